@@ -1,0 +1,3 @@
+module dunlin-bench/peers/go
+
+go 1.22

@@ -1,0 +1,87 @@
+//! The participants in this binary: which there are, and the hidden subcommand that runs one program on one of them.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tokio::runtime::Builder;
+
+use crate::bench::Program;
+use crate::dunlin_side::{self, Dunlin, PAR};
+use crate::library::Library;
+use crate::peers::async_channel::AsyncChannel;
+use crate::peers::flume::Flume;
+use crate::peers::kanal::Kanal;
+use crate::peers::tokio_mpsc::TokioMpsc;
+use crate::programs;
+
+/// The arguments of the hidden subcommand.
+#[derive(Args)]
+pub(crate) struct One {
+    who: String,
+    program: Program,
+    n: u64,
+    threads: usize,
+    /// On tokio's runtime of one thread; else on that of many threads, with `threads` of them
+    #[arg(long)]
+    current_thread: bool,
+}
+
+/// A library whose processes are tokio tasks.
+pub(crate) struct Spawning {
+    pub(crate) who: &'static str,
+    pub(crate) chooses: bool,
+    run: fn(&One) -> anyhow::Result<f64>,
+}
+
+/// dunlin's spawned processes.
+pub(crate) const DUNLIN: Spawning = spawning::<Dunlin>();
+
+/// The other Rust channels.
+pub(crate) const RIVALS: [Spawning; 4] = [
+    spawning::<TokioMpsc>(),
+    spawning::<Flume>(),
+    spawning::<AsyncChannel>(),
+    spawning::<Kanal>(),
+];
+
+const fn spawning<L: Library>() -> Spawning {
+    Spawning {
+        who: L::NAME,
+        chooses: L::CHOOSES,
+        run: on_tokio::<L>,
+    }
+}
+
+/// Runs one program and prints its figure.
+pub(crate) fn run(one: &One) -> anyhow::Result<()> {
+    let figure = if one.who == PAR {
+        dunlin_side::par(one.program, one.n)?
+    } else {
+        let Some(library) = [DUNLIN]
+            .into_iter()
+            .chain(RIVALS)
+            .find(|library| library.who == one.who)
+        else {
+            bail!("there is no {:?} in this binary", one.who);
+        };
+        (library.run)(one)?
+    };
+    println!("{figure}");
+    Ok(())
+}
+
+fn on_tokio<L: Library>(one: &One) -> anyhow::Result<f64> {
+    let runtime = if one.current_thread {
+        Builder::new_current_thread().build()
+    } else {
+        Builder::new_multi_thread()
+            .worker_threads(one.threads)
+            .build()
+    }
+    .context("cannot start a tokio runtime")?;
+    // Spawned, because the future given to `block_on` does not run on a worker.
+    let root = runtime.spawn(programs::spawned::<L>(one.program, one.n));
+    let figure = runtime.block_on(root)??;
+    // A million processes are dropped faster by the end of this process than one by one.
+    std::mem::forget(runtime);
+    Ok(figure)
+}

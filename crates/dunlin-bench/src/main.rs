@@ -1,0 +1,178 @@
+//! Measures dunlin beside its peers, in the same run: Go, Erlang, and other channels for Rust.
+//!
+//! ```text
+//! cargo run --release -p dunlin-bench -- commstime
+//! cargo run --release -p dunlin-bench -- all --json --rounds 7 > figures.jsonl
+//! ```
+//!
+//! Absolute times say little: they differ between machines, and with the load of one machine. So each round runs Go, then every
+//! other participant, and what counts is the ratio to Go of the same round, with the same number of workers.
+//!
+//! Every participant is a command that runs one program and prints one number ([`participants`]). For Go and Erlang that is a
+//! small program under `peers/`, for dunlin and the other Rust channels it is this binary with its hidden subcommand `one`,
+//! so that allocator, threads and garbage are never shared. All Rust channels run the very same code ([`programs`]).
+//!
+//! A goal that is missed is shown, but never fails the run: a timed test would fail on a busy machine. A participant that
+//! crashes, hangs or loses a value does.
+
+mod bench;
+mod child;
+mod dunlin_side;
+mod library;
+mod local;
+mod measure;
+mod memory;
+mod participants;
+mod peers;
+mod programs;
+mod report;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::bench::Program;
+use crate::peers::Foreign;
+
+#[derive(Parser)]
+#[command(about = "Measures dunlin beside its peers: Go, Erlang, and other channels for Rust")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON object per line, and nothing else, to standard output
+    #[arg(long, global = true)]
+    json: bool,
+    /// How often each participant runs; reported is the median
+    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one
+    #[arg(long, global = true, default_value = "both")]
+    workers: Workers,
+    /// Less work per run, for a first look
+    #[arg(long, global = true)]
+    quick: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prefix, delta, successor and consumer: nanoseconds per communication
+    Commstime,
+    /// Two processes and two channels: nanoseconds per round trip
+    Pingpong,
+    /// Fair choice among eight writers, all ready or taking turns: nanoseconds per event
+    Choice,
+    /// Processes that end at once, until all have ended: nanoseconds each
+    Spawn,
+    /// One token round many processes: nanoseconds per hop
+    Ring,
+    /// Processes parked on a channel each: bytes each
+    Memory,
+    /// All of the above
+    All,
+    /// Runs one program in this process and prints its figure; what the other subcommands start
+    #[command(hide = true)]
+    One(local::One),
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Workers {
+    #[value(name = "1")]
+    One,
+    #[value(name = "2")]
+    Two,
+    Both,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let programs = match args.command {
+        Command::Commstime => vec![Program::Commstime],
+        Command::Pingpong => vec![Program::Pingpong],
+        Command::Choice => vec![Program::ChoiceReady, Program::ChoiceWaits],
+        Command::Spawn => vec![Program::Spawn],
+        Command::Ring => vec![Program::Ring],
+        Command::Memory => vec![Program::Memory],
+        Command::All => Program::value_variants().to_vec(),
+        Command::One(one) => return local::run(&one),
+    };
+    let workers: &[usize] = match args.workers {
+        Workers::One => &[1],
+        Workers::Two => &[2],
+        Workers::Both => &[1, 2],
+    };
+
+    if cfg!(debug_assertions) {
+        eprintln!("WARNING: figures of a debug build mean nothing; use `cargo run --release`");
+    }
+    child::end_with_ctrl_c()?;
+    let foreign = Foreign::build()?;
+    let mut failed = 0;
+    for bench in programs
+        .into_iter()
+        .flat_map(|program| bench::benches(program, args.quick))
+    {
+        let participants = participants::of(&bench, workers, &foreign)?;
+        let participant_count = participants.len();
+        let outcomes = measure::interleaved(bench.name, participants, args.rounds);
+        failed += participant_count - outcomes.len();
+        let rows = report::rows(&bench, &outcomes);
+        if args.json {
+            report::print_json(&rows)?;
+        } else {
+            report::print_table(&rows)?;
+        }
+    }
+    // Not the same as a missed goal: somebody crashed, hung, or lost a value.
+    anyhow::ensure!(failed == 0, "{failed} participants failed, see above");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subcommand_takes_the_common_options() {
+        for command in [
+            "commstime",
+            "pingpong",
+            "choice",
+            "spawn",
+            "ring",
+            "memory",
+            "all",
+        ] {
+            let args = Args::try_parse_from([
+                "",
+                command,
+                "--json",
+                "--rounds",
+                "3",
+                "--workers",
+                "2",
+                "--quick",
+            ]);
+            let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert!(
+                args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two)
+            );
+        }
+    }
+
+    #[test]
+    fn the_hidden_subcommand_takes_what_participants_are_started_with() {
+        let args = Args::try_parse_from([
+            "",
+            "one",
+            "kanal(0)",
+            "choice-ready",
+            "7",
+            "1",
+            "--current-thread",
+        ]);
+        assert!(matches!(args.map(|args| args.command), Ok(Command::One(_))));
+    }
+
+    #[test]
+    fn no_rounds_are_refused() {
+        assert!(Args::try_parse_from(["", "commstime", "--rounds", "0"]).is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Who takes part in a bench, and with which commands.
+
+use std::env;
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::bench::{Bench, Program};
+use crate::dunlin_side::PAR;
+use crate::local::{DUNLIN, RIVALS, Spawning};
+use crate::peers::Foreign;
+use crate::peers::erlang::ERLANG;
+use crate::peers::go::GO;
+
+/// Somebody who takes part.
+pub(crate) struct Participant {
+    pub(crate) who: &'static str,
+    pub(crate) workers: usize,
+    /// The commands by which it can be run; the best figure of each round counts.
+    pub(crate) ways: Vec<Command>,
+}
+
+/// All who take part in `bench`, Go first.
+pub(crate) fn of(
+    bench: &Bench,
+    workers: &[usize],
+    foreign: &Foreign,
+) -> anyhow::Result<Vec<Participant>> {
+    // The memory of a parked process does not depend on the workers, and is counted by the only one.
+    let workers = if bench.program == Program::Memory {
+        &[1]
+    } else {
+        workers
+    };
+    let this_binary = env::current_exe().context("cannot find this binary")?;
+    let one = |who: &str, workers: usize| {
+        let mut command = Command::new(&this_binary);
+        command.args([
+            "one",
+            who,
+            &bench.program.to_string(),
+            &bench.n.to_string(),
+            &workers.to_string(),
+        ]);
+        command
+    };
+
+    let mut all = Vec::new();
+    if let Some(go) = &foreign.go {
+        all.extend(workers.iter().map(|&workers| Participant {
+            who: GO,
+            workers,
+            ways: vec![go.command(bench, workers)],
+        }));
+    }
+    if workers.contains(&1) {
+        all.push(Participant {
+            who: PAR,
+            workers: 1,
+            ways: vec![one(PAR, 1)],
+        });
+    }
+    for &workers in workers {
+        all.push(Participant {
+            who: DUNLIN.who,
+            workers,
+            ways: vec![one(DUNLIN.who, workers)],
+        });
+        for rival in RIVALS
+            .iter()
+            .filter(|rival| takes_part(rival, bench.program))
+        {
+            let mut ways = vec![one(rival.who, workers)];
+            if workers == 1 {
+                // tokio has two runtimes with one thread, and which is faster depends on the program. Rivals get the
+                // faster in each round; dunlin always runs on the multi-threaded one, as in most programs.
+                let mut current_thread = one(rival.who, 1);
+                current_thread.arg("--current-thread");
+                ways.push(current_thread);
+            }
+            all.push(Participant {
+                // No channel is involved in that bench.
+                who: if bench.program == Program::Spawn {
+                    "tokio"
+                } else {
+                    rival.who
+                },
+                workers,
+                ways,
+            });
+        }
+        if let Some(erlang) = foreign
+            .erlang
+            .as_ref()
+            .filter(|erlang| erlang.has(bench.program))
+        {
+            all.push(Participant {
+                who: ERLANG,
+                workers,
+                ways: vec![erlang.command(bench, workers)],
+            });
+        }
+    }
+    Ok(all)
+}
+
+fn takes_part(rival: &Spawning, program: Program) -> bool {
+    match program {
+        Program::ChoiceReady | Program::ChoiceWaits => rival.chooses,
+        // All of them spawn by `tokio::spawn`, so one stands for all.
+        Program::Spawn => rival.who == RIVALS[0].who,
+        _ => true,
+    }
+}

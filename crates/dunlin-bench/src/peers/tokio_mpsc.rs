@@ -1,0 +1,27 @@
+//! tokio's `mpsc` with its least capacity of 1, which is not a rendezvous: a send returns when the value is in the buffer.
+
+use std::fmt::Debug;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::library::{Library, Received};
+
+pub(crate) struct TokioMpsc;
+
+impl Library for TokioMpsc {
+    const NAME: &'static str = "tokio mpsc(1)";
+    type Tx = Sender<u64>;
+    type Rx = Receiver<u64>;
+
+    fn channel() -> (Self::Tx, Self::Rx) {
+        channel(1)
+    }
+
+    fn send(tx: &mut Self::Tx, value: u64) -> impl Future<Output = Result<(), impl Debug>> + Send {
+        tx.send(value)
+    }
+
+    fn recv(rx: &mut Self::Rx) -> impl Future<Output: Received> + Send {
+        rx.recv()
+    }
+}

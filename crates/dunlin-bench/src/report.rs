@@ -1,0 +1,194 @@
+//! The report: rows with goals, as a table or as JSON lines.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::bench::{Bench, Goal};
+use crate::measure::{self, Outcome};
+use crate::peers::go::GO;
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    bench: &'static str,
+    who: &'static str,
+    workers: usize,
+    value: f64,
+    unit: &'static str,
+    /// What it is compared with; `None` for Go itself, and where Go is missing.
+    vs: Option<&'static str>,
+    /// How its value relates to that of `vs`: below 1 is less time or memory.
+    ratio: Option<f64>,
+    #[serde(skip)]
+    goal: Option<Goal>,
+}
+
+/// Compares every outcome with Go's with the same number of workers.
+pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
+    outcomes
+        .iter()
+        .map(|outcome| {
+            let go = outcomes.iter().find(|other| {
+                other.who == GO && other.workers == outcome.workers && outcome.who != GO
+            });
+            Row {
+                bench: bench.name,
+                who: outcome.who,
+                workers: outcome.workers,
+                value: measure::median(&outcome.values),
+                unit: bench.unit,
+                vs: go.map(|go| go.who),
+                ratio: go.map(|go| measure::ratio(&outcome.values, &go.values)),
+                goal: Goal::of(bench.program, outcome.who),
+            }
+        })
+        .collect()
+}
+
+/// Prints each row as one JSON object on a line of its own.
+pub(crate) fn print_json(rows: &[Row]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for row in rows {
+        writeln!(out, "{}", serde_json::to_string(row)?)?;
+    }
+    out.flush()
+}
+
+/// Prints an aligned table, with goals and whether they are reached.
+pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
+    let heading = [
+        "bench", "who", "workers", "value", "unit", "ratio", "goal", "",
+    ]
+    .map(str::to_owned);
+    let lines: Vec<[String; 8]> = std::iter::once(heading)
+        .chain(rows.iter().map(cells))
+        .collect();
+    let width: [usize; 8] = std::array::from_fn(|column| {
+        lines
+            .iter()
+            .map(|line| line[column].len())
+            .max()
+            .unwrap_or(0)
+    });
+    let mut out = io::stdout().lock();
+    for line in &lines {
+        let mut text = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            let width = width[column];
+            // Numbers to the right, words to the left.
+            text += &if matches!(column, 2 | 3) {
+                format!("{cell:>width$}  ")
+            } else {
+                format!("{cell:<width$}  ")
+            };
+        }
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    writeln!(out)?;
+    out.flush()
+}
+
+fn cells(row: &Row) -> [String; 8] {
+    let goal = row.goal.map_or_else(String::new, |goal| match goal {
+        Goal::OneOverOfGo(times) => format!("at most 1/{times} of Go"),
+        Goal::AtMost(limit) => format!("at most {limit}"),
+    });
+    let verdict = match row.goal.map(|goal| goal.reached(row.value, row.ratio)) {
+        None => "",
+        Some(Some(true)) => "reached",
+        Some(Some(false)) => "missed",
+        Some(None) => "not judged: no Go",
+    };
+    [
+        row.bench.to_owned(),
+        row.who.to_owned(),
+        row.workers.to_string(),
+        format!("{:.1}", row.value),
+        row.unit.to_owned(),
+        row.ratio.map_or_else(String::new, of_go),
+        goal,
+        verdict.to_owned(),
+    ]
+}
+
+/// "1/6.8 of Go" for less than Go's, "1.3 of Go" for more.
+fn of_go(ratio: f64) -> String {
+    if ratio < 1.0 {
+        format!("1/{:.1} of Go", 1.0 / ratio)
+    } else {
+        format!("{ratio:.1} of Go")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{self, Program};
+    use crate::dunlin_side::{PAR, SPAWN};
+
+    fn commstime(outcomes: &[Outcome]) -> Vec<Row> {
+        rows(&bench::benches(Program::Commstime, true)[0], outcomes)
+    }
+
+    fn outcome(who: &'static str, workers: usize, values: &[f64]) -> Outcome {
+        Outcome {
+            who,
+            workers,
+            values: values.to_vec(),
+        }
+    }
+
+    #[test]
+    fn json_has_exactly_the_promised_fields_in_order() {
+        let rows = commstime(&[outcome(GO, 1, &[100.0]), outcome(PAR, 1, &[12.5])]);
+        assert_eq!(
+            serde_json::to_string(&rows[1]).expect("a row is plain data"),
+            r#"{"bench":"commstime","who":"dunlin par","workers":1,"value":12.5,"unit":"ns/communication","vs":"go","ratio":0.125}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&rows[0]).expect("a row is plain data"),
+            r#"{"bench":"commstime","who":"go","workers":1,"value":100.0,"unit":"ns/communication","vs":null,"ratio":null}"#
+        );
+    }
+
+    #[test]
+    fn each_row_is_compared_with_go_of_as_many_workers() {
+        let rows = commstime(&[
+            outcome(GO, 1, &[100.0]),
+            outcome(GO, 2, &[400.0]),
+            outcome(SPAWN, 1, &[50.0]),
+            outcome(SPAWN, 2, &[50.0]),
+        ]);
+        assert_eq!(rows[2].ratio, Some(0.5));
+        assert_eq!(rows[3].ratio, Some(0.125));
+    }
+
+    #[test]
+    fn a_row_says_whether_its_goal_is_reached() {
+        let rows = commstime(&[
+            outcome(GO, 1, &[100.0]),
+            outcome(PAR, 1, &[12.5]),
+            outcome(SPAWN, 1, &[50.0]),
+        ]);
+        assert_eq!(
+            cells(&rows[1])[5..],
+            ["1/8.0 of Go", "at most 1/6.5 of Go", "reached"]
+        );
+        assert_eq!(
+            cells(&rows[2])[5..],
+            ["1/2.0 of Go", "at most 1/2.8 of Go", "missed"]
+        );
+        let alone = commstime(&[outcome(PAR, 1, &[12.5])]);
+        assert_eq!(
+            cells(&alone[0])[5..],
+            ["", "at most 1/6.5 of Go", "not judged: no Go"]
+        );
+    }
+
+    #[test]
+    fn more_than_go_is_not_written_as_a_fraction() {
+        assert_eq!(of_go(0.147), "1/6.8 of Go");
+        assert_eq!(of_go(1.26), "1.3 of Go");
+    }
+}

@@ -1,0 +1,303 @@
+//! Call channels: a request there, a reply back.
+//!
+//! A call is a send of the request together with a place for the reply, so all that holds for sends holds for calls. The reply fills that place and so never
+//! waits. The server's `accept` can be a branch of a choice; a call cannot, for it has two points at which it commits.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::channel::policy::{Policy, fifo};
+use crate::channel::queue::Handle;
+use crate::channel::receiver::{Receiver, Receiving};
+use crate::channel::sender::{Sender, Sending};
+use crate::channel::state::Chan;
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+use crate::error::{CallError, RecvError, SendError};
+use crate::operation::Operation;
+use crate::share::{End, Lone, Shared};
+use crate::waits::{ChannelId, Doing};
+
+/// What travels on a call channel.
+type Asked<Q, A> = (Q, Reply<A>);
+
+/// A call channel with requests `Q` and replies `A`.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{call, par};
+/// # dunlin_core::doc::block_on(async {
+/// let (mut caller, mut callee) = call::<u32, String>();
+/// let (reply, ()) = par!(
+///     caller.call(7),
+///     async {
+///         let ask = callee.accept().await.unwrap();
+///         let text = format!("{} krill", *ask);
+///         ask.reply(text).unwrap();
+///     },
+/// );
+/// assert_eq!(reply.unwrap(), "7 krill");
+/// # });
+/// ```
+///
+/// # Source
+/// Call channels of JCSP and occam3.
+#[track_caller]
+pub fn call<Q, A>() -> (Caller<Q, A>, Callee<Q, A>) {
+    call_with(&Policy::default(), Location::caller())
+}
+
+pub(crate) fn call_with<Q, A>(policy: &Policy, made: &'static Location<'static>) -> (Caller<Q, A>, Callee<Q, A>) {
+    let (requests, asked) = crate::channel::ends(policy, made);
+    (Caller { requests }, Callee { asked })
+}
+
+/// The client's end of a call channel.
+#[derive(Debug)]
+pub struct Caller<Q, A> {
+    requests: Sender<Asked<Q, A>>,
+}
+
+/// The server's end of a call channel.
+#[derive(Debug)]
+pub struct Callee<Q, A> {
+    asked: Receiver<Asked<Q, A>>,
+}
+
+impl<Q, A> Caller<Q, A> {
+    /// Sends the request and waits for the reply.
+    ///
+    /// # Errors
+    /// [`CallError::NotTaken`] with the request, if no server accepted it; [`CallError::NoReply`] if one did, and
+    /// dropped it, or a deadline passed after that.
+    ///
+    /// # Cancel safety
+    /// Dropped before the request is accepted, the call has not happened. After that, the server's reply finds nobody.
+    #[track_caller]
+    pub fn call(&mut self, request: Q) -> Calling<'_, Sending<'_, Asked<Q, A>>, A> {
+        let (reply, answers) = reply();
+        Calling { request: Some(self.requests.send((request, reply))), answers, borrows: PhantomData }
+    }
+
+    /// Whether no server will ever accept again.
+    pub fn is_closed(&self) -> bool {
+        self.requests.is_closed()
+    }
+
+    /// Ends the call channel in order: see [`Sender::retire`].
+    pub fn retire(&self) {
+        self.requests.retire();
+    }
+
+    /// Makes this an end that many can hold.
+    pub fn share(self) -> Shared<Self> {
+        End::share(self)
+    }
+}
+
+impl<Q, A> End for Caller<Q, A> {
+    type Link = Arc<Chan<Asked<Q, A>>>;
+
+    fn link(&self) -> Self::Link {
+        self.requests.link()
+    }
+
+    fn hold_back(link: &Self::Link, out: bool) {
+        Sender::<Asked<Q, A>>::hold_back(link, out);
+    }
+
+    fn channel(link: &Self::Link) -> Option<ChannelId> {
+        Some(link.record.id())
+    }
+}
+
+impl<Q, A> Shared<Caller<Q, A>> {
+    /// Calls once: see [`Caller::call`]. Held back while another handle's claim is out.
+    #[track_caller]
+    pub fn call(&mut self, request: Q) -> Calling<'_, Lone<'_, Sending<'_, Asked<Q, A>>>, A> {
+        let (reply, answers) = reply();
+        let request = Lone::new(self, Doing::Send, |chan, handle| Sending::by(chan, handle, (request, reply)));
+        Calling { request: Some(request), answers, borrows: PhantomData }
+    }
+}
+
+#[track_caller]
+fn reply<A>() -> (Reply<A>, Receiver<A>) {
+    let (sender, answers) = crate::channel::ends(&fifo(1), Location::caller());
+    (Reply { sender }, answers)
+}
+
+impl<Q, A> Callee<Q, A> {
+    /// Waits for a request.
+    ///
+    /// # Errors
+    /// As of [`Receiver::recv`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has accepted nothing.
+    pub fn accept(&mut self) -> Accepting<'_, Q, A> {
+        Accepting { asked: self.asked.recv() }
+    }
+
+    /// Ends the call channel in order: see [`Receiver::retire`].
+    pub fn retire(&self) {
+        self.asked.retire();
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The operation of [`Caller::call`].
+    #[must_use = "an operation does nothing until it is awaited"]
+    pub struct Calling<'a, O, A> {
+        // `None` once it has been accepted.
+        #[pin]
+        request: Option<O>,
+        answers: Receiver<A>,
+        borrows: PhantomData<&'a mut ()>,
+    }
+}
+
+impl<O, A> fmt::Debug for Calling<'_, O, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calling").field("accepted", &self.request.is_none()).finish()
+    }
+}
+
+impl<O, Q, A> Future for Calling<'_, O, A>
+where
+    O: Future<Output = Result<(), SendError<Asked<Q, A>>>>,
+{
+    type Output = Result<A, CallError<Q>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Some(request) = this.request.as_mut().as_pin_mut() {
+            let sent = std::task::ready!(request.poll(cx));
+            this.request.set(None);
+            if let Err(error) = sent {
+                return Poll::Ready(Err(error.map(|(request, _)| request).into()));
+            }
+        }
+        let answer = std::task::ready!(this.answers.chan().poll_take(Handle::END, false, cx, None));
+        Poll::Ready(answer.map(|(answer, _)| answer).map_err(CallError::NoReply))
+    }
+}
+
+impl<O, Q, A> Operation for Calling<'_, O, A>
+where
+    O: Operation<Output = Result<(), SendError<Asked<Q, A>>>>,
+{
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Some(request) = this.request.as_mut().as_pin_mut() {
+            let sent = std::task::ready!(request.poll_expire(cx));
+            this.request.set(None);
+            if let Err(error) = sent {
+                return Poll::Ready(Err(error.map(|(request, _)| request).into()));
+            }
+        }
+        Poll::Ready(match this.answers.try_recv() {
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(CallError::NoReply(RecvError::TimedOut)),
+        })
+    }
+}
+
+/// The operation of [`Callee::accept`].
+#[derive(Debug)]
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct Accepting<'a, Q, A> {
+    asked: Receiving<'a, Asked<Q, A>>,
+}
+
+fn accepted<Q, A>(asked: Result<Asked<Q, A>, RecvError>) -> Result<Request<Q, A>, RecvError> {
+    asked.map(|(request, reply)| Request { request, reply })
+}
+
+impl<Q, A> Future for Accepting<'_, Q, A> {
+    type Output = Result<Request<Q, A>, RecvError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.asked).poll(cx).map(accepted)
+    }
+}
+
+impl<Q, A> Branch for Accepting<'_, Q, A> {
+    type Output = Result<Request<Q, A>, RecvError>;
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        Pin::new(&mut self.asked).poll_branch(cx, choice).map(accepted)
+    }
+
+    fn look(&self) -> Look {
+        self.asked.look()
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.asked.chosen(turn);
+    }
+}
+
+impl<Q, A> Operation for Accepting<'_, Q, A> {
+    fn poll_expire(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.asked).poll_expire(cx).map(accepted)
+    }
+}
+
+/// A request that was accepted: it derefs to what was asked.
+///
+/// Dropped without a reply, it lets the call fail with [`CallError::NoReply`].
+#[derive(Debug)]
+#[must_use = "dropped without a reply, the call fails"]
+pub struct Request<Q, A> {
+    request: Q,
+    reply: Reply<A>,
+}
+
+impl<Q, A> Request<Q, A> {
+    /// Replies; never waits.
+    ///
+    /// # Errors
+    /// The answer, if the caller has gone.
+    pub fn reply(self, answer: A) -> Result<(), A> {
+        self.reply.send(answer)
+    }
+
+    /// The request, and the place for its reply, apart.
+    pub fn split(self) -> (Q, Reply<A>) {
+        (self.request, self.reply)
+    }
+}
+
+impl<Q, A> Deref for Request<Q, A> {
+    type Target = Q;
+
+    fn deref(&self) -> &Q {
+        &self.request
+    }
+}
+
+/// The place for one reply.
+///
+/// Dropped without one, it lets the call fail with [`CallError::NoReply`].
+#[derive(Debug)]
+#[must_use = "dropped without a reply, the call fails"]
+pub struct Reply<A> {
+    sender: Sender<A>,
+}
+
+impl<A> Reply<A> {
+    /// Replies; never waits.
+    ///
+    /// # Errors
+    /// The answer, if the caller has gone.
+    pub fn send(mut self, answer: A) -> Result<(), A> {
+        self.sender.try_send(answer).map_err(SendError::into_value)
+    }
+}

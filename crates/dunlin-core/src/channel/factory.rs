@@ -1,0 +1,62 @@
+//! Factories: a component makes its channels without choosing what kind they are.
+
+use std::panic::Location;
+
+use super::policy::Policy;
+use super::receiver::Receiver;
+use super::sender::Sender;
+
+/// Makes channels of one policy.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{ChannelFactory, MayPoison, NoPoison, Receiver, Sender, fifo};
+///
+/// fn pipe(make: &ChannelFactory) -> (Sender<u8>, Receiver<u8>) {
+///     make.channel() // the component does not choose
+/// }
+/// let (mut tx, _rx) = pipe(&ChannelFactory::new(fifo(1)));
+/// tx.try_send(1).unwrap();
+///
+/// // Which end may poison is part of the types:
+/// let (_tx, rx) = ChannelFactory::default().ends::<u8, NoPoison, MayPoison>();
+/// rx.poison("only the receiver can");
+/// ```
+///
+/// # Source
+/// Channel factories of C++CSP2 (Brown, 2007).
+#[derive(Clone, Debug, Default)]
+pub struct ChannelFactory {
+    policy: Policy,
+}
+
+impl ChannelFactory {
+    /// A factory of channels with this policy. `ChannelFactory::default()` makes rendezvous channels.
+    pub fn new(policy: impl Into<Policy>) -> Self {
+        Self { policy: policy.into() }
+    }
+
+    /// A channel both of whose ends may poison it.
+    #[track_caller]
+    pub fn channel<T>(&self) -> (Sender<T>, Receiver<T>) {
+        super::ends(&self.policy, Location::caller())
+    }
+
+    /// A channel whose ends have the powers `P` (sender) and `Q` (receiver): [`MayPoison`](crate::MayPoison) or
+    /// [`NoPoison`](crate::NoPoison) each.
+    #[track_caller]
+    pub fn ends<T, P, Q>(&self) -> (Sender<T, P>, Receiver<T, Q>) {
+        super::ends(&self.policy, Location::caller())
+    }
+
+    /// A factory of channels with another policy.
+    #[must_use]
+    pub fn with(&self, policy: impl Into<Policy>) -> Self {
+        Self { policy: policy.into() }
+    }
+
+    /// The policy of the channels it makes.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}

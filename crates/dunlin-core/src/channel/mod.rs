@@ -1,0 +1,88 @@
+//! Channels: synchronous by default, typed, with two ends that are owned values.
+//!
+//! - [`sender`], [`receiver`]: the ends and their operations.
+//! - [`state`]: what both ends share: the one-slot rendezvous, and what ended.
+//! - [`queue`]: everything more: buffers, several senders, offers of choices.
+//! - [`policy`]: what happens to a value nobody waits for.
+//! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
+
+pub(crate) mod after;
+pub(crate) mod factory;
+pub(crate) mod policy;
+pub(crate) mod queue;
+pub(crate) mod receiver;
+pub(crate) mod sender;
+pub(crate) mod state;
+
+use std::panic::Location;
+use std::sync::Arc;
+
+pub(crate) use policy::{Policy, rendezvous};
+use receiver::Receiver;
+use sender::Sender;
+use state::Chan;
+
+/// The power to poison a channel: what an end has by default.
+#[derive(Clone, Copy, Debug)]
+pub struct MayPoison;
+
+/// No power to poison: a `Sender<T, NoPoison>` or `Receiver<T, NoPoison>` has no method `poison`, so a signature that asks for
+/// one promises that it will not be done.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPoison;
+
+/// A synchronous channel: a send ends when a receive has returned the value.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{channel, par};
+/// # dunlin_core::doc::block_on(async {
+/// let (mut tx, mut rx) = channel();
+/// let (sent, received) = par!(tx.send(1), rx.recv());
+/// assert_eq!((sent, received), (Ok(()), Ok(1)));
+/// # });
+/// ```
+///
+/// An end that was moved cannot be used again:
+/// ```compile_fail,E0382
+/// # async fn f() {
+/// let (mut tx, _rx) = dunlin_core::channel::<u8>();
+/// let (mut carrier, _far) = dunlin_core::channel();
+/// carrier.send(tx).await.unwrap();
+/// tx.send(1).await.unwrap();
+/// # }
+/// ```
+///
+/// and an end is not `Clone` before it is [shared](Sender::share):
+/// ```compile_fail,E0599
+/// let (tx, _rx) = dunlin_core::channel::<u8>();
+/// let second = tx.clone();
+/// ```
+///
+/// # Source
+/// Hoare, *Communicating Sequential Processes*, 1978; ends as values: occam-pi (Welch and Barnes, 2005).
+#[track_caller]
+pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
+    ends(&rendezvous(), Location::caller())
+}
+
+/// A channel of this policy.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{channel_with, fifo};
+/// let (mut tx, mut rx) = channel_with(fifo(2));
+/// tx.try_send(1).unwrap();
+/// tx.try_send(2).unwrap();
+/// assert!(tx.try_send(3).is_err());
+/// assert_eq!(rx.try_recv(), Ok(1));
+/// ```
+#[track_caller]
+pub fn channel_with<T>(policy: impl Into<Policy>) -> (Sender<T>, Receiver<T>) {
+    ends(&policy.into(), Location::caller())
+}
+
+pub(crate) fn ends<T, P, Q>(policy: &Policy, made: &'static Location<'static>) -> (Sender<T, P>, Receiver<T, Q>) {
+    let chan = Arc::new(Chan::new(policy, made));
+    (Sender::new(chan.clone()), Receiver::new(chan))
+}

@@ -1,0 +1,248 @@
+//! Policies: what a channel does with a value that no receive is waiting for.
+//!
+//! A policy decides on counts, never on values, so one policy serves channels of every type. It is asked
+//! while the channel is locked: it should be quick and must not use channels itself. If it panics, the panic
+//! goes to the sender, whose value is lost with it, and the channel stays usable.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// What becomes of a value that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Admit {
+    /// It enters the buffer; its send is complete.
+    Keep,
+    /// Its send waits until there is room, or a receive takes it directly from an empty buffer.
+    Wait,
+    /// The oldest buffered value is dropped, this one enters; its send is complete.
+    DropOldest,
+    /// The newest buffered value is dropped, this one takes its place; its send is complete.
+    ReplaceNewest,
+    /// This value is dropped; its send is complete all the same.
+    DropThis,
+    /// Its send fails with [`Why::Refused`](crate::Why::Refused) and gives it back.
+    Refuse,
+}
+
+/// A user's own policy.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{Admit, Buffering, channel_with};
+///
+/// #[derive(Clone)]
+/// struct ShedLoad { high: usize }
+/// impl Buffering for ShedLoad {
+///     fn admit(&mut self, queued: usize) -> Admit {
+///         if queued < self.high { Admit::Keep } else { Admit::DropOldest }
+///     }
+/// }
+/// let (mut tx, mut rx) = channel_with::<u32>(ShedLoad { high: 2 });
+/// for n in 0..5 {
+///     tx.try_send(n).unwrap();
+/// }
+/// assert_eq!((rx.try_recv().unwrap(), rx.try_recv().unwrap()), (3, 4));
+/// ```
+pub trait Buffering: Send {
+    /// Decides on one value, when `queued` values hold a place: those in the buffer, and those which an extended
+    /// receive has taken and not yet released.
+    ///
+    /// [`Admit::DropOldest`] and [`Admit::ReplaceNewest`] can only drop what is in the buffer. If all of `queued` is
+    /// held by extended receives, the value enters beside it.
+    fn admit(&mut self, queued: usize) -> Admit;
+}
+
+/// Which of the pending parties gives way when one too many would wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// The longest queued expires, with [`Why::Expired`](crate::Why::Expired) or
+    /// [`RecvError::Expired`](crate::RecvError::Expired).
+    Fifo,
+    /// The newest queued expires, in the same way.
+    Lifo,
+    /// The incoming party is refused.
+    Reject,
+}
+
+/// A bound on how many may wait, and what happens to one too many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub(crate) max: usize,
+    pub(crate) overflow: Overflow,
+}
+
+/// Makes the buffering state of one channel.
+type Make = Arc<dyn Fn() -> Box<dyn Buffering> + Send + Sync>;
+
+/// How a channel treats values nobody is waiting for, and how many parties may wait.
+///
+/// Chosen by whoever makes the channel, invisible to whoever uses it.
+#[derive(Clone)]
+pub struct Policy {
+    name: &'static str,
+    make: Option<Make>,
+    pub(crate) senders: Option<Bound>,
+    pub(crate) receivers: Option<Bound>,
+}
+
+impl Policy {
+    fn buffered<B: Buffering + Clone + Sync + 'static>(name: &'static str, buffering: B) -> Self {
+        Self { name, make: Some(Arc::new(move || Box::new(buffering.clone()))), senders: None, receivers: None }
+    }
+
+    /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and of choices.
+    ///
+    /// # Panics
+    /// If `max` is 0: then no send could ever wait for a receive.
+    #[track_caller]
+    #[must_use]
+    pub fn pending_senders(mut self, max: usize, overflow: Overflow) -> Self {
+        assert!(max > 0, "a bound of 0 pending senders lets nobody wait; use `try_send` on a buffered channel");
+        self.senders = Some(Bound { max, overflow });
+        self
+    }
+
+    /// At most `max` receivers wait on the channel at once. More than one can only be of a [shared](crate::Shared) end.
+    ///
+    /// # Panics
+    /// If `max` is 0: then no receive could ever wait for a value.
+    #[track_caller]
+    #[must_use]
+    pub fn pending_receivers(mut self, max: usize, overflow: Overflow) -> Self {
+        assert!(max > 0, "a bound of 0 pending receivers lets nobody wait; use `try_recv`");
+        self.receivers = Some(Bound { max, overflow });
+        self
+    }
+
+    pub(crate) fn buffering(&self) -> Option<Box<dyn Buffering>> {
+        self.make.as_ref().map(|make| make())
+    }
+
+    /// Whether a channel of this policy begins with nothing but the one-slot rendezvous.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.make.is_none() && self.senders.is_none() && self.receivers.is_none()
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("name", &self.name)
+            .field("pending_senders", &self.senders)
+            .field("pending_receivers", &self.receivers)
+            .finish()
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        rendezvous()
+    }
+}
+
+impl<B: Buffering + Clone + Sync + 'static> From<B> for Policy {
+    fn from(buffering: B) -> Self {
+        Self::buffered(std::any::type_name::<B>(), buffering)
+    }
+}
+
+/// No buffer: a send ends when a receive has returned the value. The default.
+pub fn rendezvous() -> Policy {
+    Policy { name: "rendezvous", make: None, senders: None, receivers: None }
+}
+
+#[derive(Clone)]
+struct Full {
+    max: NonZeroUsize,
+    then: Admit,
+}
+
+impl Buffering for Full {
+    fn admit(&mut self, queued: usize) -> Admit {
+        if queued < self.max.get() { Admit::Keep } else { self.then }
+    }
+}
+
+#[track_caller]
+fn sized(name: &'static str, max: usize, then: Admit) -> Policy {
+    let Some(max) = NonZeroUsize::new(max) else {
+        panic!("{name}(0) has no place for a value: use at least 1, or `channel()` for none");
+    };
+    Policy::buffered(name, Full { max, then })
+}
+
+/// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value, and waits
+/// while the buffer is full.
+///
+/// # Panics
+/// If `max` is 0: use [`channel`](crate::channel) for a channel without a buffer.
+#[track_caller]
+pub fn fifo(max: usize) -> Policy {
+    sized("fifo", max, Admit::Wait)
+}
+
+/// A buffer that always has room. Sends never wait; memory is the only bound, so prefer [`fifo`] where senders can
+/// be faster than receivers.
+pub fn unbounded() -> Policy {
+    Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse })
+}
+
+/// A buffer of `max` values that drops the oldest when it is full. Sends never wait.
+///
+/// # Panics
+/// If `max` is 0.
+#[track_caller]
+pub fn overwrite_oldest(max: usize) -> Policy {
+    sized("overwrite_oldest", max, Admit::DropOldest)
+}
+
+/// A buffer of `max` values that drops its newest for the incoming one when it is full. Sends never wait.
+///
+/// # Panics
+/// If `max` is 0.
+#[track_caller]
+pub fn overwrite_newest(max: usize) -> Policy {
+    sized("overwrite_newest", max, Admit::ReplaceNewest)
+}
+
+/// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and answer `Ok` also when
+/// the value was dropped.
+///
+/// # Panics
+/// If `max` is 0.
+#[track_caller]
+pub fn drop_newest(max: usize) -> Policy {
+    sized("drop_newest", max, Admit::DropThis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_zero_is_refused_with_advice() {
+        for make in [fifo, overwrite_oldest, overwrite_newest, drop_newest] {
+            let panic = std::panic::catch_unwind(|| make(0)).unwrap_err();
+            let text = panic.downcast_ref::<String>().unwrap();
+            assert!(text.contains("use at least 1") && text.contains("channel()"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_answers_by_its_kind() {
+        let kinds = [
+            (fifo(2), Admit::Wait),
+            (overwrite_oldest(2), Admit::DropOldest),
+            (overwrite_newest(2), Admit::ReplaceNewest),
+            (drop_newest(2), Admit::DropThis),
+            (unbounded(), Admit::Keep),
+        ];
+        for (policy, full) in kinds {
+            let mut buffering = policy.buffering().unwrap();
+            assert_eq!((buffering.admit(0), buffering.admit(1), buffering.admit(2)), (Admit::Keep, Admit::Keep, full));
+        }
+    }
+}

@@ -1,0 +1,693 @@
+//! A channel with everything: buffer, several senders and receivers, offers of choices, extended receives, poison.
+//!
+//! Most channels never need one: two unshared ends that rendezvous use one slot and two wakers
+//! ([`super::state`]). The first use of anything more makes a `Queue`, and the channel keeps it.
+//!
+//! All functions here run under the channel's lock and never wait. What must happen outside (waking, dropping) they put into an
+//! [`After`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::after::{After, Wakes};
+use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
+use crate::choice::decision::{Branching, Decision, Settled};
+use crate::error::{Reason, RecvError, Why};
+use crate::lock::Lock;
+
+/// Which handle of an end acts: the end itself, or one of the clones of a shared one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle(u32);
+
+impl Handle {
+    /// The end itself: unshared, or held by a claim.
+    pub(crate) const END: Self = Self(u32::MAX);
+
+    /// The clone of a shared end with this number.
+    pub(crate) fn clone_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// How an offer stands.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    /// It may be taken.
+    Waiting,
+    /// An extended receive has its value; the sender waits for the release.
+    Held(Handle),
+    /// It failed; the owner will fetch its value.
+    Failed(Why),
+}
+
+/// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
+pub(crate) type Pool<T> = Arc<Lock<Option<T>>>;
+
+/// Where a value comes from when it is sent, and returns to when it is not.
+pub(crate) enum Source<'a, T> {
+    Slot(&'a mut Option<T>),
+    Pool(&'a Pool<T>),
+}
+
+impl<T> Source<'_, T> {
+    fn take(&mut self) -> Option<T> {
+        match self {
+            Self::Slot(slot) => slot.take(),
+            Self::Pool(pool) => pool.lock().take(),
+        }
+    }
+
+    fn offered(&mut self) -> Value<T> {
+        match self {
+            Self::Slot(slot) => slot.take().map_or(Value::Gone, Value::Here),
+            Self::Pool(pool) => Value::Pooled(pool.clone()),
+        }
+    }
+
+    /// A value of the pool stays there; one of the slot goes back.
+    fn put_back(&mut self, value: Option<T>) {
+        if let (Self::Slot(slot), Some(value)) = (self, value) {
+            **slot = Some(value);
+        }
+    }
+}
+
+/// The value of an offer.
+enum Value<T> {
+    Here(T),
+    Pooled(Pool<T>),
+    /// An extended receive has it.
+    Gone,
+}
+
+impl<T> Value<T> {
+    /// The value, for the receive that has settled the offer.
+    fn take(&mut self) -> Option<T> {
+        match std::mem::replace(self, Self::Gone) {
+            Self::Here(value) => Some(value),
+            Self::Pooled(pool) => pool.lock().take(),
+            Self::Gone => None,
+        }
+    }
+
+    /// The value, for the sender whose offer was not taken.
+    fn back(self) -> Option<T> {
+        match self {
+            Self::Here(value) => Some(value),
+            Self::Pooled(_) | Self::Gone => None,
+        }
+    }
+}
+
+struct Offer<T> {
+    ticket: u64,
+    handle: Handle,
+    value: Value<T>,
+    standing: Standing,
+    /// The choice it belongs to, and as which branch; `None`: firm.
+    choice: Option<(Arc<Decision>, u32)>,
+    /// The sender's, if the offer is firm; a choice's is in its decision.
+    waker: Option<Waker>,
+}
+
+struct Watcher {
+    handle: Handle,
+    /// Taken when it is woken; back when it is polled again.
+    waker: Option<Waker>,
+    expired: bool,
+}
+
+/// What a receive found.
+pub(crate) enum Took<T> {
+    /// A value. For an extended receive with it the ticket to release, if the sender waits for that.
+    Value(T, Option<u64>),
+    /// There will be none.
+    Ended(RecvError),
+    /// None yet.
+    Nothing,
+    /// The receive's own choice has been decided for another branch.
+    ChoiceGone,
+}
+
+/// What became of an offer.
+pub(crate) enum Offered {
+    /// The buffer, or the policy, has it: the send is complete.
+    Admitted,
+    /// It will not be sent; the value is where it was.
+    Failed(Why),
+    /// It waits, under this ticket. `true`: a parked receiver was woken for it.
+    Queued(u64, bool),
+    /// The send's own choice has been decided for another branch.
+    ChoiceGone,
+}
+
+/// How a ticket stands.
+pub(crate) enum Stand {
+    /// Not there: taken.
+    Taken,
+    /// There, waiting to be taken or released.
+    Pending,
+    /// It failed.
+    Failed(Why),
+}
+
+/// How far a channel has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    /// Nothing more will be offered.
+    pub(crate) no_senders: bool,
+    /// Nothing more will be taken.
+    pub(crate) no_receivers: bool,
+}
+
+pub(crate) struct Queue<T> {
+    buffering: Option<Box<dyn Buffering>>,
+    buffer: VecDeque<T>,
+    /// Who holds a place of the buffer by an extended receive.
+    held: Vec<Handle>,
+    /// In order of their tickets.
+    offers: VecDeque<Offer<T>>,
+    next_ticket: u64,
+    watchers: VecDeque<Watcher>,
+    /// Those who wait only for the channel to end.
+    idle: Vec<(Handle, Waker)>,
+    senders_bound: Option<Bound>,
+    receivers_bound: Option<Bound>,
+    /// A claim is out: only the end itself acts, its clones are held back.
+    pub(crate) sender_claimed: bool,
+    pub(crate) receiver_claimed: bool,
+    poison: Option<Reason>,
+    /// Values of offers whose choice went elsewhere, moved out of everybody's way until their owners fetch them.
+    stranded: Vec<(u64, T)>,
+}
+
+fn commit(own: Branching<'_>) -> bool {
+    own.is_none_or(|(decision, branch)| decision.take(branch))
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(policy: &Policy) -> Self {
+        Self {
+            buffering: policy.buffering(),
+            buffer: VecDeque::new(),
+            held: Vec::new(),
+            offers: VecDeque::new(),
+            next_ticket: super::state::FIRST_TICKET + 1,
+            watchers: VecDeque::new(),
+            idle: Vec::new(),
+            senders_bound: policy.senders,
+            receivers_bound: policy.receivers,
+            sender_claimed: false,
+            receiver_claimed: false,
+            poison: None,
+            stranded: Vec::new(),
+        }
+    }
+
+    /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
+    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>) {
+        let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
+        let ticket = super::state::FIRST_TICKET;
+        let value = value.map_or(Value::Gone, Value::Here);
+        self.offers.push_back(Offer { ticket, handle: Handle::END, value, standing, choice: None, waker });
+    }
+
+    pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
+        self.watchers.push_back(Watcher { handle: Handle::END, waker: Some(waker), expired: false });
+    }
+
+    pub(crate) fn adopt_idle(&mut self, waker: Waker) {
+        self.idle.push((Handle::END, waker));
+    }
+
+    /// Whether a receive may find something here.
+    pub(crate) fn has_something(&self) -> bool {
+        !self.buffer.is_empty() || !self.offers.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    pub(crate) fn poison_reason(&self) -> Option<&Reason> {
+        self.poison.as_ref()
+    }
+
+    /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is out.
+    fn acts(&self, handle: Handle) -> bool {
+        !self.sender_claimed || handle == Handle::END
+    }
+
+    fn find(&self, ticket: u64) -> Option<usize> {
+        self.offers.binary_search_by_key(&ticket, |o| o.ticket).ok()
+    }
+
+    fn queued(&self) -> usize {
+        self.buffer.len() + self.held.len()
+    }
+
+    /// Why nothing can be sent any more, if so.
+    fn no_more_sends(&self, ends: Ends) -> Option<Why> {
+        match &self.poison {
+            Some(reason) => Some(Why::Poisoned(reason.clone())),
+            None if ends.no_receivers => Some(Why::Closed),
+            None => None,
+        }
+    }
+
+    // ---- sending
+
+    /// Offers the value in `slot`, which stays there if the offer fails.
+    pub(crate) fn offer(
+        &mut self,
+        handle: Handle,
+        source: &mut Source<'_, T>,
+        choice: Option<(&Arc<Decision>, u32)>,
+        ends: Ends,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> Offered {
+        let own = choice.map(|(decision, branch)| (&**decision, branch));
+        let offered = self.try_offer(handle, source, own, ends, after);
+        if !matches!(offered, Offered::Queued(..)) {
+            return offered;
+        }
+        if let Some(bound) = self.senders_bound {
+            let waiting = self.offers.iter().filter(|o| o.standing == Standing::Waiting).count();
+            if waiting >= bound.max {
+                let expires = match bound.overflow {
+                    Overflow::Fifo => self.offers.iter().position(|o| o.standing == Standing::Waiting),
+                    Overflow::Lifo => self.offers.iter().rposition(|o| o.standing == Standing::Waiting),
+                    Overflow::Reject => None,
+                };
+                let Some(index) = expires else {
+                    return if commit(own) { Offered::Failed(Why::Refused) } else { Offered::ChoiceGone };
+                };
+                self.fail(index, Why::Expired, after);
+            }
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.offers.push_back(Offer {
+            ticket,
+            handle,
+            value: source.offered(),
+            standing: Standing::Waiting,
+            choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
+            waker: if choice.is_none() { Some(waker.clone()) } else { None },
+        });
+        let woke = self.acts(handle) && self.wake_watchers(&mut after.wakes);
+        Offered::Queued(ticket, woke)
+    }
+
+    /// Sends the value in `slot` if that is possible at once. `Queued`: it would have to wait, and has not been queued.
+    pub(crate) fn try_offer(
+        &mut self,
+        handle: Handle,
+        source: &mut Source<'_, T>,
+        own: Branching<'_>,
+        ends: Ends,
+        after: &mut After<T>,
+    ) -> Offered {
+        if let Some(why) = self.no_more_sends(ends) {
+            return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
+        }
+        if self.buffering.is_none() {
+            return Offered::Queued(0, false);
+        }
+        let queued = self.queued();
+        // Those who came first go first.
+        let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
+        if behind || !self.acts(handle) {
+            return Offered::Queued(0, false);
+        }
+        let Some(buffering) = &mut self.buffering else { return Offered::Queued(0, false) };
+        let admit = buffering.admit(queued);
+        if admit == Admit::Wait {
+            return Offered::Queued(0, false);
+        }
+        if !commit(own) {
+            return Offered::ChoiceGone;
+        }
+        if admit == Admit::Refuse {
+            return Offered::Failed(Why::Refused);
+        }
+        if let Some(value) = source.take() {
+            self.admit(admit, value, after);
+        }
+        self.wake_watchers(&mut after.wakes);
+        Offered::Admitted
+    }
+
+    fn admit(&mut self, admit: Admit, value: T, after: &mut After<T>) {
+        match admit {
+            Admit::DropThis => return after.dropped.push(value),
+            Admit::DropOldest => after.dropped.extend(self.buffer.pop_front()),
+            Admit::ReplaceNewest => after.dropped.extend(self.buffer.pop_back()),
+            Admit::Keep | Admit::Wait | Admit::Refuse => {}
+        }
+        self.buffer.push_back(value);
+    }
+
+    /// Admits waiting offers as far as the policy lets them in.
+    fn refill(&mut self, after: &mut After<T>) {
+        let mut index = 0;
+        while index < self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.standing != Standing::Waiting || !self.acts(offer.handle) {
+                index += 1;
+                continue;
+            }
+            let queued = self.queued();
+            let Some(buffering) = &mut self.buffering else { return };
+            let admit = buffering.admit(queued);
+            if admit == Admit::Wait {
+                return;
+            }
+            match self.settle(index, None, &mut after.wakes) {
+                Settled::Both | Settled::OwnGone => {}
+                Settled::Busy => {
+                    index += 1;
+                    continue;
+                }
+                Settled::Dead => {
+                    self.strand(index);
+                    continue;
+                }
+            }
+            if admit == Admit::Refuse {
+                self.fail(index, Why::Refused, after);
+                index += 1;
+                continue;
+            }
+            if let Some(mut offer) = self.offers.remove(index) {
+                after.wakes.add(offer.waker.take());
+                if let Some(value) = offer.value.take() {
+                    self.admit(admit, value, after);
+                }
+            }
+        }
+    }
+
+    fn settle(&self, index: usize, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
+        match &self.offers[index].choice {
+            Some((decision, branch)) => decision.settle(*branch, own, wakes),
+            None if commit(own) => Settled::Both,
+            None => Settled::OwnGone,
+        }
+    }
+
+    /// A dead offer costs nothing lasting: nobody scans it again.
+    fn strand(&mut self, index: usize) {
+        if let Some(offer) = self.offers.remove(index)
+            && let Some(value) = offer.value.back()
+        {
+            self.stranded.push((offer.ticket, value));
+        }
+    }
+
+    fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) {
+        let offer = &mut self.offers[index];
+        offer.standing = Standing::Failed(why);
+        after.wakes.add(offer.waker.take());
+        if let Some((decision, _)) = &offer.choice {
+            decision.nudge(&mut after.wakes);
+        }
+    }
+
+    /// How the offer under `ticket` stands; one that failed is removed and its value put back.
+    pub(crate) fn look(&mut self, ticket: u64, source: &mut Source<'_, T>, ends: Ends, waker: &Waker) -> Stand {
+        let Some(index) = self.find(ticket) else { return Stand::Taken };
+        let offer = &mut self.offers[index];
+        let why = match &offer.standing {
+            Standing::Failed(why) => Some(why.clone()),
+            Standing::Waiting => self.no_more_sends(ends),
+            // Taken: poison and retirement come too late, and the release will come.
+            Standing::Held(_) => None,
+        };
+        if let Some(why) = why {
+            source.put_back(self.offers.remove(index).and_then(|o| o.value.back()));
+            return Stand::Failed(why);
+        }
+        let offer = &mut self.offers[index];
+        match &mut offer.waker {
+            Some(old) if old.will_wake(waker) => {}
+            slot if offer.choice.is_none() || offer.standing != Standing::Waiting => *slot = Some(waker.clone()),
+            _ => {}
+        }
+        Stand::Pending
+    }
+
+    /// Takes an offer back. `Pending` if an extended receive holds its value; else it is back at its source, or was taken.
+    pub(crate) fn withdraw(&mut self, ticket: u64, source: &mut Source<'_, T>) -> Stand {
+        let Some(index) = self.find(ticket) else {
+            if let Some(index) = self.stranded.iter().position(|(t, _)| *t == ticket) {
+                source.put_back(Some(self.stranded.swap_remove(index).1));
+            }
+            return Stand::Taken;
+        };
+        if matches!(self.offers[index].standing, Standing::Held(_)) {
+            return Stand::Pending;
+        }
+        source.put_back(self.offers.remove(index).and_then(|o| o.value.back()));
+        Stand::Taken
+    }
+
+    /// Takes back the value of an offer whose future was forgotten.
+    pub(crate) fn settle_forgotten(&mut self, slot: &mut Option<T>) {
+        let forgotten =
+            |o: &Offer<T>| o.handle == Handle::END && matches!(o.value, Value::Here(_));
+        if slot.is_none()
+            && let Some(index) = self.offers.iter().position(forgotten)
+        {
+            *slot = self.offers.remove(index).and_then(|o| o.value.back());
+        }
+    }
+
+    // ---- receiving
+
+    pub(crate) fn take(
+        &mut self,
+        handle: Handle,
+        own: Branching<'_>,
+        extended: bool,
+        ends: Ends,
+        after: &mut After<T>,
+    ) -> Took<T> {
+        if let Some(index) = self.watchers.iter().position(|w| w.handle == handle && w.expired) {
+            if !commit(own) {
+                return Took::ChoiceGone;
+            }
+            self.watchers.remove(index);
+            return Took::Ended(RecvError::Expired);
+        }
+        if self.receiver_claimed && handle != Handle::END {
+            return Took::Nothing;
+        }
+        if let Some(reason) = &self.poison {
+            let reason = reason.clone();
+            return if commit(own) { Took::Ended(RecvError::Poisoned(reason)) } else { Took::ChoiceGone };
+        }
+        self.release_forgotten(handle, after);
+        if !self.buffer.is_empty() {
+            if !commit(own) {
+                return Took::ChoiceGone;
+            }
+            let value = self.buffer.pop_front();
+            if extended {
+                self.held.push(handle);
+            } else {
+                self.refill(after);
+            }
+            if let Some(value) = value {
+                return Took::Value(value, None);
+            }
+        }
+        // Retired: pending sends are refused. With a buffer whose places are held, an offer waits for one of them.
+        if !ends.no_receivers && (self.buffering.is_none() || self.held.is_empty()) {
+            match self.take_offer(handle, own, extended, after) {
+                Took::Nothing => {}
+                took => return took,
+            }
+        }
+        if ends.no_senders {
+            return if commit(own) { Took::Ended(RecvError::Closed) } else { Took::ChoiceGone };
+        }
+        Took::Nothing
+    }
+
+    fn take_offer(&mut self, handle: Handle, own: Branching<'_>, extended: bool, after: &mut After<T>) -> Took<T> {
+        let mut index = 0;
+        while index < self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.standing != Standing::Waiting || !self.acts(offer.handle) {
+                index += 1;
+                continue;
+            }
+            if let (Some((theirs, _)), Some((mine, _))) = (&offer.choice, own)
+                && theirs.is(mine)
+            {
+                self.fail(index, Why::OwnChannel, after);
+                index += 1;
+                continue;
+            }
+            match self.settle(index, own, &mut after.wakes) {
+                Settled::Both => {}
+                Settled::OwnGone => return Took::ChoiceGone,
+                Settled::Busy => {
+                    index += 1;
+                    continue;
+                }
+                Settled::Dead => {
+                    self.strand(index);
+                    continue;
+                }
+            }
+            let offer = &mut self.offers[index];
+            let Some(value) = offer.value.take() else { return Took::Nothing };
+            if extended {
+                offer.standing = Standing::Held(handle);
+                return Took::Value(value, Some(offer.ticket));
+            }
+            if let Some(offer) = self.offers.remove(index) {
+                after.wakes.add(offer.waker);
+            }
+            return Took::Value(value, None);
+        }
+        Took::Nothing
+    }
+
+    /// Registers a receive that found nothing. An error: the bound on pending receivers refuses it.
+    pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
+        if let Some(watcher) = self.watchers.iter_mut().find(|w| w.handle == handle) {
+            match &mut watcher.waker {
+                Some(old) if old.will_wake(waker) => {}
+                slot => *slot = Some(waker.clone()),
+            }
+            return Ok(());
+        }
+        if let Some(bound) = self.receivers_bound
+            && self.watchers.iter().filter(|w| !w.expired).count() >= bound.max
+        {
+            let expires = match bound.overflow {
+                Overflow::Fifo => self.watchers.iter_mut().find(|w| !w.expired),
+                Overflow::Lifo => self.watchers.iter_mut().rfind(|w| !w.expired),
+                Overflow::Reject => return Err(RecvError::Refused),
+            };
+            if let Some(watcher) = expires {
+                watcher.expired = true;
+                after.wakes.add(watcher.waker.take());
+            }
+        }
+        self.watchers.push_back(Watcher { handle, waker: Some(waker.clone()), expired: false });
+        Ok(())
+    }
+
+    pub(crate) fn unwatch(&mut self, handle: Handle) {
+        self.watchers.retain(|w| w.handle != handle);
+    }
+
+    /// Wakes all who wait to receive: any of them may take, and one that is never polled again keeps nobody from it.
+    /// `true` if there was one.
+    pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
+        let mut woke = false;
+        for watcher in &mut self.watchers {
+            woke |= watcher.waker.is_some();
+            wakes.add(watcher.waker.take());
+        }
+        woke
+    }
+
+    /// Whether a receiver that was woken has not been polled since.
+    pub(crate) fn watchers_unpolled(&self) -> bool {
+        self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+    }
+
+    /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
+    pub(crate) fn release(&mut self, handle: Handle, ticket: Option<u64>, after: &mut After<T>) {
+        if let Some(ticket) = ticket {
+            if let Some(index) = self.find(ticket)
+                && let Some(offer) = self.offers.remove(index)
+            {
+                after.wakes.add(offer.waker);
+                if let Some((decision, _)) = offer.choice {
+                    decision.nudge(&mut after.wakes);
+                }
+            }
+        } else if let Some(index) = self.held.iter().position(|h| *h == handle) {
+            self.held.swap_remove(index);
+            self.refill(after);
+            // Where nothing could be taken past the held places, it may be now.
+            if !self.offers.is_empty() {
+                self.wake_watchers(&mut after.wakes);
+            }
+        }
+    }
+
+    /// An end has one receive at a time, so what it still holds when it receives again was forgotten.
+    pub(crate) fn release_forgotten(&mut self, handle: Handle, after: &mut After<T>) {
+        while let Some(offer) = self.offers.iter().find(|o| o.standing == Standing::Held(handle)) {
+            let ticket = offer.ticket;
+            self.release(handle, Some(ticket), after);
+        }
+        if self.held.contains(&handle) {
+            self.release(handle, None, after);
+        }
+    }
+
+    /// The receiver is gone, and with it every extended receive.
+    pub(crate) fn release_all(&mut self, after: &mut After<T>) {
+        let held = |o: &Offer<T>| matches!(o.standing, Standing::Held(_));
+        while let Some(ticket) = self.offers.iter().find(|o| held(o)).map(|o| o.ticket) {
+            self.release(Handle::END, Some(ticket), after);
+        }
+        self.held.clear();
+    }
+
+    // ---- ending
+
+    /// Registers one who waits only for the end.
+    pub(crate) fn wait_for_end(&mut self, handle: Handle, waker: &Waker) {
+        match self.idle.iter_mut().find(|(h, _)| *h == handle) {
+            Some((_, old)) if old.will_wake(waker) => {}
+            Some((_, old)) => *old = waker.clone(),
+            None => self.idle.push((handle, waker.clone())),
+        }
+    }
+
+    /// Everybody looks again.
+    pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
+        self.wake_watchers(wakes);
+        for offer in &mut self.offers {
+            wakes.add(offer.waker.take());
+            if let Some((decision, _)) = &offer.choice {
+                decision.nudge(wakes);
+            }
+        }
+        for (_, waker) in self.idle.drain(..) {
+            wakes.add(Some(waker));
+        }
+    }
+
+    /// An offer's choice is open again, or a claim has been given back: what was passed over may be taken now.
+    pub(crate) fn rouse(&mut self, after: &mut After<T>) {
+        self.refill(after);
+        if self.has_something() {
+            self.wake_watchers(&mut after.wakes);
+        }
+    }
+
+    /// Destroys what is buffered; offers stay for their owners to take back.
+    pub(crate) fn poison(&mut self, reason: Reason, after: &mut After<T>) {
+        if self.poison.is_none() {
+            self.poison = Some(reason);
+        }
+        self.discard(after);
+    }
+
+    /// Drops what is buffered: nobody is left to receive it.
+    pub(crate) fn discard(&mut self, after: &mut After<T>) {
+        after.dropped.extend(self.buffer.drain(..));
+    }
+}

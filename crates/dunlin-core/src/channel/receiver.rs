@@ -1,0 +1,447 @@
+//! The receiving end, and its operations.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::queue::Handle;
+use super::sender::debug_operation;
+use super::state::Chan;
+use super::{MayPoison, NoPoison};
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+use crate::error::{Reason, RecvError};
+use crate::operation::Operation;
+use crate::share::{End, Shared};
+use crate::waits::ChannelId;
+
+/// The receiving end of a channel of `T`.
+///
+/// Owned and used through `&mut`, as a [`Sender`](crate::Sender) is. Dropping it ends the channel for the senders, who get their values back, and drops
+/// what is buffered. It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel
+/// has ended in order, and after an error.
+pub struct Receiver<T, P = MayPoison> {
+    end: ReceivingEnd<T>,
+    /// As a stream: an error has been given, so the next item is `None`.
+    failed: bool,
+    power: PhantomData<fn() -> P>,
+}
+
+/// What a receiver is, apart from its powers: the channel's receiving side, left on drop.
+struct ReceivingEnd<T>(Arc<Chan<T>>);
+
+impl<T> Drop for ReceivingEnd<T> {
+    fn drop(&mut self) {
+        self.0.receiver_gone();
+    }
+}
+
+impl<T, P> Receiver<T, P> {
+    pub(crate) fn new(chan: Arc<Chan<T>>) -> Self {
+        Self { end: ReceivingEnd(chan), failed: false, power: PhantomData }
+    }
+
+    pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
+        &self.end.0
+    }
+
+    /// Receives a value: waits until one is offered, or takes the oldest that is buffered.
+    ///
+    /// # Errors
+    /// [`RecvError::Closed`] when the senders are gone, or the channel was retired, and nothing is left in it
+    /// ([`next`](Self::next) says `None` instead); [`RecvError::Poisoned`]; [`RecvError::Refused`] or
+    /// [`RecvError::Expired`] by a bound on pending receivers.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has taken nothing, also if it was woken for a value.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{RecvError, channel_with, fifo};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, mut rx) = channel_with(fifo(1));
+    /// tx.send("krill").await.unwrap();
+    /// assert_eq!(rx.recv().await, Ok("krill"));
+    /// drop(tx);
+    /// assert_eq!(rx.recv().await, Err(RecvError::Closed));
+    /// # });
+    /// ```
+    pub fn recv(&mut self) -> Receiving<'_, T> {
+        Receiving { take: Take::new(self.chan(), Handle::END) }
+    }
+
+    /// Receives a value, or `None` when the channel has ended in order. A loop over it cannot mistake
+    /// poison, or a lost node, for the end.
+    ///
+    /// # Errors
+    /// As of [`recv`](Self::recv), but for [`RecvError::Closed`].
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has taken nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, mut rx) = dunlin_core::channel_with(dunlin_core::fifo(3));
+    /// for n in 0..3 {
+    ///     tx.send(n).await?;
+    /// }
+    /// drop(tx);
+    /// let mut sum = 0;
+    /// while let Some(n) = rx.next().await.unwrap() {
+    ///     sum += n;
+    /// }
+    /// assert_eq!(sum, 3);
+    /// # Ok::<(), dunlin_core::SendError<i32>>(())
+    /// # }).unwrap();
+    /// ```
+    #[allow(clippy::should_implement_trait)] // an iterator cannot await; the name is `StreamExt`'s
+    pub fn next(&mut self) -> Next<'_, T> {
+        Next { take: Take::new(self.chan(), Handle::END) }
+    }
+
+    /// Receives a value and keeps its sender waiting until the guard is [released](Extended::release) or dropped.
+    ///
+    /// What happens meanwhile is invisible to the sender: it is part of the communication. By the channel's policy:
+    /// - *rendezvous*: the sender waits for the release;
+    /// - *with a buffer*: the sender was done when the buffer admitted the value; the value keeps its place until the
+    ///   release, so a FIFO of n admits only n - 1 others, and a drop-newest of 4 drops the fifth of five values sent while
+    ///   the first is held. Overwriting policies never drop what is held: if all their places are held, a value enters beside them.
+    ///
+    /// A send that times out or is dropped while its value is held was successful: the value has been received.
+    ///
+    /// # Errors
+    /// As of [`recv`](Self::recv).
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has taken nothing. A guard that is forgotten is released by the next receive, or
+    /// with the receiver.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, mut rx) = channel();
+    /// let log = std::cell::RefCell::new(vec![]);
+    /// par!(
+    ///     async {
+    ///         tx.send("krill").await.unwrap();
+    ///         log.borrow_mut().push("sent");
+    ///     },
+    ///     async {
+    ///         let value = rx.recv_extended().await.unwrap();
+    ///         log.borrow_mut().push(*value);
+    ///         value.release();
+    ///     },
+    /// );
+    /// assert_eq!(*log.borrow(), ["krill", "sent"]);
+    /// # });
+    /// ```
+    ///
+    /// # Source
+    /// Extended rendezvous of occam-pi (Barnes and Welch, 2003).
+    pub fn recv_extended(&mut self) -> Extending<'_, T> {
+        Extending { take: Take::new(self.chan(), Handle::END) }
+    }
+
+    /// Takes a value if one is offered or buffered.
+    ///
+    /// # Errors
+    /// [`RecvError::WouldBlock`] if there is none; else as of [`recv`](Self::recv).
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        self.chan().try_take(Handle::END)
+    }
+
+    /// Waits until all senders are gone, or the channel was retired or poisoned. Values may be left in it.
+    ///
+    /// # Cancel safety
+    /// Has no effect at all.
+    pub fn closed(&mut self) -> ClosedReceiving<'_, T> {
+        ClosedReceiving { chan: self.chan(), handle: Handle::END, waiting: false }
+    }
+
+    /// Whether no receive can succeed any more: the channel has ended and nothing is left in it, or it was poisoned.
+    pub fn is_closed(&self) -> bool {
+        self.chan().is_drained()
+    }
+
+    /// How many values are in the channel's buffer. 0 for a rendezvous.
+    pub fn len(&self) -> usize {
+        self.chan().len()
+    }
+
+    /// Whether the channel's buffer is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the whole channel in order: pending and later sends get [`Why::Closed`](crate::Why::Closed); what is buffered can still
+    /// be received. Can be done from either end; twice is harmless.
+    pub fn retire(&self) {
+        self.chan().retire();
+    }
+
+    /// The same end without the power to poison the channel. There is no way back.
+    pub fn no_poison(self) -> Receiver<T, NoPoison> {
+        Receiver { end: self.end, failed: self.failed, power: PhantomData }
+    }
+
+    /// Makes this an end that many can hold: see [`Shared`].
+    pub fn share(self) -> Shared<Self> {
+        End::share(self)
+    }
+
+    /// The channel's number in the wait records ([`waits`](crate::waits)).
+    pub fn id(&self) -> ChannelId {
+        self.chan().record.id()
+    }
+}
+
+impl<T> Receiver<T, MayPoison> {
+    /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their values back.
+    pub fn poison(&self, reason: impl Into<Reason>) {
+        self.chan().poison(reason.into());
+    }
+}
+
+impl<T> From<Receiver<T>> for Receiver<T, NoPoison> {
+    fn from(receiver: Receiver<T>) -> Self {
+        receiver.no_poison()
+    }
+}
+
+impl<T, P> fmt::Debug for Receiver<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receiver").field(&self.id()).finish()
+    }
+}
+
+impl<T, P> futures_core::Stream for Receiver<T, P> {
+    type Item = Result<T, RecvError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.failed {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match std::task::ready!(this.chan().poll_take(Handle::END, false, cx, None)) {
+            Ok((value, _)) => Some(Ok(value)),
+            Err(RecvError::Closed) => None,
+            Err(why) => {
+                this.failed = true;
+                Some(Err(why))
+            }
+        })
+    }
+}
+
+/// A receive in progress, of whatever kind.
+pub(crate) struct Take<'a, T> {
+    pub(crate) chan: &'a Chan<T>,
+    handle: Handle,
+    watching: bool,
+}
+
+impl<'a, T> Take<'a, T> {
+    pub(crate) fn new(chan: &'a Chan<T>, handle: Handle) -> Self {
+        Self { chan, handle, watching: false }
+    }
+
+    #[inline]
+    fn poll(
+        &mut self,
+        extended: bool,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> Poll<Result<(T, Option<u64>), RecvError>> {
+        let polled = self.chan.poll_take(self.handle, extended, cx, choice);
+        self.watching = polled.is_pending();
+        polled
+    }
+
+    fn look(&self) -> Look {
+        let turn = Some(self.chan.record.receiver.turn());
+        if self.chan.seems_empty() { Look::Empty(turn) } else { Look::Maybe(turn) }
+    }
+
+    fn extend(&self, taken: (T, Option<u64>)) -> Extended<'a, T> {
+        Extended { chan: self.chan, handle: self.handle, ticket: taken.1, value: Some(taken.0) }
+    }
+}
+
+impl<T> Drop for Take<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.watching {
+            self.chan.unwatch(self.handle);
+        }
+    }
+}
+
+macro_rules! receive_operation {
+    ($(#[$doc:meta])* $name:ident<$a:lifetime, $t:ident> -> $output:ty, extended: $extended:literal,
+     $map:expr) => {
+        $(#[$doc])*
+        #[must_use = "an operation does nothing until it is awaited or chosen"]
+        pub struct $name<$a, $t> {
+            take: Take<$a, $t>,
+        }
+
+        impl<$a, $t> $name<$a, $t> {
+            #[allow(dead_code)] // not every kind of receive exists on a shared end
+            pub(crate) fn by(chan: &$a Chan<$t>, handle: Handle) -> Self {
+                Self { take: Take::new(chan, handle) }
+            }
+        }
+
+        impl<$a, $t> Future for $name<$a, $t> {
+            type Output = Result<$output, RecvError>;
+
+            #[inline]
+            fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+                match self.take.poll($extended, cx, None) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(taken) => Poll::Ready($map(&self.take, taken)),
+                }
+            }
+        }
+
+        impl<$a, $t> Branch for $name<$a, $t> {
+            type Output = Result<$output, RecvError>;
+
+            fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+                self.take.poll($extended, cx, Some(choice)).map(|taken| $map(&self.take, taken))
+            }
+
+            #[inline]
+            fn look(&self) -> Look {
+                self.take.look()
+            }
+
+            fn chosen(&self, turn: u32) {
+                self.take.chan.record.receiver.set_turn(turn);
+            }
+        }
+
+        impl<$a, $t> Operation for $name<$a, $t> {
+            fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+                Poll::Ready(Err(RecvError::TimedOut))
+            }
+        }
+
+        impl<$t> fmt::Debug for $name<'_, $t> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.take.chan.record.id()).finish()
+            }
+        }
+    };
+}
+
+receive_operation! {
+    /// The operation of [`Receiver::recv`].
+    Receiving<'a, T> -> T, extended: false,
+    |_: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| taken.map(|(value, _)| value)
+}
+
+receive_operation! {
+    /// The operation of [`Receiver::next`].
+    Next<'a, T> -> Option<T>, extended: false,
+    |_: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| match taken {
+        Ok((value, _)) => Ok(Some(value)),
+        Err(RecvError::Closed) => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+receive_operation! {
+    /// The operation of [`Receiver::recv_extended`].
+    Extending<'a, T> -> Extended<'a, T>, extended: true,
+    |take: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| taken.map(|taken| take.extend(taken))
+}
+
+/// A value that has been received while its sender still waits, or its place in the buffer is still taken: see
+/// [`Receiver::recv_extended`].
+#[must_use = "the sender goes on when this is dropped"]
+pub struct Extended<'a, T> {
+    chan: &'a Chan<T>,
+    handle: Handle,
+    ticket: Option<u64>,
+    /// `None` only after `release`.
+    value: Option<T>,
+}
+
+impl<T> Extended<'_, T> {
+    /// Lets the sender go on, and gives the value.
+    pub fn release(mut self) -> T {
+        let value = self.value.take();
+        drop(self);
+        value.expect("there until released, and `release` consumes")
+    }
+}
+
+impl<T> Deref for Extended<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("there until released")
+    }
+}
+
+impl<T> DerefMut for Extended<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.value.as_mut().expect("there until released")
+    }
+}
+
+impl<T> Drop for Extended<'_, T> {
+    fn drop(&mut self) {
+        // First, so that the sender goes on even if the value's destructor panics.
+        self.chan.release(self.handle, self.ticket);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Extended<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Extended").field(&self.value).finish()
+    }
+}
+
+/// The operation of [`Receiver::closed`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct ClosedReceiving<'a, T> {
+    chan: &'a Chan<T>,
+    handle: Handle,
+    waiting: bool,
+}
+
+impl<T> Future for ClosedReceiving<'_, T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.chan.poll_closed(self.handle, false, cx);
+        self.waiting = polled.is_pending();
+        polled
+    }
+}
+
+impl<T> Branch for ClosedReceiving<'_, T> {
+    type Output = ();
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        choice.poll_foreign(|| self.poll(cx))
+    }
+}
+
+impl<T> Drop for ClosedReceiving<'_, T> {
+    fn drop(&mut self) {
+        if self.waiting {
+            self.chan.record.receiver.end();
+        }
+    }
+}
+
+debug_operation! { ClosedReceiving }

@@ -1,0 +1,434 @@
+//! The sending end, and its operations.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::queue::Handle;
+use super::state::{Chan, Post};
+use super::{MayPoison, NoPoison};
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+use crate::error::{Reason, SendError, Why};
+use crate::operation::Operation;
+use crate::share::{End, Shared};
+use crate::waits::ChannelId;
+
+/// The sending end of a channel of `T`.
+///
+/// An end is an owned value that is used through `&mut`: it has one holder, and moving it hands it over. Dropping it leaves the
+/// channel: when no sender is left, receivers get what is still in it and then [`Closed`](crate::RecvError::Closed).
+/// [`share`](Self::share) makes it an end that many can hold.
+///
+/// `P` says whether this end may poison the channel: a `Sender<T, NoPoison>` has no method `poison`.
+pub struct Sender<T, P = MayPoison> {
+    end: SendingEnd<T>,
+    power: PhantomData<fn() -> P>,
+}
+
+/// What a sender is, apart from its powers: the channel's sending side, left on drop.
+struct SendingEnd<T>(Arc<Chan<T>>);
+
+impl<T> Drop for SendingEnd<T> {
+    fn drop(&mut self) {
+        self.0.sender_gone();
+    }
+}
+
+impl<T, P> Sender<T, P> {
+    pub(crate) fn new(chan: Arc<Chan<T>>) -> Self {
+        Self { end: SendingEnd(chan), power: PhantomData }
+    }
+
+    pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
+        &self.end.0
+    }
+
+    /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer has admitted
+    /// it.
+    ///
+    /// As a branch of a choice `T` must be `Copy`; what a choice leaves unsent would be lost else. Use
+    /// [`send_from`](Self::send_from) there.
+    ///
+    /// # Errors
+    /// [`SendError::NotTaken`] with the value: the receiver is gone, the channel is retired or poisoned, or the channel's
+    /// policy or bounds refused it. [`SendError::Unknown`] only if the receiver's node is lost.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the send has not happened and the value is dropped with it, unless an extended receive has it
+    /// already. To keep the value use [`send_from`](Self::send_from).
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, mut rx) = channel();
+    /// let (sent, received) = par!(tx.send("krill"), rx.recv());
+    /// assert_eq!((sent, received), (Ok(()), Ok("krill")));
+    ///
+    /// drop(rx);
+    /// assert_eq!(tx.send("squid").await.unwrap_err().into_value(), "squid");
+    /// # });
+    /// ```
+    pub fn send(&mut self, value: T) -> Sending<'_, T> {
+        Sending { chan: self.chan(), post: Post::new(Handle::END), value: Some(value) }
+    }
+
+    /// Sends the value in `slot`, which is empty when, and only when, the value has been sent.
+    ///
+    /// An empty slot has nothing to send: awaited, the operation is ready at once; as a branch of a choice it is off.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send); the value is back in `slot`.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the value is in `slot`, unless an extended receive has it already. (A future given to `mem::forget` leaves its offer standing;
+    /// [`settle`](Self::settle) gets the value back.)
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{alt, channel};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, _rx) = channel();
+    /// let mut slot = Some("krill");
+    /// alt! { biased; r = tx.send_from(&mut slot) => r?, skip => {} }
+    /// assert_eq!(slot, Some("krill"));
+    /// # Ok::<(), dunlin_core::SendError<()>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn send_from<'a>(&'a mut self, slot: &'a mut Option<T>) -> SendingFrom<'a, T> {
+        SendingFrom { chan: self.chan(), post: Post::new(Handle::END), slot }
+    }
+
+    /// Sends `value` if that needs no waiting: into a buffer with room.
+    ///
+    /// On a rendezvous channel nobody can take the value within this call, so it always answers
+    /// [`Why::WouldBlock`]; `tx.send(value).within(Duration::ZERO)` of the crate `dunlin` gives a parked receiver the chance to.
+    ///
+    /// # Errors
+    /// [`SendError::NotTaken`] with the value.
+    pub fn try_send(&mut self, value: T) -> Result<(), SendError<T>> {
+        let mut slot = Some(value);
+        match (self.chan().try_send(Handle::END, &mut slot), slot) {
+            (Err(why), Some(value)) => Err(SendError::NotTaken { value, why }),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a [`send_from`](Self::send_from) that was forgotten or dropped: learns what became of it, and puts a value that was not
+    /// taken back into `slot`, if that is empty.
+    ///
+    /// With both ends in one program this does not wait; of a receiver on another node it asks.
+    ///
+    /// # Errors
+    /// [`SendError::Unknown`] if the receiver's node is lost.
+    ///
+    /// # Cancel safety
+    /// Can be asked again.
+    pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
+        self.chan().settle(slot);
+        Ok(())
+    }
+
+    /// Waits until nothing can be sent any more: all receivers are gone, or the channel was retired or poisoned.
+    ///
+    /// # Cancel safety
+    /// Has no effect at all.
+    pub fn closed(&mut self) -> ClosedSending<'_, T> {
+        ClosedSending { chan: self.chan(), handle: Handle::END, waiting: false }
+    }
+
+    /// Whether nothing can be sent any more.
+    pub fn is_closed(&self) -> bool {
+        self.chan().why_no_send().is_some()
+    }
+
+    /// How many values are in the channel's buffer. 0 for a rendezvous.
+    pub fn len(&self) -> usize {
+        self.chan().len()
+    }
+
+    /// Whether the channel's buffer is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the whole channel in order: sends that are pending or come later get [`Why::Closed`]; receives get
+    /// what is buffered, and then [`Closed`](crate::RecvError::Closed). Can be done from either end; twice is harmless.
+    pub fn retire(&self) {
+        self.chan().retire();
+    }
+
+    /// The same end without the power to poison the channel. There is no way back.
+    pub fn no_poison(self) -> Sender<T, NoPoison> {
+        Sender { end: self.end, power: PhantomData }
+    }
+
+    /// Makes this an end that many can hold: see [`Shared`].
+    pub fn share(self) -> Shared<Self> {
+        End::share(self)
+    }
+
+    /// The channel's number in the wait records ([`waits`](crate::waits)).
+    pub fn id(&self) -> ChannelId {
+        self.chan().record.id()
+    }
+}
+
+impl<T> Sender<T, MayPoison> {
+    /// Ends the whole channel at once: every operation on it, at both ends, fails from now on with `reason`. What is
+    /// buffered is destroyed. Sends that a receive has taken stay successful. The first reason stands.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{RecvError, channel};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, mut rx) = channel::<u8>();
+    /// tx.poison("disk full");
+    /// let Err(RecvError::Poisoned(reason)) = rx.recv().await else { unreachable!() };
+    /// assert_eq!(reason.as_str(), "disk full");
+    /// # });
+    /// ```
+    ///
+    /// An end that may not poison has no such method:
+    /// ```compile_fail,E0599
+    /// let (tx, _rx) = dunlin_core::channel::<u8>();
+    /// tx.no_poison().poison("mine");
+    /// ```
+    ///
+    /// # Source
+    /// Poison of C++CSP (Brown and Welch, 2003) and JCSP.
+    pub fn poison(&self, reason: impl Into<Reason>) {
+        self.chan().poison(reason.into());
+    }
+}
+
+impl<T> From<Sender<T>> for Sender<T, NoPoison> {
+    fn from(sender: Sender<T>) -> Self {
+        sender.no_poison()
+    }
+}
+
+impl<T, P> fmt::Debug for Sender<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sender").field(&self.id()).finish()
+    }
+}
+
+/// What may be given to a send that is a branch of a choice: a value that loses nothing by being copied.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a send of `{Self}` that goes unchosen would lose its value",
+    label = "only a `Copy` value may be given to a branch",
+    note = "keep it in a slot, `let mut slot = Some(value)`, and write `tx.send_from(&mut slot)`"
+)]
+pub trait Spare {}
+#[diagnostic::do_not_recommend]
+impl<T: Copy> Spare for T {}
+
+/// The operation of [`Sender::send`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct Sending<'a, T> {
+    chan: &'a Chan<T>,
+    post: Post,
+    value: Option<T>,
+}
+
+impl<'a, T> Sending<'a, T> {
+    pub(crate) fn by(chan: &'a Chan<T>, handle: Handle, value: T) -> Self {
+        Self { chan, post: Post::new(handle), value: Some(value) }
+    }
+
+    fn outcome(&mut self, sent: Result<(), Why>) -> Result<(), SendError<T>> {
+        match (sent, self.value.take()) {
+            (Err(why), Some(value)) => Err(SendError::NotTaken { value, why }),
+            _ => Ok(()),
+        }
+    }
+}
+
+// The value is never pinned: it moves through the channel.
+impl<T> Unpin for Sending<'_, T> {}
+
+impl<T> Future for Sending<'_, T> {
+    type Output = Result<(), SendError<T>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        match this.chan.poll_send(&mut this.post, &mut this.value, cx, None) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(sent) => Poll::Ready(this.outcome(sent)),
+        }
+    }
+}
+
+impl<T: Spare> Branch for Sending<'_, T> {
+    type Output = Result<(), SendError<T>>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let sent = this.chan.poll_send(&mut this.post, &mut this.value, cx, Some(choice));
+        sent.map(|sent| this.outcome(sent))
+    }
+
+    fn look(&self) -> Look {
+        Look::Maybe(Some(self.chan.record.sender.turn()))
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.chan.record.sender.set_turn(turn);
+    }
+
+    fn rouse(&self) {
+        self.chan.rouse();
+    }
+}
+
+impl<T> Operation for Sending<'_, T> {
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        expire(this.chan, &mut this.post, &mut this.value, cx).map(|sent| this.outcome(sent))
+    }
+
+    fn has_turn(&self) -> bool {
+        self.post.is_out() && self.chan.is_watched()
+    }
+}
+
+impl<T> Drop for Sending<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.chan.abandon(&mut self.post, &mut self.value);
+    }
+}
+
+/// Takes the offer back because a deadline has passed.
+fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
+    if slot.is_none() && !chan.withdraw(post, slot) {
+        // An extended receive has it: the release will come.
+        return chan.poll_send(post, slot, cx, None);
+    }
+    Poll::Ready(if slot.is_some() { Err(Why::TimedOut) } else { Ok(()) })
+}
+
+/// The operation of [`Sender::send_from`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct SendingFrom<'a, T> {
+    chan: &'a Chan<T>,
+    post: Post,
+    slot: &'a mut Option<T>,
+}
+
+impl<'a, T> SendingFrom<'a, T> {
+    pub(crate) fn by(chan: &'a Chan<T>, handle: Handle, slot: &'a mut Option<T>) -> Self {
+        Self { chan, post: Post::new(handle), slot }
+    }
+}
+
+fn not_taken(why: Why) -> SendError<()> {
+    SendError::NotTaken { value: (), why }
+}
+
+impl<T> Unpin for SendingFrom<'_, T> {}
+
+impl<T> Future for SendingFrom<'_, T> {
+    type Output = Result<(), SendError<()>>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.chan.poll_send(&mut this.post, this.slot, cx, None).map_err(not_taken)
+    }
+}
+
+impl<T> Branch for SendingFrom<'_, T> {
+    type Output = Result<(), SendError<()>>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.chan.poll_send(&mut this.post, this.slot, cx, Some(choice)).map_err(not_taken)
+    }
+
+    fn look(&self) -> Look {
+        if self.slot.is_none() && !self.post.is_out() {
+            return Look::Off;
+        }
+        Look::Maybe(Some(self.chan.record.sender.turn()))
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.chan.record.sender.set_turn(turn);
+    }
+
+    fn rouse(&self) {
+        self.chan.rouse();
+    }
+}
+
+impl<T> Operation for SendingFrom<'_, T> {
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        expire(this.chan, &mut this.post, this.slot, cx).map_err(not_taken)
+    }
+
+    fn has_turn(&self) -> bool {
+        self.post.is_out() && self.chan.is_watched()
+    }
+}
+
+impl<T> Drop for SendingFrom<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.chan.abandon(&mut self.post, self.slot);
+    }
+}
+
+/// The operation of [`Sender::closed`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct ClosedSending<'a, T> {
+    chan: &'a Chan<T>,
+    handle: Handle,
+    waiting: bool,
+}
+
+impl<T> Future for ClosedSending<'_, T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.chan.poll_closed(self.handle, true, cx);
+        self.waiting = polled.is_pending();
+        polled
+    }
+}
+
+impl<T> Branch for ClosedSending<'_, T> {
+    type Output = ();
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        choice.poll_foreign(|| self.poll(cx))
+    }
+}
+
+impl<T> Drop for ClosedSending<'_, T> {
+    fn drop(&mut self) {
+        if self.waiting {
+            self.chan.record.sender.end();
+        }
+    }
+}
+
+macro_rules! debug_operation {
+    ($($name:ident)*) => { $(
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.chan.record.id()).finish()
+            }
+        }
+    )* };
+}
+pub(crate) use debug_operation;
+debug_operation! { Sending SendingFrom ClosedSending }

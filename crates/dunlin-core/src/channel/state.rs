@@ -1,0 +1,674 @@
+//! A channel's shared state: the one-slot rendezvous that most channels are, and the way to the [`Queue`] for the rest.
+//!
+//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time: one slot for the value and a
+//! waker for each side make a complete rendezvous channel. Its state is published in the tag of the channel's lock.
+//!
+//! Who may do what (the rules of the design):
+//! 1. A send puts its value into the slot and wakes the receiver. Only a receive that is being polled takes it out.
+//! 2. The sender learns of it by finding the slot empty. It takes the value back if it fails, times out or is dropped.
+//! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for that.
+
+use std::panic::Location;
+use std::task::{Context, Poll, Waker};
+
+use super::after::After;
+use super::policy::Policy;
+use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use crate::choice::ChoiceCx;
+use crate::error::{Reason, RecvError, Why};
+use crate::lock::{Guard, Lock};
+use crate::waits::{Doing, Recorded, Side};
+
+/// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
+const OFFER: u32 = 1;
+/// The value of the offer is held by an extended receive.
+const HELD: u32 = 1 << 1;
+/// The waker of a receive that found nothing is in its slot.
+const WATCHED: u32 = 1 << 2;
+/// The sender is gone.
+const NO_SENDER: u32 = 1 << 3;
+/// The receiver is gone.
+const NO_RECEIVER: u32 = 1 << 4;
+/// Retired: no more sends; receives until what is buffered has gone.
+const RETIRED: u32 = 1 << 5;
+/// Poisoned: nothing more. The reason is in the queue.
+const POISONED: u32 = 1 << 6;
+/// There is a queue; the slots are not used any more.
+const QUEUED: u32 = 1 << 7;
+
+/// The ticket of every offer in the slot: an end makes one at a time.
+pub(crate) const FIRST_TICKET: u64 = 1;
+
+pub(crate) struct Inner<T> {
+    value: Option<T>,
+    sender: Option<Waker>,
+    receiver: Option<Waker>,
+    queue: Option<Box<Queue<T>>>,
+}
+
+/// What both ends of a channel share.
+#[allow(unreachable_pub)] // an associated type of the public trait `End` names it
+pub struct Chan<T> {
+    state: Lock<Inner<T>>,
+    pub(crate) record: Recorded,
+}
+
+/// A send in progress.
+pub(crate) struct Post {
+    /// 0: nothing is offered yet.
+    ticket: u64,
+    handle: Handle,
+    /// A send in a choice has had its turn: its receivers were woken and given time to look.
+    turns: u8,
+}
+
+impl Post {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { ticket: 0, handle, turns: 0 }
+    }
+
+    /// Whether something is offered.
+    pub(crate) fn is_out(&self) -> bool {
+        self.ticket != 0
+    }
+}
+
+/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches. Receivers in
+/// the same scheduler are polled within one; this is for those on another thread.
+const TURNS_MAX: u8 = 16;
+
+fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match slot {
+        Some(old) if old.will_wake(waker) => None,
+        slot => slot.replace(waker.clone()),
+    }
+}
+
+fn ends<T>(g: &Guard<'_, Inner<T>>) -> Ends {
+    Ends { no_senders: g.has_any(NO_SENDER | RETIRED), no_receivers: g.has_any(NO_RECEIVER | RETIRED) }
+}
+
+/// The queue under the lock, made if there is none: what is in the slots moves into it.
+fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
+    if !g.has(QUEUED) {
+        let mut queue = Box::new(Queue::new(&super::rendezvous()));
+        let offered = g.has(OFFER);
+        let (value, sender, receiver) = (g.value.take(), g.sender.take(), g.receiver.take());
+        if offered {
+            queue.adopt_offer(value, sender);
+        } else if let Some(waker) = sender {
+            queue.adopt_idle(waker);
+        }
+        if let Some(waker) = receiver {
+            if g.has(WATCHED) { queue.adopt_watcher(waker) } else { queue.adopt_idle(waker) }
+        }
+        g.queue = Some(queue);
+        g.clear(HELD | WATCHED);
+        g.set(QUEUED);
+    }
+    g.queue.as_mut().expect("QUEUED says that there is one")
+}
+
+/// Tells whoever only looks at the tag whether a receive may find something.
+fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
+    if g.queue.as_ref().is_some_and(|q| q.has_something()) { g.set(OFFER) } else { g.clear(OFFER) }
+}
+
+impl<T> Chan<T> {
+    pub(crate) fn new(policy: &Policy, made: &'static Location<'static>) -> Self {
+        let state = Lock::new(Inner { value: None, sender: None, receiver: None, queue: None });
+        if !policy.is_plain() {
+            let mut g = state.lock();
+            g.queue = Some(Box::new(Queue::new(policy)));
+            g.set(QUEUED);
+        }
+        Self { state, record: Recorded::channel(made) }
+    }
+
+    /// Only the end itself writes the channel's record: a clone of a shared end has its own.
+    fn begin_wait(&self, handle: Handle, doing: Doing) {
+        if handle == Handle::END {
+            self.side(doing).begin(doing);
+        }
+    }
+
+    fn end_wait(&self, handle: Handle, doing: Doing) {
+        if handle == Handle::END {
+            self.side(doing).end();
+        }
+    }
+
+    fn side(&self, doing: Doing) -> &Side {
+        if doing == Doing::Receive { &self.record.receiver } else { &self.record.sender }
+    }
+
+    // ---- sending
+
+    /// Sends the value in `slot`. On an error it is back there.
+    #[inline]
+    pub(crate) fn poll_send(
+        &self,
+        post: &mut Post,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> Poll<Result<(), Why>> {
+        if post.ticket == FIRST_TICKET
+            && let Some(tag) = self.state.tag()
+            && tag & (OFFER | QUEUED) == 0
+        {
+            return self.sent(post);
+        }
+        let mut g = self.state.lock();
+        if choice.is_some() || g.has(QUEUED) {
+            drop(g);
+            return self.poll_send_queued(post, &mut Source::Slot(slot), cx, choice);
+        }
+        if post.ticket == 0 {
+            if slot.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            if g.has_any(NO_RECEIVER | RETIRED) {
+                return Poll::Ready(Err(Why::Closed));
+            }
+            let old = store(&mut g.sender, cx.waker());
+            let mut woken = None;
+            // Else a forgotten offer stands before this one.
+            if !g.has(OFFER) {
+                g.value = slot.take();
+                g.set(OFFER);
+                post.ticket = FIRST_TICKET;
+                if g.has(WATCHED) {
+                    woken = g.receiver.take();
+                    g.clear(WATCHED);
+                }
+            }
+            self.record.sender.begin(Doing::Send);
+            drop(g);
+            if let Some(waker) = woken {
+                waker.wake();
+            }
+            drop(old);
+            return Poll::Pending;
+        }
+        if !g.has(OFFER) {
+            drop(g);
+            return self.sent(post);
+        }
+        if g.has_any(NO_RECEIVER | RETIRED) && !g.has(HELD) {
+            *slot = g.value.take();
+            g.clear(OFFER);
+            drop(g);
+            post.ticket = 0;
+            self.record.sender.end();
+            return Poll::Ready(Err(Why::Closed));
+        }
+        let old = store(&mut g.sender, cx.waker());
+        drop(g);
+        drop(old);
+        Poll::Pending
+    }
+
+    #[inline]
+    fn sent(&self, post: &mut Post) -> Poll<Result<(), Why>> {
+        post.ticket = 0;
+        self.end_wait(post.handle, Doing::Send);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the value of a pool, which several branches of one choice offer.
+    pub(crate) fn poll_send_pooled(
+        &self,
+        post: &mut Post,
+        pool: &Pool<T>,
+        cx: &mut Context<'_>,
+        choice: &ChoiceCx,
+    ) -> Poll<Result<(), Why>> {
+        self.poll_send_queued(post, &mut Source::Pool(pool), cx, Some(choice))
+    }
+
+    #[inline(never)]
+    fn poll_send_queued(
+        &self,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> Poll<Result<(), Why>> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let queue = queue(&mut g);
+        if post.ticket != 0 {
+            return match queue.look(post.ticket, source, ends, cx.waker()) {
+                Stand::Taken => {
+                    drop(g);
+                    self.sent(post)
+                }
+                Stand::Failed(why) => {
+                    publish(&mut g);
+                    drop(g);
+                    post.ticket = 0;
+                    // Another party may have decided the choice for another branch.
+                    if choice.is_some_and(|c| !c.commit()) {
+                        return Poll::Pending;
+                    }
+                    self.end_wait(post.handle, Doing::Send);
+                    Poll::Ready(Err(why))
+                }
+                Stand::Pending => {
+                    if let Some(choice) = choice
+                        && post.turns < TURNS_MAX
+                        && queue.watchers_unpolled()
+                    {
+                        post.turns += 1;
+                        choice.ask_for_a_turn();
+                    }
+                    Poll::Pending
+                }
+            };
+        }
+        if matches!(source, Source::Slot(None)) {
+            return Poll::Ready(Ok(()));
+        }
+        let own = choice.map(|c| c.offering(cx.waker()));
+        match queue.offer(post.handle, source, own, ends, cx.waker(), &mut after) {
+            Offered::Admitted => {
+                publish(&mut g);
+                drop(g);
+                self.sent(post)
+            }
+            Offered::Failed(why) => Poll::Ready(Err(why)),
+            Offered::ChoiceGone => Poll::Pending,
+            Offered::Queued(ticket, woke) => {
+                publish(&mut g);
+                post.ticket = ticket;
+                self.begin_wait(post.handle, Doing::Send);
+                if woke && let Some(choice) = choice {
+                    post.turns = 1;
+                    choice.ask_for_a_turn();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Sends the value in `slot` without waiting. On an error it is back there.
+    pub(crate) fn try_send(&self, handle: Handle, slot: &mut Option<T>) -> Result<(), Why> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        if !g.has(QUEUED) {
+            return Err(if ends.no_receivers { Why::Closed } else { Why::WouldBlock });
+        }
+        match queue(&mut g).try_offer(handle, &mut Source::Slot(slot), None, ends, &mut after) {
+            Offered::Admitted => {
+                publish(&mut g);
+                Ok(())
+            }
+            Offered::Failed(why) => Err(why),
+            Offered::Queued(..) | Offered::ChoiceGone => Err(Why::WouldBlock),
+        }
+    }
+
+    /// Takes the offer back, if there is one. Its value is in `slot`, unless a receive has taken it; then the answer is
+    /// `true` (taken) or, while an extended receive still holds it, `false`.
+    pub(crate) fn withdraw(&self, post: &mut Post, slot: &mut Option<T>) -> bool {
+        if post.ticket == 0 {
+            return true;
+        }
+        let mut g = self.state.lock();
+        let released = if g.has(QUEUED) {
+            let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot));
+            publish(&mut g);
+            !matches!(stand, Stand::Pending)
+        } else if g.has(OFFER | HELD) {
+            false
+        } else {
+            if g.has(OFFER) {
+                *slot = g.value.take();
+                g.clear(OFFER);
+            }
+            true
+        };
+        let waker = g.sender.take();
+        drop(g);
+        drop(waker);
+        if released {
+            post.ticket = 0;
+            self.end_wait(post.handle, Doing::Send);
+        }
+        released
+    }
+
+    /// The send is given up: takes its value back, unless a receive has it.
+    #[inline]
+    pub(crate) fn abandon(&self, post: &mut Post, slot: &mut Option<T>) {
+        if post.is_out() {
+            self.withdraw(post, slot);
+            self.end_wait(post.handle, Doing::Send);
+        }
+    }
+
+    /// Puts the value of an offer whose future was forgotten back into an empty slot.
+    pub(crate) fn settle(&self, slot: &mut Option<T>) {
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            queue(&mut g).settle_forgotten(slot);
+            publish(&mut g);
+        } else if slot.is_none() && g.has(OFFER) && !g.has(HELD) {
+            *slot = g.value.take();
+            g.clear(OFFER);
+        }
+    }
+
+    /// Whether a receiver is parked here or was woken and not polled since.
+    pub(crate) fn is_watched(&self) -> bool {
+        let g = self.state.lock();
+        match &g.queue {
+            Some(queue) => queue.watchers_unpolled(),
+            None => g.has(WATCHED),
+        }
+    }
+
+    /// The choice of one of the offers here is open again: those who passed it over look again.
+    pub(crate) fn rouse(&self) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            queue(&mut g).rouse(&mut after);
+            publish(&mut g);
+        }
+    }
+
+    // ---- receiving
+
+    /// Whether a receive would look in vain. May be wrong in either direction for a moment.
+    #[inline]
+    pub(crate) fn seems_empty(&self) -> bool {
+        self.state.tag().is_some_and(|tag| tag & (OFFER | NO_SENDER | RETIRED | POISONED) == 0)
+    }
+
+    /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held until
+    /// [`release`](Self::release) with what comes along with the value.
+    #[inline]
+    pub(crate) fn poll_take(
+        &self,
+        handle: Handle,
+        extended: bool,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> Poll<Result<(T, Option<u64>), RecvError>> {
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            drop(g);
+            return self.poll_take_queued(handle, extended, cx, choice);
+        }
+        if g.has_any(OFFER) && !g.has(RETIRED) {
+            if g.has(HELD) {
+                // Only a forgotten guard is still held when its receiver receives again.
+                g.clear(OFFER | HELD);
+                let waker = g.sender.take();
+                drop(g);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                return self.poll_take(handle, extended, cx, choice);
+            }
+            if choice.is_some_and(|c| !c.commit()) {
+                return Poll::Pending;
+            }
+            if let Some(value) = g.value.take() {
+                let woken = if extended {
+                    g.set(HELD);
+                    None
+                } else {
+                    g.clear(OFFER);
+                    g.sender.take()
+                };
+                drop(g);
+                self.record.receiver.end();
+                if let Some(waker) = woken {
+                    waker.wake();
+                }
+                return Poll::Ready(Ok((value, Some(FIRST_TICKET))));
+            }
+        }
+        if g.has_any(NO_SENDER | RETIRED) {
+            if choice.is_some_and(|c| !c.commit()) {
+                return Poll::Pending;
+            }
+            drop(g);
+            self.record.receiver.end();
+            return Poll::Ready(Err(RecvError::Closed));
+        }
+        let old = store(&mut g.receiver, cx.waker());
+        g.set(WATCHED);
+        self.record.receiver.begin(Doing::Receive);
+        drop(g);
+        drop(old);
+        Poll::Pending
+    }
+
+    #[inline(never)]
+    fn poll_take_queued(
+        &self,
+        handle: Handle,
+        extended: bool,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> Poll<Result<(T, Option<u64>), RecvError>> {
+        let mut after = After::new();
+        let own = choice.and_then(ChoiceCx::own);
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let queue = queue(&mut g);
+        let result = match queue.take(handle, own, extended, ends, &mut after) {
+            Took::Value(value, ticket) => Poll::Ready(Ok((value, ticket))),
+            Took::Ended(why) => Poll::Ready(Err(why)),
+            Took::ChoiceGone => Poll::Pending,
+            Took::Nothing => match queue.watch(handle, cx.waker(), &mut after) {
+                Ok(()) => Poll::Pending,
+                Err(_) if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
+                Err(refused) => Poll::Ready(Err(refused)),
+            },
+        };
+        if result.is_ready() {
+            queue.unwatch(handle);
+            self.end_wait(handle, Doing::Receive);
+        } else {
+            self.begin_wait(handle, Doing::Receive);
+        }
+        publish(&mut g);
+        result
+    }
+
+    /// Takes a value if one is there.
+    pub(crate) fn try_take(&self, handle: Handle) -> Result<T, RecvError> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        if !g.has(QUEUED) {
+            let waker = if g.has(OFFER | HELD) {
+                g.clear(OFFER | HELD);
+                g.sender.take()
+            } else if let Some(value) = g.value.take() {
+                g.clear(OFFER);
+                after.wakes.add(g.sender.take());
+                return Ok(value);
+            } else {
+                None
+            };
+            after.wakes.add(waker);
+            return Err(if g.has_any(NO_SENDER | RETIRED) { RecvError::Closed } else { RecvError::WouldBlock });
+        }
+        let ends = ends(&g);
+        let took = queue(&mut g).take(handle, None, false, ends, &mut after);
+        publish(&mut g);
+        match took {
+            Took::Value(value, _) => Ok(value),
+            Took::Ended(why) => Err(why),
+            Took::Nothing | Took::ChoiceGone => Err(RecvError::WouldBlock),
+        }
+    }
+
+    /// A handle of a shared receiver is gone, and what it forgot to release with it.
+    pub(crate) fn handle_gone(&self, handle: Handle) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let queue = queue(&mut g);
+        queue.unwatch(handle);
+        queue.release_forgotten(handle, &mut after);
+        publish(&mut g);
+    }
+
+    /// A receive that was registered is given up. The waker in the slot stays: a wake too many is
+    /// harmless, and the next receive or choice most often brings the same one.
+    #[inline]
+    pub(crate) fn unwatch(&self, handle: Handle) {
+        self.end_wait(handle, Doing::Receive);
+        if self.state.tag().is_none_or(|tag| tag & QUEUED != 0) {
+            let mut g = self.state.lock();
+            if g.has(QUEUED) {
+                queue(&mut g).unwatch(handle);
+            }
+        }
+    }
+
+    /// Ends an extended receive.
+    pub(crate) fn release(&self, handle: Handle, ticket: Option<u64>) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            queue(&mut g).release(handle, ticket, &mut after);
+            publish(&mut g);
+        } else if g.has(HELD) {
+            g.clear(OFFER | HELD);
+            after.wakes.add(g.sender.take());
+        }
+    }
+
+    // ---- ending
+
+    fn end(&self, bits: u32) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        g.set(bits);
+        after.wakes.add(g.sender.take());
+        after.wakes.add(g.receiver.take());
+        g.clear(WATCHED);
+        if bits & NO_RECEIVER != 0 && g.has(HELD) {
+            // By a guard that was forgotten: nobody else will release it.
+            g.clear(OFFER | HELD);
+        }
+        if g.has(QUEUED) {
+            let queue = queue(&mut g);
+            if bits & NO_RECEIVER != 0 {
+                queue.release_all(&mut after);
+                queue.discard(&mut after);
+            }
+            queue.wake_all(&mut after.wakes);
+            publish(&mut g);
+        }
+    }
+
+    pub(crate) fn sender_gone(&self) {
+        self.end(NO_SENDER);
+    }
+
+    pub(crate) fn receiver_gone(&self) {
+        self.end(NO_RECEIVER);
+    }
+
+    pub(crate) fn retire(&self) {
+        self.end(RETIRED);
+    }
+
+    pub(crate) fn poison(&self, reason: Reason) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
+            return;
+        }
+        let queue = queue(&mut g);
+        queue.poison(reason, &mut after);
+        queue.wake_all(&mut after.wakes);
+        g.set(POISONED);
+        publish(&mut g);
+    }
+
+    /// Why a send would fail now, as far as that is lasting.
+    pub(crate) fn why_no_send(&self) -> Option<Why> {
+        let g = self.state.lock();
+        if let Some(reason) = g.queue.as_ref().and_then(|q| q.poison_reason()) {
+            return Some(Why::Poisoned(reason.clone()));
+        }
+        g.has_any(NO_RECEIVER | RETIRED).then_some(Why::Closed)
+    }
+
+    /// Whether no receive can ever succeed again.
+    pub(crate) fn is_drained(&self) -> bool {
+        let g = self.state.lock();
+        let something = if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
+        g.has(POISONED) || g.has_any(NO_SENDER | RETIRED) && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
+    }
+
+    fn len_of(&self, g: &Guard<'_, Inner<T>>) -> usize {
+        g.queue.as_ref().map_or(0, |q| q.len())
+    }
+
+    /// How many values are buffered.
+    pub(crate) fn len(&self) -> usize {
+        self.len_of(&self.state.lock())
+    }
+
+    /// Waits until the other end of `side` is gone, or the channel is retired or poisoned.
+    pub(crate) fn poll_closed(&self, handle: Handle, sending: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let mut g = self.state.lock();
+        let gone = if sending { NO_RECEIVER } else { NO_SENDER };
+        let side = if sending { &self.record.sender } else { &self.record.receiver };
+        if g.has_any(gone | RETIRED | POISONED) {
+            drop(g);
+            side.end();
+            return Poll::Ready(());
+        }
+        let old = if g.has(QUEUED) {
+            queue(&mut g).wait_for_end(handle, cx.waker());
+            None
+        } else if sending {
+            store(&mut g.sender, cx.waker())
+        } else {
+            // Not WATCHED: an offer is none of its business.
+            g.clear(WATCHED);
+            store(&mut g.receiver, cx.waker())
+        };
+        side.begin(Doing::Closed);
+        drop(g);
+        drop(old);
+        Poll::Pending
+    }
+
+    // ---- sharing
+
+    /// From now on the channel has a queue, and its ends may be several.
+    pub(crate) fn make_shared(&self) {
+        let mut g = self.state.lock();
+        queue(&mut g);
+        publish(&mut g);
+    }
+
+    /// A claim of the sending (or else the receiving) end goes out or comes back.
+    pub(crate) fn claimed(&self, sending: bool, out: bool) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let queue = queue(&mut g);
+        if sending {
+            queue.sender_claimed = out;
+        } else {
+            queue.receiver_claimed = out;
+        }
+        if !out {
+            queue.rouse(&mut after);
+        }
+        publish(&mut g);
+    }
+}

@@ -1,0 +1,187 @@
+//! What can be a branch of a choice, and how a choice speaks to its branches.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::decision::{Branching, Decision};
+
+/// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
+///
+/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, timers; any
+/// other future through [`future`]. Implemented by this family of crates only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a branch of a choice",
+    note = "a send that may go unchosen must keep its value: `tx.send_from(&mut slot)` with `slot: Option<T>`",
+    note = "wrap any other future: `future(f)`"
+)]
+pub trait Branch {
+    /// What the branch gives when it is chosen.
+    type Output;
+
+    /// Does the operation if that is possible now and the choice is still open; else waits for a chance.
+    #[doc(hidden)]
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output>;
+
+    /// How it looks from outside, cheaply: a hint that may be wrong.
+    #[doc(hidden)]
+    fn look(&self) -> Look {
+        Look::Maybe(None)
+    }
+
+    /// It was chosen; for the order of later choices.
+    #[doc(hidden)]
+    fn chosen(&self, _turn: u32) {}
+
+    /// Whoever was turned away by this branch's offer looks again.
+    #[doc(hidden)]
+    fn rouse(&self) {}
+}
+
+/// How a branch looks from outside. The number is when its end was last chosen.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Look {
+    /// It is not there: its precondition is false or its slot empty.
+    #[default]
+    Off,
+    /// It would have to wait.
+    Empty(Option<u32>),
+    /// It may be ready.
+    Maybe(Option<u32>),
+}
+
+impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
+    type Output = B::Output;
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<B::Output> {
+        Pin::new(&mut **self).poll_branch(cx, choice)
+    }
+
+    fn look(&self) -> Look {
+        (**self).look()
+    }
+
+    fn chosen(&self, turn: u32) {
+        (**self).chosen(turn);
+    }
+
+    fn rouse(&self) {
+        (**self).rouse();
+    }
+}
+
+/// What a branch is told of the choice it is in.
+#[doc(hidden)]
+#[derive(Default)]
+pub struct ChoiceCx {
+    /// Made by the first branch that offers something.
+    decision: OnceCell<Arc<Decision>>,
+    branch: Cell<u32>,
+    turn: Cell<bool>,
+    rouse: Cell<bool>,
+}
+
+impl fmt::Debug for ChoiceCx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChoiceCx").field("branch", &self.branch).finish_non_exhaustive()
+    }
+}
+
+impl ChoiceCx {
+    pub(super) fn at(&self, branch: u32) {
+        self.branch.set(branch);
+    }
+
+    pub(super) fn decision(&self) -> Option<&Decision> {
+        self.decision.get().map(|decision| &**decision)
+    }
+
+    /// This choice's state and the branch that is being polled, if any branch has offered something.
+    pub(crate) fn own(&self) -> Branching<'_> {
+        self.decision().map(|decision| (decision, self.branch.get()))
+    }
+
+    /// The same, for a branch that is about to offer.
+    pub(crate) fn offering(&self, owner: &Waker) -> (&Arc<Decision>, u32) {
+        (self.decision.get_or_init(|| Arc::new(Decision::new(owner))), self.branch.get())
+    }
+
+    /// Decides for the branch that is being polled. `false`: another party has decided for another one.
+    #[doc(hidden)]
+    pub fn commit(&self) -> bool {
+        self.own().is_none_or(|(decision, branch)| decision.take(branch))
+    }
+
+    /// The branch that is being polled has woken whoever may take its offer, and they should be polled
+    /// before this choice looks at lower branches.
+    pub(crate) fn ask_for_a_turn(&self) {
+        self.turn.set(true);
+    }
+
+    pub(super) fn take_turn(&self) -> bool {
+        self.turn.take()
+    }
+
+    pub(super) fn take_rouse(&self) -> bool {
+        self.rouse.take()
+    }
+
+    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen.
+    #[doc(hidden)]
+    pub fn poll_foreign<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
+        let Some((decision, branch)) = self.own() else { return poll() };
+        if !decision.close() {
+            return Poll::Pending;
+        }
+        let polled = poll();
+        if polled.is_ready() {
+            decision.take(branch);
+        } else if decision.reopen() {
+            self.rouse.set(true);
+        }
+        polled
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// Any future as a branch: see [`future`].
+    #[derive(Debug)]
+    #[must_use = "a branch does nothing until it is chosen over"]
+    pub struct Foreign<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+/// Makes any future a branch of a choice.
+///
+/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
+/// chosen is dropped, with whatever it had begun.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{alt, channel, future};
+/// # dunlin_core::doc::block_on(async {
+/// let (_tx, mut rx) = channel::<u8>();
+/// let n = alt! {
+///     v = rx.recv() => u32::from(v.unwrap()),
+///     v = future(async { 7 }) => v,
+/// };
+/// assert_eq!(n, 7);
+/// # });
+/// ```
+pub fn future<F: Future>(future: F) -> Foreign<F> {
+    Foreign { future }
+}
+
+impl<F: Future> Branch for Foreign<F> {
+    type Output = F::Output;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<F::Output> {
+        choice.poll_foreign(|| self.project().future.poll(cx))
+    }
+}

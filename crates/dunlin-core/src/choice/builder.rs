@@ -1,0 +1,291 @@
+//! Choice over branches known only at run time.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::branch::{Branch, Look};
+use super::{Choosing, Order, Step, step_on};
+use crate::channel::queue::{Handle, Pool};
+use crate::channel::sender::Sender;
+use crate::channel::state::{Chan, Post};
+use crate::error::{SendError, Why};
+use crate::lock::Lock;
+use crate::pinned::Pinned;
+
+/// Some branches of a [`Choice`], each reached by its number.
+trait Group<T> {
+    fn len(&self) -> usize;
+    fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<T>;
+}
+
+struct One<B, M> {
+    branch: Pin<Box<B>>,
+    map: Option<M>,
+}
+
+impl<B: Branch, M: FnOnce(B::Output) -> T, T> Group<T> for One<B, M> {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn step(&mut self, _: usize, step: Step<'_, '_>) -> Poll<T> {
+        let output = std::task::ready!(step_on(self.branch.as_mut(), step));
+        match self.map.take() {
+            Some(map) => Poll::Ready(map(output)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<B: Branch> Group<B::Output> for Pinned<B> {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<B::Output> {
+        step_on(self.get(index), step)
+    }
+}
+
+/// A choice made at run time: any number of branches, whose outputs are one type.
+///
+/// Awaited, it gives the number of the branch that happened, counted from 0 in the order they were added (branches that
+/// are off count too), and its output.
+///
+/// # Cancel safety
+/// Dropped, none of the branches has happened.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{Choice, RecvError, channel};
+/// # dunlin_core::doc::block_on(async {
+/// let (tx, rx) = channel::<u8>();
+/// let (mut ty, ry) = channel();
+/// let mut inputs = vec![rx, ry];
+/// let (sent, (index, value)) = dunlin_core::par!(
+///     ty.send(5),
+///     async { Choice::fair().all(inputs.iter_mut().map(|rx| rx.recv())).await },
+/// );
+/// assert_eq!((index, value), (1, Ok(5)));
+/// # sent.unwrap();
+/// # drop(tx);
+/// # });
+/// ```
+#[must_use = "a choice does nothing until it is awaited"]
+pub struct Choice<'a, T> {
+    order: Order,
+    groups: Vec<Box<dyn Group<T> + Send + 'a>>,
+    skip: Option<T>,
+}
+
+impl<T> fmt::Debug for Choice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let branches: usize = self.groups.iter().map(|group| group.len()).sum();
+        f.debug_struct("Choice").field("order", &self.order).field("branches", &branches).finish()
+    }
+}
+
+impl<'a, T> Choice<'a, T> {
+    fn new(order: Order) -> Self {
+        Self { order, groups: Vec::new(), skip: None }
+    }
+
+    /// Of the branches that are ready, the one whose end was chosen least recently.
+    pub fn fair() -> Self {
+        Self::new(Order::Fair)
+    }
+
+    /// Of the branches that are ready, the first.
+    pub fn prioritised() -> Self {
+        Self::new(Order::Prioritised)
+    }
+
+    /// Of the branches that are ready, any, with the same chance.
+    pub fn random() -> Self {
+        Self::new(Order::Random)
+    }
+
+    /// Adds a branch, whose output becomes the choice's through `map`.
+    pub fn on<B: Branch + Send + 'a>(mut self, branch: B, map: impl FnOnce(B::Output) -> T + Send + 'a) -> Self {
+        self.groups.push(Box::new(One { branch: Box::pin(branch), map: Some(map) }));
+        self
+    }
+
+    /// Adds a branch if `condition` holds; else `branch` is not evaluated, but still counted.
+    pub fn on_if<B: Branch + Send + 'a>(
+        mut self,
+        condition: bool,
+        branch: impl FnOnce() -> B,
+        map: impl FnOnce(B::Output) -> T + Send + 'a,
+    ) -> Self {
+        if condition {
+            return self.on(branch(), map);
+        }
+        self.groups.push(Box::new(Off));
+        self
+    }
+
+    /// Adds all of `branches`.
+    pub fn all<B: Branch<Output = T> + Send + 'a>(mut self, branches: impl IntoIterator<Item = B>) -> Self {
+        self.groups.push(Box::new(branches.into_iter().collect::<Pinned<B>>()));
+        self
+    }
+
+    /// What the choice gives if no branch is ready at once. It counts as the last branch.
+    pub fn skip(mut self, value: T) -> Self {
+        self.skip = Some(value);
+        self
+    }
+}
+
+struct Off;
+
+impl<T> Group<T> for Off {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn step(&mut self, _: usize, _: Step<'_, '_>) -> Poll<T> {
+        Poll::Pending
+    }
+}
+
+/// The future of a [`Choice`].
+pub struct ChoiceFuture<'a, T> {
+    choosing: Choosing,
+    /// The number of each group's first branch.
+    firsts: Vec<usize>,
+    groups: Vec<Box<dyn Group<T> + Send + 'a>>,
+    skip: Option<T>,
+}
+
+impl<T> fmt::Debug for ChoiceFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.choosing.fmt(f)
+    }
+}
+
+impl<'a, T> IntoFuture for Choice<'a, T> {
+    type Output = (usize, T);
+    type IntoFuture = ChoiceFuture<'a, T>;
+
+    fn into_future(self) -> ChoiceFuture<'a, T> {
+        let mut firsts = Vec::with_capacity(self.groups.len());
+        let mut branches = 0;
+        for group in &self.groups {
+            firsts.push(branches);
+            branches += group.len();
+        }
+        let choosing = Choosing::new(self.order, self.skip.is_some(), branches);
+        ChoiceFuture { choosing, firsts, groups: self.groups, skip: self.skip }
+    }
+}
+
+impl<T> Unpin for ChoiceFuture<'_, T> {}
+
+impl<T> Future for ChoiceFuture<'_, T> {
+    type Output = (usize, T);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(usize, T)> {
+        let Self { choosing, firsts, groups, skip } = self.get_mut();
+        let mut output = None;
+        let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
+            let group = firsts.partition_point(|first| *first <= branch) - 1;
+            groups[group].step(branch - firsts[group], step).map(|value| output = Some(value))
+        }, cx));
+        let value = output.or_else(|| skip.take()).expect("a branch that happened has an output, and skip a value");
+        Poll::Ready((chosen, value))
+    }
+}
+
+/// Sends the value in `slot` to whichever of `senders` has a receive for it first, and says which.
+///
+/// # Errors
+/// [`SendError::NotTaken`] if one of the channels has ended: which one is in the error; the value is in `slot`.
+///
+/// # Cancel safety
+/// Dropped before it is done, the value is in `slot` unless a receive has taken it.
+///
+/// # Panics
+/// If `senders` is empty: such a send could never end. An empty slot has nothing to send: it is done at once, and the index is 0.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{channel, par, send_to_any};
+/// # dunlin_core::doc::block_on(async {
+/// let ((tx, _rx), (ty, mut ry)) = (channel(), channel());
+/// let (mut job, mut workers) = (Some("dig".to_string()), [tx, ty]);
+/// let (sent, got) = par!(send_to_any(&mut job, &mut workers), ry.recv());
+/// assert_eq!((sent.unwrap(), got.unwrap()), (1, "dig".to_string()));
+/// assert_eq!(job, None);
+/// # });
+/// ```
+pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T, P>]) -> SendingToAny<'a, T> {
+    assert!(!senders.is_empty(), "send_to_any over no senders would wait for ever");
+    let posts: Vec<_> = senders.iter_mut().map(|s| (&**s.chan(), Post::new(Handle::END))).collect();
+    let choosing = Choosing::new(Order::Fair, false, posts.len());
+    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(slot.take())), slot }
+}
+
+/// The future of [`send_to_any`].
+#[must_use = "an operation does nothing until it is awaited"]
+pub struct SendingToAny<'a, T> {
+    choosing: Choosing,
+    posts: Vec<(&'a Chan<T>, Post)>,
+    pool: Pool<T>,
+    slot: &'a mut Option<T>,
+}
+
+impl<T> fmt::Debug for SendingToAny<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.choosing.fmt(f)
+    }
+}
+
+impl<T> Unpin for SendingToAny<'_, T> {}
+
+impl<T> SendingToAny<'_, T> {
+    fn take_back(&mut self) {
+        for (chan, post) in &mut self.posts {
+            chan.withdraw(post, &mut None);
+        }
+        let value = self.pool.lock().take();
+        if value.is_some() {
+            *self.slot = value;
+        }
+    }
+}
+
+impl<T> Future for SendingToAny<'_, T> {
+    type Output = Result<usize, SendError<usize>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { choosing, posts, pool, .. } = &mut *self;
+        if !choosing.has_begun() && pool.lock().is_none() {
+            return Poll::Ready(Ok(0));
+        }
+        let mut result = Ok(());
+        let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
+            let (chan, post) = &mut posts[branch];
+            match step {
+                Step::Poll(cx, choice) => {
+                    return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
+                }
+                Step::Look(look) => *look = Look::Maybe(Some(chan.record.sender.turn())),
+                Step::Chosen(turn) => chan.record.sender.set_turn(turn),
+                Step::Rouse => chan.rouse(),
+            }
+            Poll::Pending
+        }, cx));
+        self.take_back();
+        Poll::Ready(result.map(|()| chosen).map_err(|why: Why| SendError::NotTaken { value: chosen, why }))
+    }
+}
+
+impl<T> Drop for SendingToAny<'_, T> {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}

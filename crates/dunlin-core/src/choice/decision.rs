@@ -1,0 +1,166 @@
+//! The state that a choice with sends shares with whoever may take one of its offers.
+//!
+//! A choice with only receives needs none. One whose sends are offered in several channels must be
+//! decided once, by itself or by a receiver of any of these offers, on any thread. The algorithm, and what breaks without each part, is in
+//! `shared/choice.md`; this is its local half: a decision is open, closed for a moment, or decided.
+//!
+//! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
+
+use std::task::Waker;
+
+use crate::channel::after::Wakes;
+use crate::lock::Lock;
+use crate::sync::{AtomicU64, Ordering};
+
+#[cfg(not(loom))]
+static NEXT: AtomicU64 = AtomicU64::new(1);
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref NEXT: AtomicU64 = AtomicU64::new(1);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Any offer may be taken.
+    Open,
+    /// Its owner polls a branch that cannot be undone, or an agent holds a reservation: look again when woken.
+    Busy,
+    /// This branch happened.
+    Decided(u32),
+}
+
+struct State {
+    status: Status,
+    /// Somebody found the decision busy and went away: it must be woken when it opens again.
+    turned_away: bool,
+    owner: Option<Waker>,
+}
+
+/// One choice, open or decided.
+pub(crate) struct Decision {
+    /// Total over all choices, so that two can be locked in order.
+    id: u64,
+    state: Lock<State>,
+}
+
+/// A choice and one of its branches: how an operation is told that it is one.
+pub(crate) type Branching<'a> = Option<(&'a Decision, u32)>;
+
+/// What came of trying to take an offer of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// Both are decided now: the offer is taken.
+    Both,
+    /// The taker's own choice had been decided already, by another party.
+    OwnGone,
+    /// The offer's choice is busy; its watchers will be woken when it is not.
+    Busy,
+    /// The offer's choice was decided for another branch: this offer is dead.
+    Dead,
+}
+
+impl Decision {
+    pub(crate) fn new(owner: &Waker) -> Self {
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            state: Lock::new(State { status: Status::Open, turned_away: false, owner: Some(owner.clone()) }),
+        }
+    }
+
+    /// Whom to wake when another party decides.
+    pub(crate) fn set_owner(&self, owner: &Waker) {
+        let mut state = self.state.lock();
+        let old = match &mut state.owner {
+            Some(waker) if waker.will_wake(owner) => None,
+            slot => slot.replace(owner.clone()),
+        };
+        drop(state);
+        drop(old);
+    }
+
+    /// The branch that happened, if one has.
+    pub(crate) fn decided(&self) -> Option<u32> {
+        match self.state.lock().status {
+            Status::Decided(branch) => Some(branch),
+            _ => None,
+        }
+    }
+
+    /// Its owner takes `branch`, unless another party has decided already.
+    pub(crate) fn take(&self, branch: u32) -> bool {
+        let mut state = self.state.lock();
+        match state.status {
+            Status::Decided(taken) => taken == branch,
+            Status::Open | Status::Busy => {
+                state.status = Status::Decided(branch);
+                true
+            }
+        }
+    }
+
+    /// Closes it while its owner polls what cannot be undone. `false`: it is decided.
+    pub(crate) fn close(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.status == Status::Open {
+            state.status = Status::Busy;
+        }
+        state.status == Status::Busy
+    }
+
+    /// Opens it again. `true`: somebody was turned away meanwhile and must be woken.
+    pub(crate) fn reopen(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.status == Status::Busy {
+            state.status = Status::Open;
+        }
+        std::mem::take(&mut state.turned_away)
+    }
+
+    /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in one.
+    pub(crate) fn settle(&self, branch: u32, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
+        let Some((own, own_branch)) = own else {
+            return Self::settle_locked(&mut self.state.lock(), branch, wakes);
+        };
+        let (mut mine, mut theirs);
+        if own.id < self.id {
+            mine = own.state.lock();
+            theirs = self.state.lock();
+        } else {
+            theirs = self.state.lock();
+            mine = own.state.lock();
+        }
+        // Mine is open: I am its owner, and I am not polling a foreign branch now.
+        if matches!(mine.status, Status::Decided(_)) {
+            return Settled::OwnGone;
+        }
+        let settled = Self::settle_locked(&mut theirs, branch, wakes);
+        if settled == Settled::Both {
+            mine.status = Status::Decided(own_branch);
+        }
+        settled
+    }
+
+    fn settle_locked(theirs: &mut State, branch: u32, wakes: &mut Wakes) -> Settled {
+        match theirs.status {
+            Status::Open => {
+                theirs.status = Status::Decided(branch);
+                wakes.add(theirs.owner.take());
+                Settled::Both
+            }
+            Status::Busy => {
+                theirs.turned_away = true;
+                Settled::Busy
+            }
+            Status::Decided(_) => Settled::Dead,
+        }
+    }
+
+    /// Wakes the owner: one of its offers has changed.
+    pub(crate) fn nudge(&self, wakes: &mut Wakes) {
+        wakes.add(self.state.lock().owner.clone());
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}

@@ -1,0 +1,274 @@
+//! What can become of an operation: one error type for each kind, all of which give back what was not sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What was given to `poison`: why everything on the channel fails.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Reason(Arc<str>);
+
+impl Reason {
+    /// The reason's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<S: Into<Arc<str>>> From<S> for Reason {
+    fn from(text: S) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Why a value was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// The receiver is gone, or the channel was retired.
+    #[error("the channel has ended")]
+    Closed,
+    /// The channel was poisoned, with this reason.
+    #[error("the channel was poisoned: {0}")]
+    Poisoned(Reason),
+    /// The channel's policy, or its bound on pending senders, refused the value.
+    #[error("the channel's policy refused the value")]
+    Refused,
+    /// The value waited, and a later one pushed it out of the bounded queue of pending senders.
+    #[error("a later sender pushed this one out of the queue of pending senders")]
+    Expired,
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before a receive took the value")]
+    TimedOut,
+    /// The operation would have had to wait.
+    #[error("nothing could take the value at once")]
+    WouldBlock,
+    /// The other end of the channel is a branch of the same choice: a choice cannot send to itself.
+    #[error("the channel's other end is a branch of the same choice")]
+    OwnChannel,
+    /// The node that holds the receiver was lost.
+    #[error("the node that holds the receiver was lost")]
+    NodeLost,
+    /// The encoded value is larger than the connection allows (both in bytes).
+    #[error("the value takes {bytes} bytes; at most {bytes_max} are allowed")]
+    TooLarge {
+        /// What the value takes.
+        bytes: u64,
+        /// What is allowed.
+        bytes_max: u64,
+    },
+}
+
+/// Identifies a message whose fate is not known: (channel, number of the send).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MessageId {
+    /// The channel, as in the wait records.
+    pub channel: u64,
+    /// The number of the send on this channel.
+    pub number: u64,
+}
+
+/// What became of a send that did not end in `Ok`. The value is in it.
+///
+/// Of [`send_from`](crate::Sender::send_from) the value is in the caller's slot instead, and `T` is `()`.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError<T> {
+    /// No receive has taken the value, and none will.
+    NotTaken {
+        /// What was to be sent.
+        value: T,
+        /// Why it was not.
+        why: Why,
+    },
+    /// The receiver's node is lost for good, and nobody can know whether a receive took the value.
+    Unknown {
+        /// What was to be sent, and perhaps was.
+        value: T,
+        /// Names the message, to recognise it should the other side speak of it later.
+        id: MessageId,
+    },
+}
+
+impl<T> SendError<T> {
+    /// The value that was to be sent.
+    pub fn into_value(self) -> T {
+        match self {
+            Self::NotTaken { value, .. } | Self::Unknown { value, .. } => value,
+        }
+    }
+
+    /// Why the value was not taken; `None` if that is not known.
+    pub fn why(&self) -> Option<&Why> {
+        match self {
+            Self::NotTaken { why, .. } => Some(why),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Whether the channel had ended: receiver gone, or retired.
+    pub fn is_closed(&self) -> bool {
+        self.why() == Some(&Why::Closed)
+    }
+
+    /// Whether the channel was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self.why(), Some(Why::Poisoned(_)))
+    }
+
+    /// Whether the operation's deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        self.why() == Some(&Why::TimedOut)
+    }
+
+    /// The same error with the value replaced.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> SendError<U> {
+        match self {
+            Self::NotTaken { value, why } => SendError::NotTaken { value: f(value), why },
+            Self::Unknown { value, id } => SendError::Unknown { value: f(value), id },
+        }
+    }
+}
+
+// Neither shows the value: an error must be printable for every `T`.
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken { why, .. } => f.debug_struct("NotTaken").field("why", why).finish_non_exhaustive(),
+            Self::Unknown { id, .. } => f.debug_struct("Unknown").field("id", id).finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken { why, .. } => write!(f, "not sent: {why}"),
+            Self::Unknown { id, .. } => {
+                write!(f, "the other node is lost; whether message {} was received is not known", id.number)
+            }
+        }
+    }
+}
+
+impl<T> std::error::Error for SendError<T> {}
+
+/// Why a receive got nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// All senders are gone or the channel was retired, and what was in it has been received.
+    #[error("the channel has ended")]
+    Closed,
+    /// The channel was poisoned, with this reason.
+    #[error("the channel was poisoned: {0}")]
+    Poisoned(Reason),
+    /// The bound on pending receivers refused this one.
+    #[error("the channel's bound on pending receivers refused this one")]
+    Refused,
+    /// A later receiver pushed this one out of the bounded queue of pending receivers.
+    #[error("a later receiver pushed this one out of the queue of pending receivers")]
+    Expired,
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before a value came")]
+    TimedOut,
+    /// Nothing was there at once.
+    #[error("no value was there at once")]
+    WouldBlock,
+    /// The node that holds the sender was lost.
+    #[error("the node that holds the sender was lost")]
+    NodeLost,
+}
+
+impl RecvError {
+    /// Whether the channel ended in order.
+    pub fn is_closed(&self) -> bool {
+        *self == Self::Closed
+    }
+
+    /// Whether the channel was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self, Self::Poisoned(_))
+    }
+}
+
+/// Why a claim was not granted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before the claim was granted")]
+    TimedOut,
+    /// The end is claimed, or others are in line before.
+    #[error("the end is claimed, or others are in line before")]
+    WouldBlock,
+    /// The node that keeps the shared end was lost.
+    #[error("the node that keeps the shared end was lost")]
+    NodeLost,
+}
+
+/// What became of a call that got no reply.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallError<Q> {
+    /// The request was not taken; it is in the error.
+    NotTaken {
+        /// The request.
+        request: Q,
+        /// Why it was not taken.
+        why: Why,
+    },
+    /// The request was taken, but no reply will come: the server dropped it, ended or was poisoned.
+    NoReply(RecvError),
+    /// The server's node is lost, and nobody can know whether the request was taken.
+    Unknown {
+        /// The request.
+        request: Q,
+        /// Names the message.
+        id: MessageId,
+    },
+}
+
+impl<Q> fmt::Debug for CallError<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken { why, .. } => f.debug_struct("NotTaken").field("why", why).finish_non_exhaustive(),
+            Self::NoReply(e) => f.debug_tuple("NoReply").field(e).finish(),
+            Self::Unknown { id, .. } => f.debug_struct("Unknown").field("id", id).finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<Q> fmt::Display for CallError<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken { why, .. } => write!(f, "the request was not taken: {why}"),
+            Self::NoReply(e) => write!(f, "the request was taken but got no reply: {e}"),
+            Self::Unknown { id, .. } => {
+                write!(f, "the other node is lost; whether request {} was taken is not known", id.number)
+            }
+        }
+    }
+}
+
+impl<Q> std::error::Error for CallError<Q> {}
+
+impl<Q> From<SendError<Q>> for CallError<Q> {
+    fn from(error: SendError<Q>) -> Self {
+        match error {
+            SendError::NotTaken { value, why } => Self::NotTaken { request: value, why },
+            SendError::Unknown { value, id } => Self::Unknown { request: value, id },
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What all operations on ends have in common: they are futures, branches of a choice, and can be given a deadline.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+
+/// An operation on an end: a send, a receive, a claim, a call.
+///
+/// It does nothing until it is awaited or chosen, and dropped before it is ready it has had no effect.
+pub trait Operation: Future + Sized {
+    /// Ends the operation because its deadline has passed: takes back what it offered, and says what became of it. Pending
+    /// only while that is not known yet.
+    #[doc(hidden)]
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output>;
+
+    /// Whether somebody has been woken by this operation and should be polled before a deadline of nothing ends it.
+    #[doc(hidden)]
+    fn has_turn(&self) -> bool {
+        false
+    }
+
+    /// Does this operation until `deadline` is ready: then it ends with a timeout error that tells the truth. A send
+    /// has its value back, and no receive has taken it.
+    ///
+    /// The crate `dunlin` adds `.within(duration)` and `.by(instant)`; this core has no clock. The deadline bounds the wait for the other
+    /// side to take part: a send whose value an extended receive has taken goes on until the release.
+    ///
+    /// # Cancel safety
+    /// As the operation's own.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{Operation, SendError, Why, channel};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, _rx) = channel();
+    /// let at_once = std::future::ready(());
+    /// let Err(SendError::NotTaken { value, why }) = tx.send("krill").until(at_once).await else { unreachable!() };
+    /// assert_eq!((value, why), ("krill", Why::TimedOut));
+    /// # });
+    /// ```
+    ///
+    /// # Source
+    /// The timed guard of occam's ALT.
+    fn until<D: Future>(self, deadline: D) -> Until<Self, D> {
+        Until { operation: self, deadline, patience: 0, expired: false }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// An operation with a deadline: see [`Operation::until`].
+    #[derive(Debug)]
+    #[must_use = "an operation does nothing until it is awaited or chosen"]
+    pub struct Until<O, D> {
+        #[pin]
+        operation: O,
+        #[pin]
+        deadline: D,
+        patience: u32,
+        expired: bool,
+    }
+}
+
+/// How many polls an offer whose deadline has passed already still waits for a receiver that it has woken. In the same
+/// scheduler one is enough; on another thread the receiver needs some microseconds.
+const TURN_POLLS_MAX: u32 = 64;
+
+impl<O: Operation, D: Future> Until<O, D> {
+    fn poll_deadline(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(Pin<&mut D>, &mut Context<'_>) -> Poll<()>,
+    ) -> Poll<O::Output> {
+        let mut this = self.project();
+        if !*this.expired {
+            std::task::ready!(poll(this.deadline, cx));
+            *this.expired = true;
+        }
+        if *this.patience < TURN_POLLS_MAX && this.operation.has_turn() {
+            *this.patience += 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.operation.as_mut().poll_expire(cx)
+    }
+}
+
+impl<O: Operation, D: Future> Future for Until<O, D> {
+    type Output = O::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O::Output> {
+        if let Poll::Ready(output) = self.as_mut().project().operation.poll(cx) {
+            return Poll::Ready(output);
+        }
+        self.poll_deadline(cx, |deadline, cx| deadline.poll(cx).map(drop))
+    }
+}
+
+impl<O: Operation + Branch<Output = <O as Future>::Output>, D: Future> Branch for Until<O, D> {
+    type Output = <O as Future>::Output;
+
+    fn poll_branch(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        choice: &ChoiceCx,
+    ) -> Poll<<O as Future>::Output> {
+        if let Poll::Ready(output) = self.as_mut().project().operation.poll_branch(cx, choice) {
+            return Poll::Ready(output);
+        }
+        // Decides the choice when the deadline is ready, so the offer cannot be taken any more when it expires.
+        self.poll_deadline(cx, |deadline, cx| choice.poll_foreign(|| deadline.poll(cx).map(drop)))
+    }
+
+    fn look(&self) -> Look {
+        match self.operation.look() {
+            Look::Off => Look::Off,
+            Look::Empty(turn) | Look::Maybe(turn) => Look::Maybe(turn),
+        }
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.operation.chosen(turn);
+    }
+
+    fn rouse(&self) {
+        self.operation.rouse();
+    }
+}
+
+impl<O: Operation, D: Future> Operation for Until<O, D> {
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O::Output> {
+        self.project().operation.poll_expire(cx)
+    }
+
+    fn has_turn(&self) -> bool {
+        self.operation.has_turn()
+    }
+}

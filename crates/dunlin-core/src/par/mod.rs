@@ -1,0 +1,214 @@
+//! `par!`: several processes run to completion inside the caller.
+//!
+//! - [`ready`]: the scheduler inside it.
+//! - [`waker`]: how a branch is woken.
+//! - here: the futures: one for each number of branches written out, and [`Par`] for a list.
+//!
+//! Branches borrow from the caller, need not be `Send` (the whole is `Send` exactly when all of them are), and cost about
+//! 45 bytes each beside their own state. They share the caller's task: a branch that never awaits holds its siblings up.
+
+pub(crate) mod ready;
+pub(crate) mod waker;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::pinned::Pinned;
+use ready::Ready;
+
+pin_project_lite::pin_project! {
+    /// A branch: running, or done with its output waiting for the others.
+    struct Slot<F: Future> {
+        #[pin]
+        future: Option<F>,
+        output: Option<F::Output>,
+    }
+}
+
+impl<F: Future> Slot<F> {
+    fn new(future: F) -> Self {
+        Self { future: Some(future), output: None }
+    }
+
+    /// Polls the branch. `true`: it is done now. One that was done before has nothing left to do.
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
+        let mut this = self.project();
+        let Some(future) = this.future.as_mut().as_pin_mut() else { return false };
+        let Poll::Ready(output) = future.poll(cx) else { return false };
+        // Dropped at once, not with the last branch: it may hold ends.
+        this.future.set(None);
+        *this.output = Some(output);
+        true
+    }
+
+    fn take(self: Pin<&mut Self>) -> F::Output {
+        self.project().output.take().expect("a `par!` that is done was polled again")
+    }
+}
+
+/// What [`par!`](crate::par!) does: the branches of a tuple, as one future.
+#[doc(hidden)]
+pub trait Branches {
+    type Par: Future;
+    fn par(self) -> Self::Par;
+}
+
+macro_rules! par_of {
+    ($($name:ident: $count:literal, $($branch:ident $f:ident $index:literal),+;)+) => { $(
+        pin_project_lite::pin_project! {
+            #[doc(hidden)]
+            pub struct $name<$($f: Future),+> {
+                ready: Ready,
+                $(#[pin] $branch: Slot<$f>,)+
+            }
+        }
+
+        impl<$($f: Future),+> fmt::Debug for $name<$($f),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+
+        impl<$($f: Future),+> Future for $name<$($f),+> {
+            type Output = ($($f::Output,)+);
+
+            #[inline]
+            fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+                let mut this = self.project();
+                std::task::ready!(this.ready.run(cx, |branch, cx| match branch {
+                    $($index => this.$branch.as_mut().poll(cx),)+
+                    _ => false,
+                }));
+                Poll::Ready(($(this.$branch.take(),)+))
+            }
+        }
+
+        impl<$($f: Future),+> Branches for ($($f,)+) {
+            type Par = $name<$($f),+>;
+
+            #[track_caller]
+            fn par(self) -> Self::Par {
+                let ($($branch,)+) = self;
+                $name { ready: Ready::new($count, Location::caller()), $($branch: Slot::new($branch),)+ }
+            }
+        }
+    )+ };
+}
+
+par_of! {
+    Par1: 1, a A 0;
+    Par2: 2, a A 0, b B 1;
+    Par3: 3, a A 0, b B 1, c C 2;
+    Par4: 4, a A 0, b B 1, c C 2, d D 3;
+    Par5: 5, a A 0, b B 1, c C 2, d D 3, e E 4;
+    Par6: 6, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5;
+    Par7: 7, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6;
+    Par8: 8, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7;
+    Par9: 9, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8;
+    Par10: 10, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8, k K 9;
+    Par11: 11, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8, k K 9, l L 10;
+    Par12: 12, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8, k K 9, l L 10, m M 11;
+}
+
+/// Runs up to 12 futures to completion, side by side in this task, and gives a tuple of their outputs in the order they are
+/// written. For a list, collect into a [`Par`].
+///
+/// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait records. They are
+/// polled in the order they become ready, and after some 2,000 polls the task's neighbours get their turn. A branch that computes for long
+/// without awaiting holds its siblings up; `spawn` it instead. If a branch panics, the others are dropped
+/// with the `par!`.
+///
+/// # Cancel safety
+/// Dropped, it drops all its branches where they stand.
+///
+/// # Examples
+/// ```
+/// # dunlin_core::doc::block_on(async {
+/// let (mut tx, mut rx) = dunlin_core::channel();
+/// let numbers = vec![1, 2, 3];
+/// let ((), sum) = dunlin_core::par!(
+///     async {
+///         for n in &numbers {
+///             tx.send(*n).await.unwrap();
+///         }
+///         drop(tx); // else it lives as long as the `par!`
+///     },
+///     async {
+///         let mut sum = 0;
+///         while let Ok(n) = rx.recv().await {
+///             sum += n;
+///         }
+///         sum
+///     },
+/// );
+/// assert_eq!(sum, numbers.iter().sum());
+/// # });
+/// ```
+///
+/// # Source
+/// PAR of occam.
+#[macro_export]
+macro_rules! par {
+    ($($future:expr),+ $(,)?) => {
+        $crate::__rt::Branches::par(($($future,)+)).await
+    };
+}
+
+/// Many futures of one type, run to completion side by side in this task; gives their outputs in order.
+///
+/// As [`par!`](crate::par!), for a list: collect the futures into it and await it. The memory of a branch is that of its
+/// future, its output and about 13 bytes.
+///
+/// # Cancel safety
+/// Dropped, it drops all its branches where they stand.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::Par;
+/// # dunlin_core::doc::block_on(async {
+/// let squares = [1, 2, 3].iter().map(|x| async move { x * x }).collect::<Par<_>>().await;
+/// assert_eq!(squares, [1, 4, 9]);
+/// # });
+/// ```
+#[must_use = "a `Par` does nothing until it is awaited"]
+pub struct Par<F: Future> {
+    ready: Ready,
+    branches: Pinned<Slot<F>>,
+}
+
+impl<F: Future> fmt::Debug for Par<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Par").field("branches", &self.branches.len()).finish()
+    }
+}
+
+impl<F: Future> Par<F> {
+    /// At most this many polls of branches (2,048 unless set) before the task's neighbours get their turn.
+    pub fn budget(mut self, polls: u32) -> Self {
+        self.ready.set_budget(polls);
+        self
+    }
+}
+
+impl<F: Future> FromIterator<F> for Par<F> {
+    #[track_caller]
+    fn from_iter<I: IntoIterator<Item = F>>(futures: I) -> Self {
+        let branches: Pinned<_> = futures.into_iter().map(Slot::new).collect();
+        Self { ready: Ready::new(branches.len(), Location::caller()), branches }
+    }
+}
+
+impl<F: Future> Future for Par<F> {
+    type Output = Vec<F::Output>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { ready, branches } = self.get_mut();
+        std::task::ready!(ready.run(cx, |branch, cx| branches.get(branch).poll(cx)));
+        Poll::Ready((0..branches.len()).map(|branch| branches.get(branch).take()).collect())
+    }
+}

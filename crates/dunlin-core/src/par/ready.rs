@@ -1,0 +1,298 @@
+//! The scheduler inside a `par!`: which branches are ready, in the order they became so.
+//!
+//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into the ring: the
+//! common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere goes through a locked
+//! inbox and wakes the task that holds the `par!`. How the two keep apart:
+//!
+//! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is done.
+//! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so nobody else touches
+//!    `local`, and what is done to it is never interrupted, because pushing and popping numbers calls no other code.
+//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once more before it
+//!    ends; and whoever fills the inbox wakes the task after that, so no wake is lost in between.
+
+use std::collections::VecDeque;
+use std::panic::Location;
+use std::task::{Context, Poll, Waker};
+
+use crate::lock::Lock;
+use crate::sync::{AtomicBool, Ordering};
+use crate::table::{Entry, Table};
+use crate::waits::{self, Identities};
+
+#[cfg(not(loom))]
+static HEADERS: Table<Header> = Table::new();
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref HEADERS: Table<Header> = Table::new();
+}
+
+/// Wakes a branch. Any numbers will do: what does not exist is not woken.
+#[inline]
+pub(super) fn wake(header: u32, branch: u32) {
+    if let Some(header) = HEADERS.get(header) {
+        header.wake(branch);
+    }
+}
+
+#[cfg(not(loom))]
+type Token = std::sync::atomic::AtomicUsize;
+#[cfg(loom)]
+type Token = loom::sync::atomic::AtomicUsize;
+
+/// A number that no other living thread has. 0 is nobody's.
+#[inline]
+fn thread_token() -> usize {
+    #[cfg(not(loom))]
+    {
+        thread_local! { static TOKEN: u8 = const { 0 } }
+        TOKEN.with(|token| std::ptr::from_ref(token).addr())
+    }
+    #[cfg(loom)]
+    {
+        loom::thread_local! { static TOKEN: Box<u8> = Box::new(0) }
+        TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
+    }
+}
+
+#[derive(Default)]
+struct Local {
+    ring: VecDeque<u32>,
+    queued: Vec<bool>,
+}
+
+impl Local {
+    #[inline]
+    fn push(&mut self, branch: u32) {
+        if let Some(queued) = self.queued.get_mut(branch as usize)
+            && !*queued
+        {
+            *queued = true;
+            self.ring.push_back(branch);
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        let branch = self.ring.pop_front()?;
+        self.queued[branch as usize] = false;
+        Some(branch)
+    }
+}
+
+#[derive(Default)]
+struct Remote {
+    inbox: Vec<u32>,
+    task: Option<Waker>,
+}
+
+/// The scheduler's state, in a table entry that outlives every waker.
+pub(crate) struct Header {
+    owner: Token,
+    #[cfg(not(loom))]
+    local: crate::sync::UnsafeCell<Local>,
+    #[cfg(loom)]
+    local: loom::cell::UnsafeCell<Local>,
+    remote: Lock<Remote>,
+    has_mail: AtomicBool,
+}
+
+// SAFETY: everything but `local` is thread-safe by itself. `local` is touched only through `Header::local`, whose callers
+// are the thread whose token is in `owner`, or have the `par!` to themselves (`&mut Ready` while nobody polls).
+unsafe impl Sync for Header {}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            owner: Token::new(0),
+            #[cfg(not(loom))]
+            local: crate::sync::UnsafeCell::new(Local::default()),
+            #[cfg(loom)]
+            local: loom::cell::UnsafeCell::new(Local::default()),
+            remote: Lock::new(Remote::default()),
+            has_mail: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Header {
+    /// # Safety
+    /// The caller must be the thread whose token is in `owner`, or hold the `par!` by `&mut` while `owner` is 0; and `f` must not
+    /// reach this function again.
+    #[inline]
+    unsafe fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
+        #[cfg(not(loom))]
+        // SAFETY: by this function's contract nobody else has a reference to the contents now.
+        return f(unsafe { &mut *self.local.get() });
+        #[cfg(loom)]
+        // SAFETY: as above; loom checks it.
+        return self.local.with_mut(|local| f(unsafe { &mut *local }));
+    }
+
+    #[inline]
+    fn wake(&self, branch: u32) {
+        if self.owner.load(Ordering::Relaxed) == thread_token() {
+            // SAFETY: this thread owns the header (step 2 above), and `push` calls nothing else.
+            unsafe { self.local(|local| local.push(branch)) };
+        } else {
+            self.wake_from_elsewhere(branch);
+        }
+    }
+
+    #[cold]
+    fn wake_from_elsewhere(&self, branch: u32) {
+        let mut remote = self.remote.lock();
+        // Bounded: a branch that is woken many times before its `par!` is polled is listed many times, but not beyond
+        // what a few wakers of a few branches leave there.
+        if !remote.inbox.contains(&branch) || remote.inbox.len() > 32 {
+            remote.inbox.push(branch);
+        }
+        self.has_mail.store(true, Ordering::Release);
+        let task = remote.task.clone();
+        drop(remote);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Moves what came from elsewhere into the ring. The caller owns the header.
+    fn take_mail(&self) {
+        let mut remote = self.remote.lock();
+        self.has_mail.store(false, Ordering::Relaxed);
+        let mail = std::mem::take(&mut remote.inbox);
+        drop(remote);
+        for branch in mail {
+            // SAFETY: the caller owns the header, and `push` calls nothing else.
+            unsafe { self.local(|local| local.push(branch)) };
+        }
+    }
+}
+
+/// Clears `owner` when a poll ends, also by panic.
+struct Owned<'a>(&'a Header);
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        self.0.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The branches of one `par!`: which are ready, and how many are not done.
+pub(crate) struct Ready {
+    made: &'static Location<'static>,
+    budget: u32,
+    left: u32,
+    begun: Option<Begun>,
+}
+
+struct Begun {
+    header: &'static Entry<Header>,
+    identities: Identities,
+}
+
+/// How many branch polls one poll of a `par!` does before it lets the task's other neighbours run. Measured: 256 costs a
+/// tenth more than this.
+const BUDGET: u32 = 2048;
+
+impl Ready {
+    pub(crate) fn new(branches: usize, made: &'static Location<'static>) -> Self {
+        let left = u32::try_from(branches).expect("a `par!` has less than 2^32 branches");
+        Self { made, budget: BUDGET, left, begun: None }
+    }
+
+    pub(crate) fn set_budget(&mut self, polls: u32) {
+        self.budget = polls.max(1);
+    }
+
+    fn begin(&mut self) -> &Begun {
+        let (made, branches) = (self.made, self.left);
+        self.begun.get_or_insert_with(|| {
+            let header = HEADERS.take();
+            // What a stale waker of the entry's last user left behind.
+            header.remote.lock().inbox.clear();
+            // SAFETY: nobody polls a `par!` on this entry yet, so `owner` is 0 and the entry is ours alone.
+            unsafe {
+                header.local(|local| {
+                    local.ring.clear();
+                    local.ring.extend(0..branches);
+                    local.queued.clear();
+                    local.queued.resize(branches as usize, true);
+                });
+            }
+            Begun { header, identities: Identities::new(branches, made) }
+        })
+    }
+
+    /// Polls ready branches until none is, all are done, or the budget is spent. `poll` says whether its branch is done.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut poll: impl FnMut(usize, &mut Context<'_>) -> bool,
+    ) -> Poll<()> {
+        if self.left == 0 {
+            return Poll::Ready(());
+        }
+        let mut left = self.left;
+        let budget = self.budget;
+        let Begun { header, identities } = self.begin();
+        let (index, first) = (header.index(), identities.first().as_u64());
+        let mut remote = header.remote.lock();
+        let old = match &mut remote.task {
+            Some(task) if task.will_wake(cx.waker()) => None,
+            task => task.replace(cx.waker().clone()),
+        };
+        drop(remote);
+        drop(old);
+        header.owner.store(thread_token(), Ordering::Relaxed);
+        let owned = Owned(header);
+        let entered = waits::enter(first);
+        let mut polls = 0;
+        let ended = loop {
+            if polls == budget {
+                cx.waker().wake_by_ref();
+                break false;
+            }
+            // SAFETY: this thread's token is in `owner`, and `pop` calls nothing else.
+            let Some(branch) = (unsafe { header.local(Local::pop) }) else {
+                if header.has_mail.load(Ordering::Acquire) {
+                    header.take_mail();
+                    continue;
+                }
+                break false;
+            };
+            polls += 1;
+            entered.switch(first + u64::from(branch));
+            let done = super::waker::with_waker(index, branch, |waker| {
+                poll(branch as usize, &mut Context::from_waker(waker))
+            });
+            if done {
+                left -= 1;
+                if left == 0 {
+                    break true;
+                }
+            }
+        };
+        drop((entered, owned));
+        self.left = left;
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        let Some(Begun { header, identities: _ }) = self.begun.take() else { return };
+        // SAFETY: dropped, so not being polled: `owner` is 0, and nobody else has this entry.
+        unsafe {
+            header.local(|local| {
+                local.queued.clear();
+                local.ring.clear();
+                // An entry serves many; what a huge one needed is not kept.
+                local.ring.shrink_to(64);
+                local.queued.shrink_to(64);
+            });
+        }
+        let task = header.remote.lock().task.take();
+        drop(task);
+        HEADERS.give(header);
+    }
+}

@@ -1,0 +1,76 @@
+//! The waker of a branch: two numbers in one word, without a count.
+//!
+//! Cloning and dropping it do nothing; waking it looks up the entry in a table that is never freed. If the `par!` has
+//! ended and the entry serves another one by then, that one's branch is polled once for nothing, which every future must bear.
+//! Measured: counted wakers and boxed branches made up half of the cost of a rendezvous inside a task
+//! (`docs/performance.md`).
+//!
+//! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes their place.
+
+use std::task::Waker;
+
+use super::ready;
+
+#[cfg(target_pointer_width = "64")]
+mod packed {
+    use std::mem::ManuallyDrop;
+    use std::ptr;
+    use std::task::{RawWaker, RawWakerVTable, Waker};
+
+    static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, drop);
+
+    fn pack(header: u32, branch: u32) -> *const () {
+        ptr::without_provenance((header as usize) << 32 | branch as usize)
+    }
+
+    unsafe fn clone(data: *const ()) -> RawWaker {
+        RawWaker::new(data, &VTABLE)
+    }
+
+    unsafe fn wake(data: *const ()) {
+        super::ready::wake((data.addr() >> 32) as u32, data.addr() as u32);
+    }
+
+    unsafe fn drop(_: *const ()) {}
+
+    /// Calls `f` with the waker of this branch.
+    #[inline]
+    pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
+        // SAFETY: the contract of `RawWaker` asks for thread-safe functions on data that is valid for as long as a clone
+        // lives. The data is two numbers, never dereferenced; `ready::wake` may be called with any two
+        // numbers, from any thread, at any time.
+        let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) });
+        f(&waker)
+    }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+mod counted {
+    use std::sync::Arc;
+    use std::task::{Wake, Waker};
+
+    struct Branch {
+        header: u32,
+        branch: u32,
+    }
+
+    impl Wake for Branch {
+        fn wake(self: Arc<Self>) {
+            super::ready::wake(self.header, self.branch);
+        }
+    }
+
+    pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
+        f(&Waker::from(Arc::new(Branch { header, branch })))
+    }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+use counted as kind;
+#[cfg(target_pointer_width = "64")]
+use packed as kind;
+
+#[inline]
+pub(super) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
+    kind::with_waker(header, branch, f)
+}

@@ -1,0 +1,683 @@
+//! Shared ends: many hold one, a claim holds it alone.
+//!
+//! Those who want to claim stand in a [`Line`]. They are offered the end in order. One who was offered it and is not
+//! polled within its patience is *asleep*: the next is offered, and a later poll gives the sleeper its place back. A
+//! waiter that is dropped passes its offer on. What breaks without each of these is in `shared/claim.md`.
+//!
+//! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but
+//! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them
+//! is done, or its patience ends.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use crate::channel::after::Wakes;
+use crate::channel::queue::Handle;
+use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
+use crate::channel::sender::{Sender, Sending, SendingFrom};
+use crate::channel::state::Chan;
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+use crate::error::{ClaimError, RecvError, SendError};
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::waits::{self, ChannelId, Doing, Recorded};
+
+/// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
+/// polled, in ticks (milliseconds). Longer than a scheduler needs to poll who was woken; shorter than people notice.
+pub const PATIENCE_TICKS: u32 = 20;
+
+/// What can be shared: an end, or a face of a bundle.
+pub trait End: Sized {
+    /// What all handles need of the end while a claim holds it.
+    #[doc(hidden)]
+    type Link: Clone;
+
+    #[doc(hidden)]
+    fn link(&self) -> Self::Link;
+
+    /// A claim goes out or comes back: until then the handles' own operations are held back.
+    #[doc(hidden)]
+    fn hold_back(_link: &Self::Link, _out: bool) {}
+
+    /// The handle of this number is gone.
+    #[doc(hidden)]
+    fn handle_gone(_link: &Self::Link, _number: u32) {}
+
+    /// The channel whose waits the handles' waits are.
+    #[doc(hidden)]
+    fn channel(_link: &Self::Link) -> Option<ChannelId> {
+        None
+    }
+
+    /// Makes this an end that many can hold.
+    #[track_caller]
+    fn share(self) -> Shared<Self> {
+        Shared::new(self, Location::caller())
+    }
+}
+
+impl<T, P> End for Sender<T, P> {
+    type Link = Arc<Chan<T>>;
+
+    fn link(&self) -> Arc<Chan<T>> {
+        self.chan().make_shared();
+        self.chan().clone()
+    }
+
+    fn hold_back(link: &Arc<Chan<T>>, out: bool) {
+        link.claimed(true, out);
+    }
+
+    fn channel(link: &Arc<Chan<T>>) -> Option<ChannelId> {
+        Some(link.record.id())
+    }
+}
+
+impl<T, P> End for Receiver<T, P> {
+    type Link = Arc<Chan<T>>;
+
+    fn link(&self) -> Arc<Chan<T>> {
+        self.chan().make_shared();
+        self.chan().clone()
+    }
+
+    fn hold_back(link: &Arc<Chan<T>>, out: bool) {
+        link.claimed(false, out);
+    }
+
+    fn handle_gone(link: &Arc<Chan<T>>, number: u32) {
+        link.handle_gone(Handle::clone_number(number));
+    }
+
+    fn channel(link: &Arc<Chan<T>>) -> Option<ChannelId> {
+        Some(link.record.id())
+    }
+}
+
+struct Waiter {
+    ticket: u64,
+    waker: Option<Waker>,
+    asleep: bool,
+    /// The end was offered to it and it has not been polled since; until this tick others wait for it.
+    offered: Option<u32>,
+}
+
+#[derive(Default)]
+struct LineState {
+    /// A claim is out.
+    out: bool,
+    waiters: VecDeque<Waiter>,
+    next_ticket: u64,
+    /// Lone operations that wait, and so may have been held back.
+    lone: usize,
+    /// They have the floor until this tick, before the next claim.
+    floor: Option<u32>,
+}
+
+/// Those who want to claim one end, in order.
+#[derive(Default)]
+pub(crate) struct Line {
+    state: Lock<LineState>,
+}
+
+impl LineState {
+    /// Offers the end to the first waiter that is awake. `true`: its patience runs now.
+    fn offer(&mut self, wakes: &mut Wakes) -> bool {
+        if self.out || self.floor.is_some() {
+            return false;
+        }
+        let Some(first) = self.waiters.iter_mut().find(|w| !w.asleep) else { return false };
+        if first.offered.is_some() {
+            return false;
+        }
+        first.offered = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+        wakes.add(first.waker.take());
+        true
+    }
+
+    fn is_free_for(&self, ticket: Option<u64>) -> bool {
+        let ahead = |w: &&Waiter| ticket.is_none_or(|ticket| w.ticket < ticket);
+        !self.out && self.floor.is_none() && self.waiters.iter().filter(ahead).all(|w| w.asleep)
+    }
+}
+
+impl Line {
+    /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
+    fn poll(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker, commit: impl FnOnce() -> bool) -> bool {
+        let mut state = self.state.lock();
+        if state.is_free_for(*ticket) {
+            if !commit() {
+                return false;
+            }
+            state.out = true;
+            if let Some(ticket) = ticket.take() {
+                state.waiters.retain(|w| w.ticket != ticket);
+            }
+            return true;
+        }
+        match *ticket {
+            Some(ticket) => {
+                if let Some(waiter) = state.waiters.iter_mut().find(|w| w.ticket == ticket) {
+                    waiter.asleep = false;
+                    waiter.offered = None;
+                    waiter.waker = Some(waker.clone());
+                }
+            }
+            None => {
+                let new = state.next_ticket;
+                state.next_ticket += 1;
+                *ticket = Some(new);
+                let waker = Some(waker.clone());
+                state.waiters.push_back(Waiter { ticket: new, waker, asleep: false, offered: None });
+            }
+        }
+        false
+    }
+
+    /// Leaves the line; an offer is passed on.
+    fn leave(self: &Arc<Self>, ticket: u64) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.waiters.retain(|w| w.ticket != ticket);
+        let waits = state.offer(&mut wakes);
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    fn release(self: &Arc<Self>) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.out = false;
+        let waits = if state.lone > 0 && !state.waiters.is_empty() {
+            state.floor = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+            true
+        } else {
+            state.offer(&mut wakes)
+        };
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    fn lone_began(&self) {
+        self.state.lock().lone += 1;
+    }
+
+    fn lone_ended(self: &Arc<Self>) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.lone -= 1;
+        state.floor = None;
+        let waits = state.offer(&mut wakes);
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    fn be_patient(self: &Arc<Self>, waits: bool) {
+        if waits {
+            PATIENT.lock().push(Arc::downgrade(self));
+        }
+    }
+
+    /// Whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
+    fn patience_ran_out(&self, tick: u32) -> bool {
+        let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if state.floor.is_some_and(over) {
+            state.floor = None;
+        }
+        if let Some(sleeper) = state.waiters.iter_mut().find(|w| w.offered.is_some_and(over)) {
+            sleeper.offered = None;
+            sleeper.asleep = true;
+        }
+        state.offer(&mut wakes);
+        state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some())
+    }
+}
+
+#[cfg(not(loom))]
+static PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new());
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new());
+}
+
+/// Called as time passes: lines whose patience has run out move on.
+pub(crate) fn patience_ran_out(tick: u32) {
+    // The common case costs one look.
+    let lines = std::mem::take(&mut *PATIENT.lock());
+    if lines.is_empty() {
+        return;
+    }
+    let still = lines.into_iter().filter(|line| line.upgrade().is_some_and(|line| line.patience_ran_out(tick)));
+    let mut still: Vec<_> = still.collect();
+    PATIENT.lock().append(&mut still);
+}
+
+struct Core<E: End> {
+    /// `None` while a claim is out: it holds the end.
+    end: Lock<Option<E>>,
+    link: E::Link,
+    line: Arc<Line>,
+    made: &'static Location<'static>,
+}
+
+/// An end that many can hold: cloned freely, claimed by one at a time.
+///
+/// [`claim`](Self::claim) holds the end alone until the guard is dropped. A lone operation on it, such as
+/// [`send`](Shared::send), is a claim for one message; those of several handles wait side by side, and are
+/// held back while a claim is out. The end is dropped with the last handle.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{channel, par};
+/// # dunlin_core::doc::block_on(async {
+/// let (tx, mut rx) = channel();
+/// let (mut a, heard) = (tx.share(), std::cell::RefCell::new(vec![]));
+/// let mut b = a.clone();
+/// par!(
+///     async {
+///         let mut stage = a.claim().await.unwrap();
+///         stage.send("a sings").await.unwrap();
+///         stage.send("a bows").await.unwrap(); // nobody comes between
+///         drop(stage);
+///         drop(a);
+///     },
+///     async {
+///         b.send("b hums").await.unwrap();
+///         drop(b);
+///     },
+///     async {
+///         while let Ok(line) = rx.recv().await {
+///             heard.borrow_mut().push(line);
+///         }
+///     },
+/// );
+/// let heard = heard.into_inner();
+/// let sings = heard.iter().position(|l| *l == "a sings").unwrap();
+/// assert_eq!(heard[sings + 1], "a bows");
+/// # });
+/// ```
+///
+/// # Source
+/// Shared channel ends and CLAIM of occam-pi (Welch and Barnes, 2005).
+pub struct Shared<E: End> {
+    core: Arc<Core<E>>,
+    record: Recorded,
+}
+
+impl<E: End> Shared<E> {
+    fn new(end: E, made: &'static Location<'static>) -> Self {
+        let link = end.link();
+        let core = Arc::new(Core { end: Lock::new(Some(end)), link, line: Arc::default(), made });
+        Self::handle(core)
+    }
+
+    fn handle(core: Arc<Core<E>>) -> Self {
+        let record = match E::channel(&core.link) {
+            Some(channel) => Recorded::handle(channel, core.made),
+            None => Recorded::channel(core.made),
+        };
+        Self { core, record }
+    }
+
+    fn number(&self) -> Handle {
+        Handle::clone_number(self.record.index())
+    }
+
+    /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
+    ///
+    /// # Errors
+    /// [`ClaimError::TimedOut`] with a deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it leaves its place in the line.
+    pub fn claim(&mut self) -> Claiming<'_, E> {
+        Claiming { shared: Some(self), ticket: None }
+    }
+
+    /// Claims the end if that needs no waiting.
+    ///
+    /// # Errors
+    /// [`ClaimError::WouldBlock`] if it is claimed, or others are in line.
+    pub fn try_claim(&mut self) -> Result<Claim<'_, E>, ClaimError> {
+        let mut none = None;
+        if self.core.line.state.lock().waiters.iter().any(|w| !w.asleep) {
+            return Err(ClaimError::WouldBlock);
+        }
+        if self.core.line.poll(&mut none, Waker::noop(), || true) {
+            return Ok(Claim::new(self));
+        }
+        if let Some(ticket) = none {
+            self.core.line.leave(ticket);
+        }
+        Err(ClaimError::WouldBlock)
+    }
+}
+
+impl<E: End> Drop for Shared<E> {
+    fn drop(&mut self) {
+        E::handle_gone(&self.core.link, self.record.index());
+    }
+}
+
+impl<E: End> Clone for Shared<E> {
+    fn clone(&self) -> Self {
+        Self::handle(self.core.clone())
+    }
+}
+
+impl<E: End> fmt::Debug for Shared<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shared").field(&self.record.id()).finish()
+    }
+}
+
+impl<T, P> Shared<Sender<T, P>> {
+    /// Sends one value: see [`Sender::send`]. Held back while another handle's claim is out.
+    pub fn send(&mut self, value: T) -> Lone<'_, Sending<'_, T>> {
+        Lone::new(self, Doing::Send, |chan, handle| Sending::by(chan, handle, value))
+    }
+
+    /// Sends the value in `slot`: see [`Sender::send_from`].
+    pub fn send_from<'a>(&'a mut self, slot: &'a mut Option<T>) -> Lone<'a, SendingFrom<'a, T>> {
+        Lone::new(self, Doing::Send, |chan, handle| SendingFrom::by(chan, handle, slot))
+    }
+
+    /// Sends `value` if that needs no waiting: see [`Sender::try_send`].
+    ///
+    /// # Errors
+    /// [`SendError::NotTaken`] with the value.
+    pub fn try_send(&mut self, value: T) -> Result<(), SendError<T>> {
+        let mut slot = Some(value);
+        match (self.core.link.try_send(self.number(), &mut slot), slot) {
+            (Err(why), Some(value)) => Err(SendError::NotTaken { value, why }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nothing can be sent any more.
+    pub fn is_closed(&self) -> bool {
+        self.core.link.why_no_send().is_some()
+    }
+}
+
+impl<T, P> Shared<Receiver<T, P>> {
+    /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
+    pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
+        Lone::new(self, Doing::Receive, Receiving::by)
+    }
+
+    /// Receives one value, or `None` at the end: see [`Receiver::next`].
+    #[allow(clippy::should_implement_trait)] // as `Receiver::next`
+    pub fn next(&mut self) -> Lone<'_, Next<'_, T>> {
+        Lone::new(self, Doing::Receive, Next::by)
+    }
+
+    /// Receives one value and keeps its sender waiting: see [`Receiver::recv_extended`].
+    pub fn recv_extended(&mut self) -> Lone<'_, Extending<'_, T>> {
+        Lone::new(self, Doing::Receive, Extending::by)
+    }
+
+    /// Takes a value if one is there: see [`Receiver::try_recv`].
+    ///
+    /// # Errors
+    /// [`RecvError::WouldBlock`] if there is none, or a claim is out.
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        self.core.link.try_take(self.number())
+    }
+
+    /// Whether no receive can succeed any more.
+    pub fn is_closed(&self) -> bool {
+        self.core.link.is_drained()
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// An operation on a shared end without a claim: for one message.
+    #[must_use = "an operation does nothing until it is awaited or chosen"]
+    pub struct Lone<'a, O> {
+        #[pin]
+        operation: O,
+        waiting: Waiting<'a>,
+    }
+}
+
+/// That a lone operation waits: in the line's count, and in the handle's wait record.
+struct Waiting<'a> {
+    line: &'a Arc<Line>,
+    record: &'a Recorded,
+    doing: Doing,
+    counted: bool,
+}
+
+impl Waiting<'_> {
+    fn side(&self) -> &crate::waits::Side {
+        if self.doing == Doing::Send { &self.record.sender } else { &self.record.receiver }
+    }
+
+    fn set(&mut self, waits: bool) {
+        if waits == self.counted {
+            return;
+        }
+        self.counted = waits;
+        if waits {
+            self.line.lone_began();
+            self.side().begin(self.doing);
+        } else {
+            self.line.lone_ended();
+            self.side().end();
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}
+
+impl<'a, O> Lone<'a, O> {
+    pub(crate) fn new<T: 'a, E>(shared: &'a mut Shared<E>, doing: Doing, operation: impl FnOnce(&'a Chan<T>, Handle) -> O) -> Self
+    where
+        E: End<Link = Arc<Chan<T>>>,
+    {
+        let shared = &*shared;
+        let operation = operation(&shared.core.link, shared.number());
+        let waiting = Waiting { line: &shared.core.line, record: &shared.record, doing, counted: false };
+        Self { operation, waiting }
+    }
+}
+
+impl<O> fmt::Debug for Lone<'_, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lone").field(&self.waiting.record.id()).finish()
+    }
+}
+
+impl<O: Future> Future for Lone<'_, O> {
+    type Output = O::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O::Output> {
+        let this = self.project();
+        let polled = this.operation.poll(cx);
+        this.waiting.set(polled.is_pending());
+        polled
+    }
+}
+
+impl<O: Branch> Branch for Lone<'_, O> {
+    type Output = O::Output;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<O::Output> {
+        let this = self.project();
+        let polled = this.operation.poll_branch(cx, choice);
+        this.waiting.set(polled.is_pending());
+        polled
+    }
+
+    fn look(&self) -> Look {
+        let turn = Some(self.waiting.side().turn());
+        match self.operation.look() {
+            Look::Off => Look::Off,
+            Look::Empty(_) => Look::Empty(turn),
+            Look::Maybe(_) => Look::Maybe(turn),
+        }
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.waiting.side().set_turn(turn);
+    }
+
+    fn rouse(&self) {
+        self.operation.rouse();
+    }
+}
+
+impl<O: Operation> Operation for Lone<'_, O> {
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O::Output> {
+        let this = self.project();
+        let polled = this.operation.poll_expire(cx);
+        this.waiting.set(polled.is_pending());
+        polled
+    }
+
+    fn has_turn(&self) -> bool {
+        self.operation.has_turn()
+    }
+}
+
+/// The operation of [`Shared::claim`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct Claiming<'a, E: End> {
+    /// `None` once the claim has been given.
+    shared: Option<&'a mut Shared<E>>,
+    ticket: Option<u64>,
+}
+
+impl<'a, E: End> Claiming<'a, E> {
+    fn poll_line(
+        &mut self,
+        cx: &mut Context<'_>,
+        commit: impl FnOnce() -> bool,
+    ) -> Poll<Result<Claim<'a, E>, ClaimError>> {
+        let shared = self.shared.as_mut().expect("a claim that was granted is not polled again");
+        let was_waiting = self.ticket.is_some();
+        if !shared.core.line.poll(&mut self.ticket, cx.waker(), commit) {
+            if !was_waiting {
+                shared.record.sender.begin(Doing::Claim);
+            }
+            return Poll::Pending;
+        }
+        shared.record.sender.end();
+        Poll::Ready(match self.shared.take() {
+            Some(shared) => Ok(Claim::new(shared)),
+            None => Err(ClaimError::WouldBlock),
+        })
+    }
+}
+
+impl<E: End> Unpin for Claiming<'_, E> {}
+
+impl<'a, E: End> Future for Claiming<'a, E> {
+    type Output = Result<Claim<'a, E>, ClaimError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_line(cx, || true)
+    }
+}
+
+impl<'a, E: End> Branch for Claiming<'a, E> {
+    type Output = Result<Claim<'a, E>, ClaimError>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        self.get_mut().poll_line(cx, || choice.commit())
+    }
+
+    fn look(&self) -> Look {
+        Look::Maybe(self.shared.as_ref().map(|shared| shared.record.receiver.turn()))
+    }
+
+    fn chosen(&self, turn: u32) {
+        if let Some(shared) = &self.shared {
+            shared.record.receiver.set_turn(turn);
+        }
+    }
+}
+
+impl<E: End> Operation for Claiming<'_, E> {
+    fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err(ClaimError::TimedOut))
+    }
+}
+
+impl<E: End> Drop for Claiming<'_, E> {
+    fn drop(&mut self) {
+        if let (Some(ticket), Some(shared)) = (self.ticket, &self.shared) {
+            shared.core.line.leave(ticket);
+            shared.record.sender.end();
+        }
+    }
+}
+
+impl<E: End> fmt::Debug for Claiming<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Claiming").field(&self.ticket).finish()
+    }
+}
+
+/// A shared end, held alone: it is the end itself, until this is dropped, also by a panic.
+///
+/// A claim that is forgotten (`mem::forget`) is never given back.
+#[must_use = "the claim ends when this is dropped"]
+pub struct Claim<'a, E: End> {
+    shared: &'a mut Shared<E>,
+    /// `None` only in `drop`.
+    end: Option<E>,
+}
+
+impl<'a, E: End> Claim<'a, E> {
+    /// The line says that nobody else has it.
+    fn new(shared: &'a mut Shared<E>) -> Self {
+        E::hold_back(&shared.core.link, true);
+        let end = shared.core.end.lock().take();
+        Self { shared, end }
+    }
+}
+
+impl<E: End> Deref for Claim<'_, E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        self.end.as_ref().expect("held until dropped")
+    }
+}
+
+impl<E: End> DerefMut for Claim<'_, E> {
+    fn deref_mut(&mut self) -> &mut E {
+        self.end.as_mut().expect("held until dropped")
+    }
+}
+
+impl<E: End> Drop for Claim<'_, E> {
+    fn drop(&mut self) {
+        let core = &self.shared.core;
+        let other = std::mem::replace(&mut *core.end.lock(), self.end.take());
+        drop(other);
+        E::hold_back(&core.link, false);
+        core.line.release();
+    }
+}
+
+impl<E: End + fmt::Debug> fmt::Debug for Claim<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Claim").field(&self.end).finish()
+    }
+}

@@ -1,0 +1,34 @@
+//! What threads share, in one place: the standard library's, or loom's when a model runs (`--cfg loom`).
+//!
+//! Everything in the core that two threads may touch is built on what this module re-exports, so a loom model sees
+//! each access. What is only advisory (the wait records of [`crate::waits`]) uses the standard atomics always.
+
+#[cfg(not(loom))]
+pub(crate) use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Lets the holder of a lock go on: a hint first, the rest of the time slice after that.
+///
+/// A lock of the core is held for some tens of nanoseconds and never over user code that waits, so whoever finds it
+/// taken for long has met a holder whose thread was preempted.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn relax(spins: u32) {
+    if spins < 64 {
+        std::hint::spin_loop();
+    } else {
+        // The only call into the thread library in this crate: no other way exists to let a preempted holder run.
+        #[allow(clippy::disallowed_methods)]
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+pub(crate) fn relax(_spins: u32) {
+    loom::thread::yield_now();
+}

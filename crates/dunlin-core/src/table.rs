@@ -1,0 +1,143 @@
+//! Tables whose entries never move and are never freed, only used again.
+//!
+//! A reference into one stays good for the life of the program. That is what lets a waker of a `par!` branch be two
+//! numbers in a word, without a count, and a wait record be read by a snapshot without a lock: a stale reference finds
+//! an entry that now belongs to somebody else, and a wake or a line too many is all that can come of it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::lock::Lock;
+
+const FIRST_CHUNK: usize = 64;
+/// Chunks double, so 26 of them hold more than 2^31 entries: an index always fits into 32 bits.
+const CHUNKS: usize = 26;
+const NONE: u32 = u32::MAX;
+
+/// An entry with its place in the table.
+pub(crate) struct Entry<T> {
+    index: u32,
+    next_free: AtomicU32,
+    value: T,
+}
+
+impl<T> Entry<T> {
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl<T> std::ops::Deref for Entry<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+struct Free {
+    head: u32,
+    /// How many entries have ever been handed out.
+    fresh: u32,
+}
+
+/// A growing table of entries that are handed out and given back.
+pub(crate) struct Table<T: 'static> {
+    chunks: [OnceLock<Box<[Entry<T>]>>; CHUNKS],
+    free: Lock<Free>,
+}
+
+impl<T: Default + Sync> Table<T> {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) }
+    }
+
+    /// Takes an entry: one that was given back, as it was left, or a new one.
+    pub(crate) fn take(&'static self) -> &'static Entry<T> {
+        let mut free = self.free.lock();
+        if free.head != NONE {
+            let entry = self.get(free.head).expect("what was given back exists");
+            free.head = entry.next_free.load(Ordering::Relaxed);
+            return entry;
+        }
+        let index = free.fresh;
+        assert!(index < NONE, "more than 2^32 - 1 channels or parallel compositions at once");
+        free.fresh += 1;
+        drop(free);
+        let (chunk, offset) = place(index);
+        // Several threads may come here for one chunk; `OnceLock` lets one of them make it.
+        let entries = self.chunks[chunk].get_or_init(|| {
+            let first = index - offset as u32;
+            (0..(FIRST_CHUNK << chunk) as u32)
+                .map(|n| Entry { index: first + n, next_free: AtomicU32::new(NONE), value: T::default() })
+                .collect()
+        });
+        &entries[offset]
+    }
+
+    /// Gives an entry back. The caller must not use it as its own any more.
+    pub(crate) fn give(&'static self, entry: &'static Entry<T>) {
+        let mut free = self.free.lock();
+        entry.next_free.store(free.head, Ordering::Relaxed);
+        free.head = entry.index;
+    }
+
+    /// The entry at `index`, in use or not; `None` if there never was one.
+    #[inline]
+    pub(crate) fn get(&'static self, index: u32) -> Option<&'static Entry<T>> {
+        let (chunk, offset) = place(index);
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// All entries that exist, in use or not.
+    pub(crate) fn iter(&'static self) -> impl Iterator<Item = &'static Entry<T>> {
+        self.chunks.iter().filter_map(|chunk| chunk.get()).flat_map(|chunk| chunk.iter())
+    }
+}
+
+#[inline]
+fn place(index: u32) -> (usize, usize) {
+    let position = index as usize + FIRST_CHUNK;
+    let chunk = (usize::BITS - 1 - position.leading_zeros()) as usize - FIRST_CHUNK.trailing_zeros() as usize;
+    (chunk, position - (FIRST_CHUNK << chunk))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_dense() {
+        let mut expected = (0, 0);
+        for index in 0..10_000 {
+            assert_eq!(place(index), expected);
+            expected = if expected.1 + 1 == FIRST_CHUNK << expected.0 {
+                (expected.0 + 1, 0)
+            } else {
+                (expected.0, expected.1 + 1)
+            };
+        }
+        let last = place(u32::MAX - 1);
+        assert!(last.0 <= CHUNKS, "{last:?}");
+    }
+
+    #[test]
+    fn what_is_given_back_is_used_again() {
+        static TABLE: Table<AtomicU32> = Table::new();
+        let taken: Vec<_> = (0..200).map(|_| TABLE.take()).collect();
+        for (n, entry) in taken.iter().enumerate() {
+            assert_eq!(entry.index() as usize, n);
+            entry.store(n as u32, Ordering::Relaxed);
+        }
+        TABLE.give(taken[7]);
+        assert_eq!(TABLE.take().index(), 7);
+        assert_eq!(TABLE.get(150).unwrap().load(Ordering::Relaxed), 150);
+        assert_eq!(TABLE.iter().filter(|e| e.load(Ordering::Relaxed) > 0).count(), 199);
+    }
+}

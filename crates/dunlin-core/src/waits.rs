@@ -1,0 +1,455 @@
+//! Every wait is visible: who waits, on what, since when, and who could end it.
+//!
+//! A channel has a [`Record`] with two sides. An operation that has to wait writes its process and the coarse
+//! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. Whoever last used a side
+//! is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records without stopping
+//! anybody; a line may be a moment old.
+//!
+//! Time here is a *tick* that the runtime stores with [`advance`]: the core reads no clock. The `dunlin` crate advances it once
+//! a millisecond while anything runs.
+
+use std::cell::Cell;
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::lock::Lock;
+use crate::table::{Entry, Table};
+
+/// Identifies a process: a spawned one, or a branch of a `par!`. Never used twice while the program runs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(u64);
+
+impl Pid {
+    /// What runs outside every process: a plain task of some runtime, or the body of `main`.
+    pub const OUTSIDE: Self = Self(0);
+
+    /// The process that is being polled on this thread.
+    pub fn current() -> Self {
+        Self(CURRENT.get())
+    }
+
+    /// The number, for logs.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("outside") } else { write!(f, "#{}", self.0) }
+    }
+}
+
+impl fmt::Debug for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+}
+
+static NEXT_PID: AtomicU64 = AtomicU64::new(1);
+static TICK: AtomicU32 = AtomicU32::new(0);
+
+#[cfg(not(loom))]
+pub(crate) static RECORDS: Table<Record> = Table::new();
+#[cfg(not(loom))]
+static PROCESSES: Table<ProcessRecord> = Table::new();
+#[cfg(loom)]
+loom::lazy_static! {
+    pub(crate) static ref RECORDS: Table<Record> = Table::new();
+    static ref PROCESSES: Table<ProcessRecord> = Table::new();
+}
+
+/// The coarse time, in milliseconds since the runtime began to [`advance`] it. Wraps after 49 days.
+pub fn tick() -> u32 {
+    TICK.load(Ordering::Relaxed)
+}
+
+/// Stores the coarse time, in milliseconds, and lets every patience that has run out end.
+///
+/// Called by the runtime; a program on another runtime, or a test, may call it instead.
+pub fn advance(tick: u32) {
+    TICK.store(tick, Ordering::Relaxed);
+    crate::share::patience_ran_out(tick);
+}
+
+/// Makes `pid` the current process until the guard is dropped.
+#[inline]
+pub(crate) fn enter(pid: u64) -> Entered {
+    Entered { before: CURRENT.replace(pid) }
+}
+
+pub(crate) struct Entered {
+    before: u64,
+}
+
+impl Entered {
+    /// Goes on as another process; what was current before is still restored in the end.
+    #[inline]
+    pub(crate) fn switch(&self, pid: u64) {
+        CURRENT.set(pid);
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+/// A reference to something static that an atomic can hold.
+struct Place(AtomicPtr<Location<'static>>);
+
+impl Default for Place {
+    fn default() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+}
+
+impl Place {
+    fn set(&self, location: &'static Location<'static>) {
+        self.0.store(std::ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`, and is only ever read.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+}
+
+/// What somebody waits to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Doing {
+    /// To have its value received.
+    Send,
+    /// To receive a value.
+    Receive,
+    /// To hold a shared end alone.
+    Claim,
+    /// For the channel's other end to go.
+    Closed,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Claim => "claim",
+            Self::Closed => "end",
+        })
+    }
+}
+
+/// `who` keeps the process in its lower bits and what it waits for above them: one store tells both.
+const DOING_SHIFT: u32 = 60;
+
+/// One side of a record: who used it last, and whether it waits there.
+#[derive(Default)]
+pub(crate) struct Side {
+    who: AtomicU64,
+    since: AtomicU32,
+    /// When this end was last chosen, as its process counts ([`crate::choice`], fair order).
+    turn: AtomicU32,
+}
+
+impl Side {
+    #[inline]
+    pub(crate) fn begin(&self, doing: Doing) {
+        self.since.store(tick(), Ordering::Relaxed);
+        self.who.store(CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT, Ordering::Relaxed);
+    }
+
+    /// The wait is over, or there was none: the current process holds this side.
+    #[inline]
+    pub(crate) fn end(&self) {
+        self.who.store(CURRENT.get(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_turn(&self, turn: u32) {
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (Pid, Option<Doing>, u32) {
+        let who = self.who.load(Ordering::Relaxed);
+        let doing = match who >> DOING_SHIFT {
+            1 => Some(Doing::Send),
+            2 => Some(Doing::Receive),
+            3 => Some(Doing::Claim),
+            4 => Some(Doing::Closed),
+            _ => None,
+        };
+        (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))
+    }
+}
+
+/// The wait record of a channel, or of one handle to a shared end.
+#[derive(Default)]
+pub(crate) struct Record {
+    made: Place,
+    /// How often this entry has been taken; odd while it is in use.
+    generation: AtomicU32,
+    /// For the handle of a shared end: the channel's entry.
+    of: AtomicU32,
+    pub(crate) sender: Side,
+    pub(crate) receiver: Side,
+}
+
+const NOT_A_HANDLE: u32 = u32::MAX;
+
+/// An entry of the record table, given back on drop.
+pub(crate) struct Recorded(&'static Entry<Record>);
+
+impl Recorded {
+    #[inline]
+    pub(crate) fn channel(made: &'static Location<'static>) -> Self {
+        Self::take(made, NOT_A_HANDLE)
+    }
+
+    /// A record for one of several handles to an end of this channel.
+    pub(crate) fn handle(of: ChannelId, made: &'static Location<'static>) -> Self {
+        Self::take(made, of.0 as u32)
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.0.index()
+    }
+
+    fn take(made: &'static Location<'static>, of: u32) -> Self {
+        let entry = RECORDS.take();
+        entry.made.set(made);
+        entry.of.store(of, Ordering::Relaxed);
+        for side in [&entry.sender, &entry.receiver] {
+            side.who.store(CURRENT.get(), Ordering::Relaxed);
+            side.turn.store(0, Ordering::Relaxed);
+        }
+        entry.generation.fetch_add(1, Ordering::Release);
+        Self(entry)
+    }
+
+    /// The channel's number: unique while the program runs.
+    pub(crate) fn id(&self) -> ChannelId {
+        ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(self.0.index()))
+    }
+}
+
+impl std::ops::Deref for Recorded {
+    type Target = Record;
+
+    #[inline]
+    fn deref(&self) -> &Record {
+        self.0
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        self.generation.fetch_add(1, Ordering::Release);
+        RECORDS.give(self.0);
+    }
+}
+
+/// Identifies a channel within this program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(u64);
+
+impl ChannelId {
+    /// The number, for logs.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The generation counts takes and gives; its half counts the channels that this entry has served.
+        write!(f, "c{}.{}", self.0 & 0xffff_ffff, (self.0 >> 33) + 1)
+    }
+}
+
+impl fmt::Debug for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Someone waits: one line of a [`snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wait {
+    /// Who waits. A process in a choice has a line for every channel it watches.
+    pub who: Pid,
+    /// What it waits to do.
+    pub doing: Doing,
+    /// On which channel.
+    pub channel: ChannelId,
+    /// Where that channel was made.
+    pub made: &'static Location<'static>,
+    /// Since which [`tick`], in milliseconds.
+    pub since: u32,
+    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared.
+    pub on: Option<Pid>,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waited = tick().wrapping_sub(self.since);
+        write!(f, "{} waits {waited} ms for {} on {} ({})", self.who, self.doing, self.channel, self.made)?;
+        match self.on {
+            Some(on) => write!(f, ", other end last used by {on}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everybody who waits now.
+///
+/// Reads while others run, without stopping them: each line was true at some moment during the call.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{channel, waits};
+/// use std::{future::Future, pin::pin, task::{Context, Waker}};
+///
+/// let (tx, mut rx) = channel::<u8>();
+/// let mut receive = pin!(rx.recv());
+/// assert!(receive.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+/// let here: Vec<_> = waits::snapshot().into_iter().filter(|w| w.channel == tx.id()).collect();
+/// assert_eq!(here.len(), 1);
+/// assert_eq!(here[0].doing, waits::Doing::Receive);
+/// ```
+pub fn snapshot() -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for entry in RECORDS.iter() {
+        let generation = entry.generation.load(Ordering::Acquire);
+        if generation.is_multiple_of(2) {
+            continue;
+        }
+        let of = entry.of.load(Ordering::Relaxed);
+        let channel_entry = if of == NOT_A_HANDLE { Some(entry) } else { RECORDS.get(of) };
+        let Some(channel_entry) = channel_entry else { continue };
+        let Some(made) = channel_entry.made.get() else { continue };
+        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32 | u64::from(channel_entry.index());
+        let sides = [(&entry.sender, &entry.receiver), (&entry.receiver, &entry.sender)];
+        for (side, other) in sides {
+            let (who, Some(doing), since) = side.read() else { continue };
+            let (other, ..) = other.read();
+            let on = if of == NOT_A_HANDLE && other != Pid::OUTSIDE { Some(other) } else { None };
+            waits.push(Wait { who, doing, channel: ChannelId(id), made, since, on });
+        }
+        if entry.generation.load(Ordering::Acquire) != generation {
+            // Given back meanwhile: what was read may be of two channels.
+            waits.retain(|w: &Wait| w.channel.0 != id);
+        }
+    }
+    waits
+}
+
+/// What is known of a range of processes: one that was spawned, or the branches of one `par!`.
+#[derive(Default)]
+pub(crate) struct ProcessRecord {
+    first: AtomicU64,
+    count: AtomicU32,
+    parent: AtomicU64,
+    made: Place,
+    name: Lock<Option<Box<str>>>,
+}
+
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+/// The identities of a spawned process or of the branches of a `par!`, known to [`processes`] until dropped.
+#[doc(hidden)]
+pub struct Identities(&'static Entry<ProcessRecord>);
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Identities").field(&self.first()).finish()
+    }
+}
+
+impl Identities {
+    /// New identities for `count` processes whose parent is the current one.
+    pub fn new(count: u32, made: &'static Location<'static>) -> Self {
+        let entry = PROCESSES.take();
+        let first = NEXT_PID.fetch_add(u64::from(count.max(1)), Ordering::Relaxed);
+        entry.first.store(first, Ordering::Relaxed);
+        entry.parent.store(CURRENT.get(), Ordering::Relaxed);
+        entry.made.set(made);
+        entry.count.store(count, Ordering::Release);
+        Self(entry)
+    }
+
+    /// The first of them; the others follow.
+    pub fn first(&self) -> Pid {
+        Pid(self.0.first.load(Ordering::Relaxed))
+    }
+
+    /// Gives the process a name to be shown by.
+    pub fn set_name(&self, name: &str) {
+        *self.0.name.lock() = Some(name.into());
+    }
+
+    /// Polls as the first of these processes.
+    #[inline]
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _entered = enter(self.0.first.load(Ordering::Relaxed));
+        f()
+    }
+}
+
+impl Drop for Identities {
+    fn drop(&mut self) {
+        self.0.count.store(0, Ordering::Release);
+        let name = self.0.name.lock().take();
+        drop(name);
+        PROCESSES.give(self.0);
+    }
+}
+
+/// A process, or the branches of one `par!`: one line of [`processes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Known {
+    /// The process, or the first branch.
+    pub first: Pid,
+    /// How many: 1 for a spawned process, the number of branches for a `par!`.
+    pub count: u32,
+    /// In which process it was started.
+    pub parent: Pid,
+    /// Where in the source.
+    pub made: &'static Location<'static>,
+    /// Its name, if it was given one.
+    pub name: Option<String>,
+}
+
+/// All processes that have not ended.
+pub fn processes() -> Vec<Known> {
+    let known = |entry: &'static Entry<ProcessRecord>| {
+        let count = entry.count.load(Ordering::Acquire);
+        if count == 0 {
+            return None;
+        }
+        Some(Known {
+            first: Pid(entry.first.load(Ordering::Relaxed)),
+            count,
+            parent: Pid(entry.parent.load(Ordering::Relaxed)),
+            made: entry.made.get()?,
+            name: entry.name.lock().as_deref().map(String::from),
+        })
+    };
+    PROCESSES.iter().filter_map(known).collect()
+}

@@ -1,0 +1,470 @@
+//! `#[derive(Bundle)]`: read the description, then write the two faces and what makes them.
+//!
+//! ```text
+//! #[derive(Bundle)]                 pub struct TillClient { pay: <ToServer<u64> as Pairing>::Client }
+//! pub struct Till {            =>   pub struct TillServer { pay: <ToServer<u64> as Pairing>::Server }
+//!     pay: ToServer<u64>,           impl Pairing for Till { fn pair(factory) -> (TillClient, TillServer) }
+//! }                                 impl Bundle for Till {}, impl End for each face, serde for each face
+//! ```
+//!
+//! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of
+//! a face that carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the
+//! author says `#[bundle(local)]` when the messages cannot travel. Whether dunlin was built with
+//! serde is known to dunlin only, so they come from its macro `__face_serde!`, which is empty without.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Result, Type, Visibility, parse2,
+};
+
+use crate::place::placed;
+
+pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
+    Description::of(parse2(input)?).map(|description| description.expand())
+}
+
+/// What the author's struct says.
+struct Description {
+    name: Ident,
+    visibility: Visibility,
+    local: bool,
+    members: Vec<Member>,
+}
+
+/// One field: what there is between a client and a server.
+struct Member {
+    name: Ident,
+    visibility: Visibility,
+    pairing: Type,
+    policy: Option<Expr>,
+    docs: Vec<Attribute>,
+}
+
+impl Description {
+    fn of(input: DeriveInput) -> Result<Self> {
+        let fields = match input.data {
+            Data::Struct(data) => data.fields,
+            Data::Enum(data) => {
+                return Err(Error::new(data.enum_token.span, "a bundle is a struct"));
+            }
+            Data::Union(data) => {
+                return Err(Error::new(data.union_token.span, "a bundle is a struct"));
+            }
+        };
+        if !input.generics.params.is_empty() {
+            let what = "a bundle has no generic parameters";
+            return Err(Error::new_spanned(input.generics, what));
+        }
+        if let Some(clause) = input.generics.where_clause {
+            return Err(Error::new_spanned(clause, "a bundle has no `where` clause"));
+        }
+        let fields = match fields {
+            Fields::Named(fields) => fields.named,
+            Fields::Unnamed(fields) => {
+                let what = "the channels of a bundle have names: `struct Name { field: Type }`";
+                return Err(Error::new_spanned(fields, what));
+            }
+            Fields::Unit => {
+                return Err(Error::new(
+                    input.ident.span(),
+                    "a bundle has channels: `{ field: Type }`",
+                ));
+            }
+        };
+        Ok(Self {
+            local: is_local(&input.attrs)?,
+            name: input.ident,
+            visibility: input.vis,
+            members: fields.into_iter().map(Member::of).collect::<Result<_>>()?,
+        })
+    }
+
+    fn expand(&self) -> TokenStream {
+        let client = self.face(Side::Client);
+        let server = self.face(Side::Server);
+        let pairing = self.pairing();
+        let reads = self.reads();
+        quote!(#client #server #pairing #reads)
+    }
+
+    fn face(&self, side: Side) -> TokenStream {
+        let Self {
+            name,
+            visibility,
+            members,
+            ..
+        } = self;
+        let face = self.face_name(side);
+        let (docs, share_docs) = side.docs(name);
+        let fields = members.iter().map(|member| member.field(side));
+        let serde = (!self.local).then(|| {
+            let fields = members.iter().map(|member| {
+                let (name, end) = (&member.name, member.end(side));
+                quote!(#name: #end)
+            });
+            quote!(::dunlin::__face_serde! { #face { #(#fields),* } })
+        });
+        quote! {
+            #[doc = #docs]
+            #[allow(dead_code)]
+            #visibility struct #face { #(#fields),* }
+
+            impl #face {
+                #[doc = #share_docs]
+                #[allow(dead_code)]
+                #visibility fn share(self) -> ::dunlin::Shared<Self> {
+                    ::dunlin::End::share(self)
+                }
+            }
+
+            impl ::dunlin::End for #face {
+                type Link = ();
+                fn link(&self) {}
+            }
+
+            #serde
+        }
+    }
+
+    /// `Pairing`, `Bundle` and the inherent `pair`.
+    fn pairing(&self) -> TokenStream {
+        let Self {
+            name,
+            visibility,
+            members,
+            ..
+        } = self;
+        let client = self.face_name(Side::Client);
+        let server = self.face_name(Side::Server);
+        let fields: Vec<_> = members.iter().map(|member| &member.name).collect();
+        // Not the fields' names: a `#[policy(fifo(8))]` may stand below a field called `fifo`.
+        let pairs: Vec<_> = (0..members.len())
+            .map(|index| format_ident!("pair{index}", span = Span::mixed_site()))
+            .collect();
+        let factory = Ident::new("factory", Span::mixed_site());
+        let made = members.iter().map(|member| member.make(&factory));
+        let pair_docs = format!("Makes the channels of a [`{name}`], and its two faces.");
+        quote! {
+            impl ::dunlin::Pairing for #name {
+                type Client = #client;
+                type Server = #server;
+
+                fn pair(#factory: &::dunlin::ChannelFactory) -> (#client, #server) {
+                    #(let #pairs = #made;)*
+                    (#client { #(#fields: #pairs.0),* }, #server { #(#fields: #pairs.1),* })
+                }
+            }
+
+            impl ::dunlin::Bundle for #name {}
+
+            impl #name {
+                #[doc = #pair_docs]
+                #[allow(dead_code)]
+                #visibility fn pair() -> (#client, #server) {
+                    <Self as ::dunlin::Pairing>::pair(
+                        &<::dunlin::ChannelFactory as ::core::default::Default>::default(),
+                    )
+                }
+            }
+        }
+    }
+
+    /// Reads each field: nobody makes this struct, and the compiler would call it dead code.
+    fn reads(&self) -> TokenStream {
+        let name = &self.name;
+        let fields = self.members.iter().map(|member| &member.name);
+        quote_spanned! {Span::mixed_site()=>
+            const _: fn(&#name) = |_bundle| { #(let _ = &_bundle.#fields;)* };
+        }
+    }
+
+    fn face_name(&self, side: Side) -> Ident {
+        format_ident!("{}{}", self.name, side.name())
+    }
+}
+
+impl Member {
+    fn of(field: Field) -> Result<Self> {
+        let mut policy = None;
+        let mut docs = Vec::new();
+        for attribute in field.attrs {
+            if attribute.path().is_ident("policy") {
+                if policy.is_some() {
+                    return Err(Error::new_spanned(
+                        attribute,
+                        "this field has a policy already",
+                    ));
+                }
+                let what = "a policy is an expression: `#[policy(fifo(8))]`";
+                let parsed = attribute
+                    .parse_args()
+                    .map_err(|_| Error::new_spanned(&attribute, what));
+                policy = Some(parsed?);
+            } else if attribute.path().is_ident("bundle") {
+                let what = "`#[bundle(..)]` stands above the struct";
+                return Err(Error::new_spanned(attribute, what));
+            } else if attribute.path().is_ident("doc") {
+                docs.push(attribute);
+            }
+        }
+        let name = field
+            .ident
+            .ok_or_else(|| Error::new_spanned(&field.ty, "a field has a name"))?;
+        Ok(Self {
+            name,
+            visibility: field.vis,
+            pairing: field.ty,
+            policy,
+            docs,
+        })
+    }
+
+    /// The type of this field on a face.
+    fn end(&self, side: Side) -> TokenStream {
+        let pairing = &self.pairing;
+        let end = quote_spanned!(Span::mixed_site()=> <#pairing as ::dunlin::Pairing>::#side);
+        placed(end, pairing)
+    }
+
+    fn field(&self, side: Side) -> TokenStream {
+        let Self {
+            name,
+            visibility,
+            docs,
+            ..
+        } = self;
+        let end = self.end(side);
+        let docs = if docs.is_empty() {
+            let docs = format!("One end of `{name}`.");
+            quote!(#[doc = #docs])
+        } else {
+            quote!(#(#docs)*)
+        };
+        quote!(#docs #visibility #name: #end)
+    }
+
+    /// Makes both ends: `(client's, server's)`.
+    fn make(&self, factory: &Ident) -> TokenStream {
+        let pairing = &self.pairing;
+        let factory = match &self.policy {
+            Some(policy) => {
+                let place = Span::mixed_site().located_at(policy.span());
+                let policy = quote_spanned!(place=> ::dunlin::Policy::from(#policy));
+                quote!(&#factory.with(#policy))
+            }
+            None => quote!(#factory),
+        };
+        let place = Span::mixed_site().located_at(pairing.span());
+        quote_spanned!(place=> <#pairing as ::dunlin::Pairing>::pair(#factory))
+    }
+}
+
+/// Whether the struct has `#[bundle(local)]`.
+fn is_local(attributes: &[Attribute]) -> Result<bool> {
+    let mut local = false;
+    for attribute in attributes {
+        if attribute.path().is_ident("policy") {
+            let what = "`#[policy(..)]` stands above a field";
+            return Err(Error::new_spanned(attribute, what));
+        }
+        if attribute.path().is_ident("bundle") {
+            let what = "only `#[bundle(local)]` is known";
+            local = false;
+            attribute.parse_nested_meta(|key| {
+                local = key.path.is_ident("local");
+                if local { Ok(()) } else { Err(key.error(what)) }
+            })?;
+            if !local {
+                return Err(Error::new_spanned(attribute, what));
+            }
+        }
+    }
+    Ok(local)
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "Client",
+            Self::Server => "Server",
+        }
+    }
+
+    /// Of the face, and of its `share`.
+    fn docs(self, bundle: &Ident) -> (String, String) {
+        let side = self.name().to_lowercase();
+        (
+            format!("The {side}'s face of a [`{bundle}`]."),
+            format!(
+                "Lets several {side}s hold this face, each of which claims it whole to use it."
+            ),
+        )
+    }
+}
+
+impl ToTokens for Side {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        Ident::new(self.name(), Span::call_site()).to_tokens(tokens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blame::{Blame, blame};
+
+    fn refusal(source: &str) -> Blame {
+        blame(source, expand)
+    }
+
+    fn expansion(source: &str) -> String {
+        expand(source.parse().expect(source))
+            .expect(source)
+            .to_string()
+    }
+
+    #[test]
+    fn refusals_of_what_is_not_a_struct_with_named_fields() {
+        let what = "a bundle is a struct";
+        assert_eq!(refusal("enum X { A }"), (what.into(), "enum".into()));
+        assert_eq!(
+            refusal("pub union X { a: A }"),
+            (what.into(), "union".into())
+        );
+
+        let what = "the channels of a bundle have names: `struct Name { field: Type }`";
+        assert_eq!(refusal("struct X(A, B);"), (what.into(), "(A, B)".into()));
+
+        let what = "a bundle has channels: `{ field: Type }`";
+        assert_eq!(refusal("struct X;"), (what.into(), "X".into()));
+    }
+
+    #[test]
+    fn refusals_of_generics() {
+        let what = "a bundle has no generic parameters";
+        assert_eq!(
+            refusal("struct X<T> { a: A<T> }"),
+            (what.into(), "<T>".into())
+        );
+        assert_eq!(
+            refusal("struct X<'a> { a: A<'a> }"),
+            (what.into(), "<'a>".into())
+        );
+
+        let what = "a bundle has no `where` clause";
+        assert_eq!(
+            refusal("struct X where A: B { a: A }"),
+            (what.into(), "where A: B".into())
+        );
+    }
+
+    #[test]
+    fn refusals_of_attributes() {
+        let what = "only `#[bundle(local)]` is known";
+        assert_eq!(
+            refusal("#[bundle(far)] struct X { a: A }"),
+            (what.into(), "far".into())
+        );
+        assert_eq!(
+            refusal("#[bundle(local, far)] struct X { a: A }"),
+            (what.into(), "far".into())
+        );
+        assert_eq!(
+            refusal("#[bundle()] struct X { a: A }"),
+            (what.into(), "#[bundle()]".into())
+        );
+
+        let what = "`#[bundle(..)]` stands above the struct";
+        assert_eq!(
+            refusal("struct X { #[bundle(local)] a: A }"),
+            (what.into(), "#[bundle(local)]".into())
+        );
+
+        let what = "`#[policy(..)]` stands above a field";
+        assert_eq!(
+            refusal("#[policy(p)] struct X { a: A }"),
+            (what.into(), "#[policy(p)]".into())
+        );
+    }
+
+    #[test]
+    fn refusals_of_policies() {
+        let what = "a policy is an expression: `#[policy(fifo(8))]`";
+        for policy in [
+            "#[policy]",
+            "#[policy()]",
+            "#[policy(a, b)]",
+            "#[policy = a]",
+        ] {
+            let source = format!("struct X {{ {policy} a: A }}");
+            assert_eq!(refusal(&source), (what.into(), policy.into()));
+        }
+
+        let what = "this field has a policy already";
+        assert_eq!(
+            refusal("struct X { #[policy(p)] #[policy(q)] a: A }"),
+            (what.into(), "#[policy(q)]".into())
+        );
+    }
+
+    #[test]
+    fn faces_are_as_visible_as_the_description() {
+        let found = expansion("pub(crate) struct X { pub a: A, b: B }");
+        let client = quote! {
+            pub(crate) struct XClient {
+                #[doc = "One end of `a`."]
+                pub a: <A as ::dunlin::Pairing>::Client,
+                #[doc = "One end of `b`."]
+                b: <B as ::dunlin::Pairing>::Client
+            }
+        };
+        assert!(found.contains(&client.to_string()), "{found}");
+        assert!(
+            found.contains(&quote!(pub(crate) fn share(self)).to_string()),
+            "{found}"
+        );
+        assert!(
+            found.contains(&quote!(pub(crate) fn pair()).to_string()),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn documentation_is_repeated_on_the_faces() {
+        let found = expansion("struct X { /** Says. */ a: A }");
+        let field = quote!(#[doc = " Says. "] a: <A as ::dunlin::Pairing>::Server);
+        assert!(found.contains(&field.to_string()), "{found}");
+    }
+
+    #[test]
+    fn a_policy_is_for_its_field_only() {
+        let found = expansion("struct X { a: A, #[policy(fifo(8))] b: B }");
+        let pairs = quote! {
+            let pair0 = <A as ::dunlin::Pairing>::pair(factory);
+            let pair1 = <B as ::dunlin::Pairing>::pair(
+                &factory.with(::dunlin::Policy::from(fifo(8)))
+            );
+        };
+        assert!(found.contains(&pairs.to_string()), "{found}");
+    }
+
+    #[test]
+    fn local_faces_are_not_serialised() {
+        let serde = "__face_serde";
+        assert_eq!(expansion("struct X { a: A }").matches(serde).count(), 2);
+        assert_eq!(
+            expansion("#[bundle(local)] struct X { a: A }")
+                .matches(serde)
+                .count(),
+            0
+        );
+    }
+}

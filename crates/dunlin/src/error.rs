@@ -1,0 +1,158 @@
+//! One error that all others convert into, for programs that pass errors on with `?`.
+
+use std::fmt;
+
+use crate::{CallError, ClaimError, MessageId, RecvError, SendError, Why};
+
+/// `Result<(), dunlin::Error>` unless said otherwise.
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, without the value that was not sent.
+///
+/// Every error of an operation converts into it with `?`. Keep the operation's own error where the value is wanted back.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+///
+/// async fn relay(mut from: Receiver<String>, mut to: Sender<String>) -> Result {
+///     loop {
+///         to.send(from.recv().await?).await?;
+///     }
+/// }
+/// # dunlin::block_on(async {
+/// let ((_tx, rx), (ty, _ry)) = (channel(), channel());
+/// ty.poison("no more");
+/// drop(_tx);
+/// assert!(matches!(relay(rx, ty).await, Err(Error::Recv(RecvError::Closed))));
+/// # });
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A send, or the request of a call, was not taken.
+    NotTaken(Why),
+    /// Whether a send, or the request of a call, was taken cannot be known.
+    Unknown(MessageId),
+    /// A receive got nothing.
+    Recv(RecvError),
+    /// A call was taken and got no reply.
+    NoReply(RecvError),
+    /// A claim was not granted.
+    Claim(ClaimError),
+    /// A process ended otherwise than by returning.
+    #[cfg(feature = "rt")]
+    Exit(crate::Exit),
+    /// The operating system said no.
+    Io(std::io::Error),
+    /// Any other error, of a program's own.
+    Other(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// An error of the program's own.
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(error.into())
+    }
+
+    /// Whether a channel had ended in order.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::NotTaken(Why::Closed) | Self::Recv(RecvError::Closed) | Self::NoReply(RecvError::Closed))
+    }
+
+    /// Whether a channel was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(
+            self,
+            Self::NotTaken(Why::Poisoned(_)) | Self::Recv(RecvError::Poisoned(_)) | Self::NoReply(RecvError::Poisoned(_))
+        )
+    }
+
+    /// Whether a deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(
+            self,
+            Self::NotTaken(Why::TimedOut)
+                | Self::Recv(RecvError::TimedOut)
+                | Self::NoReply(RecvError::TimedOut)
+                | Self::Claim(ClaimError::TimedOut)
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotTaken(why) => write!(f, "not sent: {why}"),
+            Self::Unknown(id) => {
+                write!(f, "the other node is lost; whether message {} was received is not known", id.number)
+            }
+            Self::Recv(error) => write!(f, "nothing received: {error}"),
+            Self::NoReply(error) => write!(f, "the request was taken but got no reply: {error}"),
+            Self::Claim(error) => write!(f, "not claimed: {error}"),
+            #[cfg(feature = "rt")]
+            Self::Exit(exit) => exit.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Other(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Recv(error) | Self::NoReply(error) => Some(error),
+            Self::NotTaken(why) => Some(why),
+            Self::Claim(error) => Some(error),
+            Self::Io(error) => Some(error),
+            Self::Other(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl<T> From<SendError<T>> for Error {
+    fn from(error: SendError<T>) -> Self {
+        match error {
+            SendError::NotTaken { why, .. } => Self::NotTaken(why),
+            SendError::Unknown { id, .. } => Self::Unknown(id),
+            _ => Self::other("a kind of send error this version of dunlin does not know"),
+        }
+    }
+}
+
+impl<Q> From<CallError<Q>> for Error {
+    fn from(error: CallError<Q>) -> Self {
+        match error {
+            CallError::NotTaken { why, .. } => Self::NotTaken(why),
+            CallError::NoReply(error) => Self::NoReply(error),
+            CallError::Unknown { id, .. } => Self::Unknown(id),
+            _ => Self::other("a kind of call error this version of dunlin does not know"),
+        }
+    }
+}
+
+impl From<RecvError> for Error {
+    fn from(error: RecvError) -> Self {
+        Self::Recv(error)
+    }
+}
+
+impl From<ClaimError> for Error {
+    fn from(error: ClaimError) -> Self {
+        Self::Claim(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::Exit> for Error {
+    fn from(exit: crate::Exit) -> Self {
+        Self::Exit(exit)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,79 @@
+//! dunlin: one concurrency model inside a program and between programs.
+//!
+//! A *process* is light and owns its state; it talks over *channels*. A channel is synchronous: a send that returns
+//! `Ok` has been received.
+//!
+//! ```
+//! use dunlin::prelude::*;
+//!
+//! #[dunlin::main]
+//! async fn main() -> Result {
+//!     let (mut tx, mut rx) = channel();
+//!     let greeter = spawn(async move {
+//!         tx.send("hello").await?; // returns once a receive has returned it
+//!         tx.send("goodbye").await
+//!     });
+//!     while let Some(word) = rx.next().await? {
+//!         println!("{word}");
+//!     }
+//!     greeter.await??; // its exit, then its result
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Map
+//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
+//! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
+//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
+//! - [`Error`], [`Result`]: one error that all others convert into;
+//! - [`prelude`]: what most programs need.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod error;
+mod face;
+#[cfg(feature = "rt")]
+mod runtime;
+#[cfg(feature = "rt")]
+mod spawn;
+#[cfg(feature = "rt")]
+mod time;
+
+pub use dunlin_core::*;
+#[cfg(feature = "macros")]
+pub use dunlin_macros::{Bundle, main};
+#[cfg(feature = "serde")]
+#[doc(hidden)]
+pub use serde;
+
+pub use error::{Error, Result};
+#[cfg(feature = "rt")]
+pub use runtime::block_on;
+#[cfg(feature = "rt")]
+pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
+#[cfg(feature = "rt")]
+pub use time::{Deadline, Instant, Sleep, sleep, sleep_until};
+
+/// What most programs need: `use dunlin::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "macros")]
+    pub use crate::Bundle;
+    pub use crate::{
+        Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
+        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share, Shared,
+        ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
+        overwrite_oldest, par, send_to_any, unbounded,
+    };
+    #[cfg(feature = "rt")]
+    pub use crate::{Deadline, Exit, Process, sleep, spawn};
+    pub use std::time::Duration;
+}
+
+/// What the macros expand to. Not for use by hand.
+#[doc(hidden)]
+pub mod __rt {
+    #[cfg(feature = "serde")]
+    pub use crate::face::field_name;
+    #[cfg(feature = "rt")]
+    pub use crate::runtime::main;
+    pub use dunlin_core::__rt::*;
+}

@@ -1,0 +1,199 @@
+//! Processes on tokio's worker threads.
+
+use std::any::Any;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use dunlin_core::__rt::ChoiceCx;
+use dunlin_core::Branch;
+use dunlin_core::waits::{Identities, Pid};
+
+/// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
+/// whether or not the handle is awaited.
+///
+/// # Panics
+/// Outside a tokio runtime: call it from within [`#[dunlin::main]`](macro@crate::main), [`block_on`](crate::block_on), or a runtime of your own.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let process = spawn(async { 6 * 7 });
+/// assert_eq!(process.await.unwrap(), 42);
+/// # });
+/// ```
+#[track_caller]
+pub fn spawn<F>(future: F) -> Process<F::Output>
+where
+    F: IntoFuture<IntoFuture: Send + 'static, Output: Send + 'static>,
+{
+    start(None, future.into_future(), Location::caller())
+}
+
+/// Starts a process with a name, which the wait records and its exit show.
+///
+/// # Panics
+/// As [`spawn`].
+#[track_caller]
+pub fn spawn_named<F>(name: &str, future: F) -> Process<F::Output>
+where
+    F: IntoFuture<IntoFuture: Send + 'static, Output: Send + 'static>,
+{
+    start(Some(name), future.into_future(), Location::caller())
+}
+
+fn start<F>(name: Option<&str>, future: F, made: &'static Location<'static>) -> Process<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    crate::time::keep_ticking();
+    let identities = Identities::new(1, made);
+    if let Some(name) = name {
+        identities.set_name(name);
+    }
+    let who = Who { pid: identities.first(), name: name.map(Arc::from) };
+    Process { task: tokio::spawn(Running { identities, future }), who }
+}
+
+pin_project_lite::pin_project! {
+    /// A process's body, polled under its own identity.
+    struct Running<F> {
+        identities: Identities,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Running<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let future = this.future;
+        this.identities.run(|| future.poll(cx))
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Who {
+    pid: Pid,
+    name: Option<Arc<str>>,
+}
+
+/// A process that was started: await it for its exit.
+///
+/// Dropping the handle detaches the process, which runs on. Awaiting gives what the process returned, or the [`Exit`]
+/// that says why it returned nothing. It can be a branch of a choice, as `&mut process`.
+///
+/// # Cancel safety
+/// Awaiting through `&mut` loses nothing: the exit stays until it is taken.
+pub struct Process<T> {
+    task: tokio::task::JoinHandle<T>,
+    who: Who,
+}
+
+impl<T> Process<T> {
+    /// Its identity: what the wait records call it.
+    pub fn pid(&self) -> Pid {
+        self.who.pid
+    }
+
+    /// Its name, if it was given one.
+    pub fn name(&self) -> Option<&str> {
+        self.who.name.as_deref()
+    }
+
+    /// Ends the process at its next await, dropping all it holds. Its exit is [`ExitReason::Cancelled`] unless it ends
+    /// by itself before that. Twice is harmless.
+    pub fn cancel(&self) {
+        self.task.abort();
+    }
+
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl<T> fmt::Debug for Process<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("pid", &self.who.pid).field("name", &self.who.name).finish()
+    }
+}
+
+impl<T> Future for Process<T> {
+    type Output = Result<T, Exit>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.task).poll(cx).map(|ended| {
+            ended.map_err(|error| {
+                let reason = match error.try_into_panic() {
+                    Ok(panic) => ExitReason::Panicked(panic_text(&*panic)),
+                    Err(_) => ExitReason::Cancelled,
+                };
+                Exit { pid: self.who.pid, name: self.who.name.clone(), reason }
+            })
+        })
+    }
+}
+
+impl<T> Branch for Process<T> {
+    type Output = Result<T, Exit>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        choice.poll_foreign(|| self.poll(cx))
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_owned()
+}
+
+/// That a process ended otherwise than by returning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exit {
+    /// Which process.
+    pub pid: Pid,
+    /// Its name, if it was given one.
+    pub name: Option<Arc<str>>,
+    /// Why.
+    pub reason: ExitReason,
+}
+
+/// Why a process ended without returning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExitReason {
+    /// It panicked, with this text.
+    Panicked(String),
+    /// It was cancelled, or its runtime was shut down.
+    Cancelled,
+}
+
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(text) => write!(f, "panicked: {text}"),
+            Self::Cancelled => f.write_str("was cancelled"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "process {name} ({}) {}", self.pid, self.reason),
+            None => write!(f, "process {} {}", self.pid, self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Exit {}
