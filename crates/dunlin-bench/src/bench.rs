@@ -44,12 +44,7 @@ pub(crate) struct Bench {
 
 /// The benches of `program`: two sizes of ring, one of everything else.
 pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
-    let bench = |name, n, unit| Bench {
-        program,
-        name,
-        n,
-        unit,
-    };
+    let bench = |name, n, unit| Bench { program, name, n, unit };
     // At Go's pace a run takes about 0.2 to 0.5 s, and a fifth of that when quick.
     let events = if quick { 100_000 } else { 500_000 };
     match program {
@@ -60,16 +55,9 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::Spawn => vec![bench("spawn", events, "ns/process")],
         Program::Ring if quick => vec![bench("ring-100000", 100_000, "ns/hop")],
         Program::Ring => {
-            vec![
-                bench("ring-100000", 100_000, "ns/hop"),
-                bench("ring-1000000", 1_000_000, "ns/hop"),
-            ]
+            vec![bench("ring-100000", 100_000, "ns/hop"), bench("ring-1000000", 1_000_000, "ns/hop")]
         }
-        Program::Memory => vec![bench(
-            "memory",
-            if quick { 100_000 } else { 1_000_000 },
-            "bytes/process",
-        )],
+        Program::Memory => vec![bench("memory", if quick { 100_000 } else { 1_000_000 }, "bytes/process")],
     }
 }
 
@@ -88,9 +76,7 @@ impl Goal {
         match (program, who) {
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),
             (Program::Commstime, SPAWN) => Some(Self::OneOverOfGo(2.8)),
-            (Program::ChoiceReady | Program::ChoiceWaits, PAR | SPAWN) => {
-                Some(Self::OneOverOfGo(4.0))
-            }
+            (Program::ChoiceReady | Program::ChoiceWaits, PAR | SPAWN) => Some(Self::OneOverOfGo(4.0)),
             (Program::Memory, PAR) => Some(Self::AtMost(200.0)),
             _ => None,
         }
@@ -112,23 +98,14 @@ mod tests {
     #[test]
     fn every_program_is_shown_as_it_is_parsed() {
         for program in Program::value_variants() {
-            assert_eq!(
-                Program::from_str(&program.to_string(), false).as_ref(),
-                Ok(program)
-            );
+            assert_eq!(Program::from_str(&program.to_string(), false).as_ref(), Ok(program));
         }
     }
 
     #[test]
     fn a_goal_is_reached_exactly_at_its_limit() {
-        assert_eq!(
-            Goal::OneOverOfGo(4.0).reached(100.0, Some(0.25)),
-            Some(true)
-        );
-        assert_eq!(
-            Goal::OneOverOfGo(4.0).reached(100.0, Some(0.26)),
-            Some(false)
-        );
+        assert_eq!(Goal::OneOverOfGo(4.0).reached(100.0, Some(0.25)), Some(true));
+        assert_eq!(Goal::OneOverOfGo(4.0).reached(100.0, Some(0.26)), Some(false));
         assert_eq!(Goal::AtMost(200.0).reached(200.0, None), Some(true));
         assert_eq!(Goal::AtMost(200.0).reached(200.5, None), Some(false));
     }

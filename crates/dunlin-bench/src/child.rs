@@ -34,10 +34,7 @@ pub(crate) fn end_with_ctrl_c() -> anyhow::Result<()> {
 /// Runs `command` and reads the one number that it prints.
 pub(crate) fn figure(command: &mut Command) -> anyhow::Result<f64> {
     let text = output(command)?;
-    let figure: f64 = text
-        .trim()
-        .parse()
-        .with_context(|| format!("{command:?} printed {text:?}, not a number"))?;
+    let figure: f64 = text.trim().parse().with_context(|| format!("{command:?} printed {text:?}, not a number"))?;
     if !figure.is_finite() || figure <= 0.0 {
         bail!("{command:?} printed {figure}, which is no figure of anything");
     }
@@ -53,10 +50,7 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;
-        let stdout = child
-            .stdout
-            .take()
-            .context("the child has no standard output")?;
+        let stdout = child.stdout.take().context("the child has no standard output")?;
         *slot = Some(child);
         stdout
     };

@@ -11,8 +11,8 @@ use crate::bench::Program;
 use crate::library::{Library, Received};
 use crate::memory;
 use crate::programs::{
-    consumer, copy, delta, eager_writer, eight_channels, nanoseconds_each, ping, prefix,
-    reader_of_any, reader_of_turns, ring_leader, ring_rounds, successor, writer_in_turn,
+    consumer, copy, delta, eager_writer, eight_channels, nanoseconds_each, ping, prefix, reader_of_any,
+    reader_of_turns, ring_leader, ring_rounds, successor, writer_in_turn,
 };
 
 /// Everything in one task, by `par!` or a `Par` collection.
@@ -93,22 +93,14 @@ async fn pingpong(n: u64) -> Duration {
     let (there, from_ping) = channel();
     let (to_ping, back) = channel();
     let start = Instant::now();
-    par!(
-        copy::<Dunlin>(from_ping, to_ping),
-        ping::<Dunlin>(there, back, n)
-    );
+    par!(copy::<Dunlin>(from_ping, to_ping), ping::<Dunlin>(there, back, n));
     start.elapsed()
 }
 
 /// The processes of a choice. One type, so that all of them can be branches of one flat `Par`.
 enum Party {
     EagerWriter(Sender<u64>),
-    WriterInTurn {
-        first: bool,
-        mine: Receiver<u64>,
-        event: Sender<u64>,
-        next: Sender<u64>,
-    },
+    WriterInTurn { first: bool, mine: Receiver<u64>, event: Sender<u64>, next: Sender<u64> },
     ReaderOfAny([Receiver<u64>; 8], u64),
     ReaderOfTurns([Receiver<u64>; 8], u64),
 }
@@ -117,12 +109,7 @@ impl Party {
     async fn run(self) {
         match self {
             Self::EagerWriter(event) => eager_writer::<Dunlin>(event).await,
-            Self::WriterInTurn {
-                first,
-                mine,
-                event,
-                next,
-            } => {
+            Self::WriterInTurn { first, mine, event, next } => {
                 writer_in_turn::<Dunlin>(first, mine, event, next).await;
             }
             Self::ReaderOfAny(events, n) => reader_of_any::<Dunlin>(events, n).await,
@@ -135,11 +122,7 @@ async fn choice_ready(n: u64) -> Duration {
     let (writers, events) = eight_channels::<Dunlin>();
     let start = Instant::now();
     let writers = writers.into_iter().map(Party::EagerWriter);
-    writers
-        .chain([Party::ReaderOfAny(events, n)])
-        .map(Party::run)
-        .collect::<Par<_>>()
-        .await;
+    writers.chain([Party::ReaderOfAny(events, n)]).map(Party::run).collect::<Par<_>>().await;
     start.elapsed()
 }
 
@@ -150,17 +133,8 @@ async fn choice_waits(n: u64) -> Duration {
     turns.rotate_left(1);
     let start = Instant::now();
     let writers = mine.into_iter().zip(writers).zip(turns).enumerate();
-    let writers = writers.map(|(i, ((mine, event), next))| Party::WriterInTurn {
-        first: i == 0,
-        mine,
-        event,
-        next,
-    });
-    writers
-        .chain([Party::ReaderOfTurns(events, n)])
-        .map(Party::run)
-        .collect::<Par<_>>()
-        .await;
+    let writers = writers.map(|(i, ((mine, event), next))| Party::WriterInTurn { first: i == 0, mine, event, next });
+    writers.chain([Party::ReaderOfTurns(events, n)]).map(Party::run).collect::<Par<_>>().await;
     start.elapsed()
 }
 
@@ -193,17 +167,17 @@ async fn parked_branches(n: u64) -> anyhow::Result<f64> {
     let mut ends = memory::places(n);
     let before = memory::resident_bytes()?;
     let processes = ends.iter_mut().map(|end| {
-        let (tx, rx) = channel();
+        let (tx, mut rx) = channel::<u64>();
         *end = Some(tx);
-        memory::parked::<Dunlin>(rx)
+        async move {
+            memory::one_waits();
+            rx.recv().await
+        }
     });
     let mut all = pin!(processes.collect::<Par<_>>());
     // A `Par` may give the thread back before all its branches have run once.
     std::future::poll_fn(|cx| {
-        assert!(
-            all.as_mut().poll(cx).is_pending(),
-            "nobody sends to the parked processes"
-        );
+        assert!(all.as_mut().poll(cx).is_pending(), "nobody sends to the parked processes");
         if memory::all_wait(n) {
             return Poll::Ready(());
         }

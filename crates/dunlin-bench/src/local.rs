@@ -36,19 +36,11 @@ pub(crate) struct Spawning {
 pub(crate) const DUNLIN: Spawning = spawning::<Dunlin>();
 
 /// The other Rust channels.
-pub(crate) const RIVALS: [Spawning; 4] = [
-    spawning::<TokioMpsc>(),
-    spawning::<Flume>(),
-    spawning::<AsyncChannel>(),
-    spawning::<Kanal>(),
-];
+pub(crate) const RIVALS: [Spawning; 4] =
+    [spawning::<TokioMpsc>(), spawning::<Flume>(), spawning::<AsyncChannel>(), spawning::<Kanal>()];
 
 const fn spawning<L: Library>() -> Spawning {
-    Spawning {
-        who: L::NAME,
-        chooses: L::CHOOSES,
-        run: on_tokio::<L>,
-    }
+    Spawning { who: L::NAME, chooses: L::CHOOSES, run: on_tokio::<L> }
 }
 
 /// Runs one program and prints its figure.
@@ -56,11 +48,7 @@ pub(crate) fn run(one: &One) -> anyhow::Result<()> {
     let figure = if one.who == PAR {
         dunlin_side::par(one.program, one.n)?
     } else {
-        let Some(library) = [DUNLIN]
-            .into_iter()
-            .chain(RIVALS)
-            .find(|library| library.who == one.who)
-        else {
+        let Some(library) = [DUNLIN].into_iter().chain(RIVALS).find(|library| library.who == one.who) else {
             bail!("there is no {:?} in this binary", one.who);
         };
         (library.run)(one)?
@@ -73,9 +61,7 @@ fn on_tokio<L: Library>(one: &One) -> anyhow::Result<f64> {
     let runtime = if one.current_thread {
         Builder::new_current_thread().build()
     } else {
-        Builder::new_multi_thread()
-            .worker_threads(one.threads)
-            .build()
+        Builder::new_multi_thread().worker_threads(one.threads).build()
     }
     .context("cannot start a tokio runtime")?;
     // Spawned, because the future given to `block_on` does not run on a worker.

@@ -105,10 +105,7 @@ fn main() -> anyhow::Result<()> {
     child::end_with_ctrl_c()?;
     let foreign = Foreign::build()?;
     let mut failed = 0;
-    for bench in programs
-        .into_iter()
-        .flat_map(|program| bench::benches(program, args.quick))
-    {
+    for bench in programs.into_iter().flat_map(|program| bench::benches(program, args.quick)) {
         let participants = participants::of(&bench, workers, &foreign)?;
         let participant_count = participants.len();
         let outcomes = measure::interleaved(bench.name, participants, args.rounds);
@@ -131,43 +128,16 @@ mod tests {
 
     #[test]
     fn every_subcommand_takes_the_common_options() {
-        for command in [
-            "commstime",
-            "pingpong",
-            "choice",
-            "spawn",
-            "ring",
-            "memory",
-            "all",
-        ] {
-            let args = Args::try_parse_from([
-                "",
-                command,
-                "--json",
-                "--rounds",
-                "3",
-                "--workers",
-                "2",
-                "--quick",
-            ]);
+        for command in ["commstime", "pingpong", "choice", "spawn", "ring", "memory", "all"] {
+            let args = Args::try_parse_from(["", command, "--json", "--rounds", "3", "--workers", "2", "--quick"]);
             let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));
-            assert!(
-                args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two)
-            );
+            assert!(args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two));
         }
     }
 
     #[test]
     fn the_hidden_subcommand_takes_what_participants_are_started_with() {
-        let args = Args::try_parse_from([
-            "",
-            "one",
-            "kanal(0)",
-            "choice-ready",
-            "7",
-            "1",
-            "--current-thread",
-        ]);
+        let args = Args::try_parse_from(["", "one", "kanal(0)", "choice-ready", "7", "1", "--current-thread"]);
         assert!(matches!(args.map(|args| args.command), Ok(Command::One(_))));
     }
 

@@ -18,27 +18,17 @@ pub(crate) struct Outcome {
 
 /// Runs every participant once per round, so that a change in the machine's load meets all of them alike. One that fails is
 /// named on standard error and left out from then on.
-pub(crate) fn interleaved(
-    bench: &str,
-    mut participants: Vec<Participant>,
-    rounds: u32,
-) -> Vec<Outcome> {
+pub(crate) fn interleaved(bench: &str, mut participants: Vec<Participant>, rounds: u32) -> Vec<Outcome> {
     let bar = ProgressBar::new(u64::from(rounds) * participants.len() as u64).with_style(
-        ProgressStyle::with_template(
-            "{prefix} {bar:30} {pos}/{len} {elapsed} of about {duration}  {msg}",
-        )
-        .expect("the template is a constant"),
+        ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed} of about {duration}  {msg}")
+            .expect("the template is a constant"),
     );
     bar.set_prefix(bench.to_owned());
     bar.enable_steady_tick(Duration::from_secs(1));
 
     let mut outcomes: Vec<Outcome> = participants
         .iter()
-        .map(|participant| Outcome {
-            who: participant.who,
-            workers: participant.workers,
-            values: Vec::new(),
-        })
+        .map(|participant| Outcome { who: participant.who, workers: participant.workers, values: Vec::new() })
         .collect();
     for round in 1..=rounds {
         for (participant, outcome) in participants.iter_mut().zip(&mut outcomes) {
@@ -48,15 +38,10 @@ pub(crate) fn interleaved(
             if failed_before {
                 continue;
             }
-            bar.set_message(format!(
-                "{}, workers: {}",
-                participant.who, participant.workers
-            ));
+            bar.set_message(format!("{}, workers: {}", participant.who, participant.workers));
             match best_way(participant) {
                 Ok(value) => outcome.values.push(value),
-                Err(error) => {
-                    bar.suspend(|| eprintln!("{bench}: {} FAILED: {error:#}", participant.who))
-                }
+                Err(error) => bar.suspend(|| eprintln!("{bench}: {} FAILED: {error:#}", participant.who)),
             }
         }
     }
@@ -80,21 +65,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[upper]
-    } else {
-        f64::midpoint(sorted[upper - 1], sorted[upper])
-    }
+    if sorted.len() % 2 == 1 { sorted[upper] } else { f64::midpoint(sorted[upper - 1], sorted[upper]) }
 }
 
 /// The median over the rounds of `ours / theirs`: unlike the ratio of two medians, it only ever compares neighbours in time.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     assert_eq!(ours.len(), theirs.len(), "rounds are compared one by one");
-    let per_round: Vec<f64> = ours
-        .iter()
-        .zip(theirs)
-        .map(|(ours, theirs)| ours / theirs)
-        .collect();
+    let per_round: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
     median(&per_round)
 }
 

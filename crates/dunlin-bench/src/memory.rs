@@ -10,10 +10,10 @@ use crate::library::Library;
 /// How many processes have begun to wait.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 
-/// Waits on `rx` for ever, and is counted.
-pub(crate) async fn parked<L: Library>(mut rx: L::Rx) {
+/// Counts one more process that begins to wait. The process is an `async` block around this and a receive, not an `async fn`:
+/// that would keep its argument twice (rust-lang/rust#62958), and it is the library that is to be measured.
+pub(crate) fn one_waits() {
     WAITING.fetch_add(1, Ordering::Relaxed);
-    L::recv(&mut rx).await;
 }
 
 /// Whether all of `n` processes wait. They share a thread with the caller, so one that was counted is parked by now.
@@ -32,9 +32,12 @@ pub(crate) async fn spawned<L: Library>(n: u64) -> anyhow::Result<f64> {
     let mut ends = places(n);
     let before = resident_bytes()?;
     for end in &mut ends {
-        let (tx, rx) = L::channel();
+        let (tx, mut rx) = L::channel();
         *end = Some(tx);
-        drop(L::spawn(parked::<L>(rx)));
+        drop(L::spawn(async move {
+            one_waits();
+            L::recv(&mut rx).await;
+        }));
     }
     while !all_wait(n) {
         tokio::task::yield_now().await;
@@ -48,15 +51,12 @@ pub(crate) fn bytes_each(before: u64, after: u64, n: u64) -> f64 {
 
 /// What of this process is in memory now.
 pub(crate) fn resident_bytes() -> anyhow::Result<u64> {
-    let status =
-        fs::read_to_string("/proc/self/status").context("memory can be measured on Linux only")?;
+    let status = fs::read_to_string("/proc/self/status").context("memory can be measured on Linux only")?;
     resident_bytes_in(&status).context("/proc/self/status has no VmRSS in kB")
 }
 
 fn resident_bytes_in(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -67,10 +67,7 @@ mod tests {
 
     #[test]
     fn resident_bytes_are_read_from_the_status_file() {
-        assert_eq!(
-            resident_bytes_in("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t    1234 kB\n"),
-            Some(1234 * 1024)
-        );
+        assert_eq!(resident_bytes_in("Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t    1234 kB\n"), Some(1234 * 1024));
         assert_eq!(resident_bytes_in("Name:\tx\n"), None);
         assert_eq!(resident_bytes_in("VmRSS:\tmany\n"), None);
     }

@@ -21,27 +21,13 @@ pub(crate) struct Participant {
 }
 
 /// All who take part in `bench`, Go first.
-pub(crate) fn of(
-    bench: &Bench,
-    workers: &[usize],
-    foreign: &Foreign,
-) -> anyhow::Result<Vec<Participant>> {
+pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     // The memory of a parked process does not depend on the workers, and is counted by the only one.
-    let workers = if bench.program == Program::Memory {
-        &[1]
-    } else {
-        workers
-    };
+    let workers = if bench.program == Program::Memory { &[1] } else { workers };
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let one = |who: &str, workers: usize| {
         let mut command = Command::new(&this_binary);
-        command.args([
-            "one",
-            who,
-            &bench.program.to_string(),
-            &bench.n.to_string(),
-            &workers.to_string(),
-        ]);
+        command.args(["one", who, &bench.program.to_string(), &bench.n.to_string(), &workers.to_string()]);
         command
     };
 
@@ -54,22 +40,11 @@ pub(crate) fn of(
         }));
     }
     if workers.contains(&1) {
-        all.push(Participant {
-            who: PAR,
-            workers: 1,
-            ways: vec![one(PAR, 1)],
-        });
+        all.push(Participant { who: PAR, workers: 1, ways: vec![one(PAR, 1)] });
     }
     for &workers in workers {
-        all.push(Participant {
-            who: DUNLIN.who,
-            workers,
-            ways: vec![one(DUNLIN.who, workers)],
-        });
-        for rival in RIVALS
-            .iter()
-            .filter(|rival| takes_part(rival, bench.program))
-        {
+        all.push(Participant { who: DUNLIN.who, workers, ways: vec![one(DUNLIN.who, workers)] });
+        for rival in RIVALS.iter().filter(|rival| takes_part(rival, bench.program)) {
             let mut ways = vec![one(rival.who, workers)];
             if workers == 1 {
                 // tokio has two runtimes with one thread, and which is faster depends on the program. Rivals get the
@@ -80,25 +55,13 @@ pub(crate) fn of(
             }
             all.push(Participant {
                 // No channel is involved in that bench.
-                who: if bench.program == Program::Spawn {
-                    "tokio"
-                } else {
-                    rival.who
-                },
+                who: if bench.program == Program::Spawn { "tokio" } else { rival.who },
                 workers,
                 ways,
             });
         }
-        if let Some(erlang) = foreign
-            .erlang
-            .as_ref()
-            .filter(|erlang| erlang.has(bench.program))
-        {
-            all.push(Participant {
-                who: ERLANG,
-                workers,
-                ways: vec![erlang.command(bench, workers)],
-            });
+        if let Some(erlang) = foreign.erlang.as_ref().filter(|erlang| erlang.has(bench.program)) {
+            all.push(Participant { who: ERLANG, workers, ways: vec![erlang.command(bench, workers)] });
         }
     }
     Ok(all)

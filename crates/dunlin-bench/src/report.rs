@@ -29,9 +29,8 @@ pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
     outcomes
         .iter()
         .map(|outcome| {
-            let go = outcomes.iter().find(|other| {
-                other.who == GO && other.workers == outcome.workers && outcome.who != GO
-            });
+            let go =
+                outcomes.iter().find(|other| other.who == GO && other.workers == outcome.workers && outcome.who != GO);
             Row {
                 bench: bench.name,
                 who: outcome.who,
@@ -57,31 +56,17 @@ pub(crate) fn print_json(rows: &[Row]) -> io::Result<()> {
 
 /// Prints an aligned table, with goals and whether they are reached.
 pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
-    let heading = [
-        "bench", "who", "workers", "value", "unit", "ratio", "goal", "",
-    ]
-    .map(str::to_owned);
-    let lines: Vec<[String; 8]> = std::iter::once(heading)
-        .chain(rows.iter().map(cells))
-        .collect();
-    let width: [usize; 8] = std::array::from_fn(|column| {
-        lines
-            .iter()
-            .map(|line| line[column].len())
-            .max()
-            .unwrap_or(0)
-    });
+    let heading = ["bench", "who", "workers", "value", "unit", "ratio", "goal", ""].map(str::to_owned);
+    let lines: Vec<[String; 8]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
+    let width: [usize; 8] =
+        std::array::from_fn(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0));
     let mut out = io::stdout().lock();
     for line in &lines {
         let mut text = String::new();
         for (column, cell) in line.iter().enumerate() {
             let width = width[column];
             // Numbers to the right, words to the left.
-            text += &if matches!(column, 2 | 3) {
-                format!("{cell:>width$}  ")
-            } else {
-                format!("{cell:<width$}  ")
-            };
+            text += &if matches!(column, 2 | 3) { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
         }
         writeln!(out, "{}", text.trim_end())?;
     }
@@ -114,11 +99,7 @@ fn cells(row: &Row) -> [String; 8] {
 
 /// "1/6.8 of Go" for less than Go's, "1.3 of Go" for more.
 fn of_go(ratio: f64) -> String {
-    if ratio < 1.0 {
-        format!("1/{:.1} of Go", 1.0 / ratio)
-    } else {
-        format!("{ratio:.1} of Go")
-    }
+    if ratio < 1.0 { format!("1/{:.1} of Go", 1.0 / ratio) } else { format!("{ratio:.1} of Go") }
 }
 
 #[cfg(test)]
@@ -132,11 +113,7 @@ mod tests {
     }
 
     fn outcome(who: &'static str, workers: usize, values: &[f64]) -> Outcome {
-        Outcome {
-            who,
-            workers,
-            values: values.to_vec(),
-        }
+        Outcome { who, workers, values: values.to_vec() }
     }
 
     #[test]
@@ -166,24 +143,11 @@ mod tests {
 
     #[test]
     fn a_row_says_whether_its_goal_is_reached() {
-        let rows = commstime(&[
-            outcome(GO, 1, &[100.0]),
-            outcome(PAR, 1, &[12.5]),
-            outcome(SPAWN, 1, &[50.0]),
-        ]);
-        assert_eq!(
-            cells(&rows[1])[5..],
-            ["1/8.0 of Go", "at most 1/6.5 of Go", "reached"]
-        );
-        assert_eq!(
-            cells(&rows[2])[5..],
-            ["1/2.0 of Go", "at most 1/2.8 of Go", "missed"]
-        );
+        let rows = commstime(&[outcome(GO, 1, &[100.0]), outcome(PAR, 1, &[12.5]), outcome(SPAWN, 1, &[50.0])]);
+        assert_eq!(cells(&rows[1])[5..], ["1/8.0 of Go", "at most 1/6.5 of Go", "reached"]);
+        assert_eq!(cells(&rows[2])[5..], ["1/2.0 of Go", "at most 1/2.8 of Go", "missed"]);
         let alone = commstime(&[outcome(PAR, 1, &[12.5])]);
-        assert_eq!(
-            cells(&alone[0])[5..],
-            ["", "at most 1/6.5 of Go", "not judged: no Go"]
-        );
+        assert_eq!(cells(&alone[0])[5..], ["", "at most 1/6.5 of Go", "not judged: no Go"]);
     }
 
     #[test]

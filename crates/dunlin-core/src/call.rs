@@ -184,8 +184,8 @@ where
                 return Poll::Ready(Err(error.map(|(request, _)| request).into()));
             }
         }
-        let answer = std::task::ready!(this.answers.chan().poll_take(Handle::END, false, cx, None));
-        Poll::Ready(answer.map(|(answer, _)| answer).map_err(CallError::NoReply))
+        let answer = std::task::ready!(this.answers.chan().poll_take(Handle::END, cx));
+        Poll::Ready(answer.map_err(CallError::NoReply))
     }
 }
 

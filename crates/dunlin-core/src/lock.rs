@@ -50,6 +50,19 @@ impl<T> Lock<T> {
         self.lock_contended()
     }
 
+    /// Takes the lock if it is free and the tag, within `mask`, is `tag`. For the shortest paths: in any other case the
+    /// caller takes the long one.
+    #[inline(always)]
+    pub(crate) fn lock_when(&self, mask: u32, tag: u32) -> Option<Guard<'_, T>> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & (mask | LOCKED) == tag
+            && self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return Some(Guard::new(self, word));
+        }
+        None
+    }
+
     #[cold]
     fn lock_contended(&self) -> Guard<'_, T> {
         let mut spins = 0;

@@ -65,22 +65,22 @@ pin_project_lite::pin_project! {
 
 /// How many polls an offer whose deadline has passed already still waits for a receiver that it has woken. In the same
 /// scheduler one is enough; on another thread the receiver needs some microseconds.
-const TURN_POLLS_MAX: u32 = 64;
+const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {
-    fn poll_deadline(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        poll: impl FnOnce(Pin<&mut D>, &mut Context<'_>) -> Poll<()>,
-    ) -> Poll<O::Output> {
+    /// The operation cannot go on. `commit` is asked before it is ended: a choice may have been decided already.
+    fn poll_deadline(self: Pin<&mut Self>, cx: &mut Context<'_>, commit: impl FnOnce() -> bool) -> Poll<O::Output> {
         let mut this = self.project();
         if !*this.expired {
-            std::task::ready!(poll(this.deadline, cx));
+            std::task::ready!(this.deadline.poll(cx));
             *this.expired = true;
         }
         if *this.patience < TURN_POLLS_MAX && this.operation.has_turn() {
             *this.patience += 1;
             cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if !commit() {
             return Poll::Pending;
         }
         this.operation.as_mut().poll_expire(cx)
@@ -94,7 +94,7 @@ impl<O: Operation, D: Future> Future for Until<O, D> {
         if let Poll::Ready(output) = self.as_mut().project().operation.poll(cx) {
             return Poll::Ready(output);
         }
-        self.poll_deadline(cx, |deadline, cx| deadline.poll(cx).map(drop))
+        self.poll_deadline(cx, || true)
     }
 }
 
@@ -109,8 +109,8 @@ impl<O: Operation + Branch<Output = <O as Future>::Output>, D: Future> Branch fo
         if let Poll::Ready(output) = self.as_mut().project().operation.poll_branch(cx, choice) {
             return Poll::Ready(output);
         }
-        // Decides the choice when the deadline is ready, so the offer cannot be taken any more when it expires.
-        self.poll_deadline(cx, |deadline, cx| choice.poll_foreign(|| deadline.poll(cx).map(drop)))
+        // Once the choice is decided for this branch, its offer cannot be taken any more.
+        self.poll_deadline(cx, || choice.commit())
     }
 
     fn look(&self) -> Look {

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::channel::after::Wakes;
+use crate::channel::after::{Stale, Wakes};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
 use crate::channel::sender::{Sender, Sending, SendingFrom};
@@ -27,6 +27,7 @@ use crate::choice::branch::{Branch, Look};
 use crate::error::{ClaimError, RecvError, SendError};
 use crate::lock::Lock;
 use crate::operation::Operation;
+use crate::sync::global;
 use crate::waits::{self, ChannelId, Doing, Recorded};
 
 /// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
@@ -142,6 +143,11 @@ impl LineState {
         true
     }
 
+    fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let index = self.waiters.iter().position(|w| w.ticket == ticket)?;
+        self.waiters.remove(index)
+    }
+
     fn is_free_for(&self, ticket: Option<u64>) -> bool {
         let ahead = |w: &&Waiter| ticket.is_none_or(|ticket| w.ticket < ticket);
         !self.out && self.floor.is_none() && self.waiters.iter().filter(ahead).all(|w| w.asleep)
@@ -151,15 +157,17 @@ impl LineState {
 impl Line {
     /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
     fn poll(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker, commit: impl FnOnce() -> bool) -> bool {
+        // Dropped after the lock is released: a task's last waker may drop the task.
+        let mut stale = Stale::default();
         let mut state = self.state.lock();
         if state.is_free_for(*ticket) {
             if !commit() {
                 return false;
             }
             state.out = true;
-            if let Some(ticket) = ticket.take() {
-                state.waiters.retain(|w| w.ticket != ticket);
-            }
+            let gone = ticket.take().and_then(|ticket| state.remove(ticket));
+            drop(state);
+            drop(gone);
             return true;
         }
         match *ticket {
@@ -167,7 +175,7 @@ impl Line {
                 if let Some(waiter) = state.waiters.iter_mut().find(|w| w.ticket == ticket) {
                     waiter.asleep = false;
                     waiter.offered = None;
-                    waiter.waker = Some(waker.clone());
+                    stale.store(&mut waiter.waker, waker);
                 }
             }
             None => {
@@ -185,9 +193,10 @@ impl Line {
     fn leave(self: &Arc<Self>, ticket: u64) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
-        state.waiters.retain(|w| w.ticket != ticket);
+        let gone = state.remove(ticket);
         let waits = state.offer(&mut wakes);
         drop(state);
+        drop(gone);
         self.be_patient(waits);
     }
 
@@ -242,12 +251,7 @@ impl Line {
     }
 }
 
-#[cfg(not(loom))]
-static PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new());
-#[cfg(loom)]
-loom::lazy_static! {
-    static ref PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new());
-}
+global! { static PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new()); }
 
 /// Called as time passes: lines whose patience has run out move on.
 pub(crate) fn patience_ran_out(tick: u32) {

@@ -1,22 +1,51 @@
-//! What threads share, in one place: the standard library's, or loom's when a model runs (`--cfg loom`).
+//! What threads share, in one place: the standard library's, or loom's or shuttle's when a model runs (`--cfg loom`,
+//! `--cfg shuttle`).
 //!
-//! Everything in the core that two threads may touch is built on what this module re-exports, so a loom model sees
+//! Everything in the core that two threads may touch is built on what this module re-exports, so a model sees
 //! each access. What is only advisory (the wait records of [`crate::waits`]) uses the standard atomics always.
 
+#[cfg(loom)]
+pub(crate) use loom::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread_local as per_thread,
+};
+#[cfg(shuttle)]
+pub(crate) use shuttle::{
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread_local as per_thread,
+};
 #[cfg(not(loom))]
+pub(crate) use std::cell::UnsafeCell;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread_local as per_thread,
 };
 
+/// A static; in a model, one for each execution.
+#[cfg(not(any(loom, shuttle)))]
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => { $(#[$meta])* static $name: $type = $value; };
+}
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        loom::lazy_static! { $(#[$meta])* static ref $name: $type = $value; }
+    };
+}
+#[cfg(shuttle)]
+macro_rules! global {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        shuttle::lazy_static! { $(#[$meta])* static ref $name: $type = $value; }
+    };
+}
+pub(crate) use global;
 
 /// Lets the holder of a lock go on: a hint first, the rest of the time slice after that.
 ///
 /// A lock of the core is held for some tens of nanoseconds and never over user code that waits, so whoever finds it
 /// taken for long has met a holder whose thread was preempted.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[inline]
 pub(crate) fn relax(spins: u32) {
     if spins < 64 {
@@ -31,4 +60,9 @@ pub(crate) fn relax(spins: u32) {
 #[cfg(loom)]
 pub(crate) fn relax(_spins: u32) {
     loom::thread::yield_now();
+}
+
+#[cfg(shuttle)]
+pub(crate) fn relax(_spins: u32) {
+    shuttle::thread::yield_now();
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lock::Lock;
 
-const FIRST_CHUNK: usize = 64;
+const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 64 };
 /// Chunks double, so 26 of them hold more than 2^31 entries: an index always fits into 32 bits.
 const CHUNKS: usize = 26;
 const NONE: u32 = u32::MAX;
@@ -24,6 +24,13 @@ pub(crate) struct Entry<T> {
 impl<T> Entry<T> {
     pub(crate) fn index(&self) -> u32 {
         self.index
+    }
+}
+
+impl<T> Entry<T> {
+    /// The value itself, which lives as long as the table.
+    pub(crate) fn value(&'static self) -> &'static T {
+        &self.value
     }
 }
 
@@ -53,9 +60,12 @@ impl<T: Default + Sync> Table<T> {
         Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) }
     }
 
+    /// The first chunk is there at once: loom does not know of `OnceLock`, and would miss what it orders.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) }
+        let table = Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) };
+        table.chunk(0);
+        table
     }
 
     /// Takes an entry: one that was given back, as it was left, or a new one.
@@ -71,14 +81,17 @@ impl<T: Default + Sync> Table<T> {
         free.fresh += 1;
         drop(free);
         let (chunk, offset) = place(index);
-        // Several threads may come here for one chunk; `OnceLock` lets one of them make it.
-        let entries = self.chunks[chunk].get_or_init(|| {
-            let first = index - offset as u32;
-            (0..(FIRST_CHUNK << chunk) as u32)
-                .map(|n| Entry { index: first + n, next_free: AtomicU32::new(NONE), value: T::default() })
+        &self.chunk(chunk)[offset]
+    }
+
+    /// Several threads may come here for one chunk; `OnceLock` lets one of them make it.
+    fn chunk(&self, chunk: usize) -> &[Entry<T>] {
+        self.chunks[chunk].get_or_init(|| {
+            let first = (FIRST_CHUNK << chunk) - FIRST_CHUNK;
+            (first..first + (FIRST_CHUNK << chunk))
+                .map(|index| Entry { index: index as u32, next_free: AtomicU32::new(NONE), value: T::default() })
                 .collect()
-        });
-        &entries[offset]
+        })
     }
 
     /// Gives an entry back. The caller must not use it as its own any more.

@@ -14,6 +14,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::lock::Lock;
+use crate::sync::global;
 use crate::table::{Entry, Table};
 
 /// Identifies a process: a spawned one, or a branch of a `par!`. Never used twice while the program runs.
@@ -54,15 +55,8 @@ thread_local! {
 static NEXT_PID: AtomicU64 = AtomicU64::new(1);
 static TICK: AtomicU32 = AtomicU32::new(0);
 
-#[cfg(not(loom))]
-pub(crate) static RECORDS: Table<Record> = Table::new();
-#[cfg(not(loom))]
-static PROCESSES: Table<ProcessRecord> = Table::new();
-#[cfg(loom)]
-loom::lazy_static! {
-    pub(crate) static ref RECORDS: Table<Record> = Table::new();
-    static ref PROCESSES: Table<ProcessRecord> = Table::new();
-}
+global! { static RECORDS: Table<Record> = Table::new(); }
+global! { static PROCESSES: Table<ProcessRecord> = Table::new(); }
 
 /// The coarse time, in milliseconds since the runtime began to [`advance`] it. Wraps after 49 days.
 pub fn tick() -> u32 {

@@ -1,1 +1,34 @@
-//! The laws.
+//! The laws of dunlin's channels: behaviour as a matrix of policy, operation and transport.
+//!
+//! A [`Law`] is a function that makes a channel, does something with it and asserts what must be. It is generic over the [`Transport`] that
+//! connects the two ends, and runs for every policy ([`Kind`]) it applies to, under many seeds of a small
+//! deterministic executor ([`Rig`]). No law sleeps or reads a clock. What each says stands in `docs/laws.md`.
+//!
+//! # Map
+//! - [`rig`]: the executor; [`Hand`]: one future that only the law polls.
+//! - [`kind`]: the policies and what they promise.
+//! - [`transport`]: how two ends are connected.
+//! - [`law`], [`laws`]: a law, and all of them, by subject.
+//! - [`report`]: runs them and prints the matrix.
+//!
+//! # Examples
+//! ```
+//! use dunlin_laws::{Local, kinds, laws, run};
+//! let laws: Vec<_> = laws().into_iter().filter(|law| law.name == "ok_means_received").collect();
+//! let report = run(&Local, &kinds(), &laws);
+//! assert!(report.broken().is_empty() && report.held() > 0);
+//! ```
+
+pub mod kind;
+pub mod law;
+pub mod laws;
+pub mod report;
+pub mod rig;
+pub mod transport;
+
+pub use kind::{Full, Kind, kinds};
+pub use law::{Cx, Law};
+pub use laws::laws;
+pub use report::{Outcome, Report, run};
+pub use rig::{Hand, Rig, Task};
+pub use transport::{Background, Feature, Local, Transport};

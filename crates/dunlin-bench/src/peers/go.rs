@@ -31,9 +31,7 @@ impl Go {
 
     pub(crate) fn command(&self, bench: &Bench, workers: usize) -> Command {
         let mut command = Command::new(&self.binary);
-        command
-            .args([bench.program.to_string(), bench.n.to_string()])
-            .env("GOMAXPROCS", workers.to_string());
+        command.args([bench.program.to_string(), bench.n.to_string()]).env("GOMAXPROCS", workers.to_string());
         // Else a crash prints the stacks of a million goroutines.
         command.env("GOTRACEBACK", "single");
         command

@@ -31,35 +31,24 @@ impl Foreign {
         let out = this_binary.with_file_name("bench-peers");
         fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
         Ok(Self {
-            go: or_warn(
-                Go::build(&sources("go"), &out),
-                "NO GO: every ratio and every goal relative to Go is missing",
-            ),
-            erlang: or_warn(
-                Erlang::build(&sources("erlang"), &out),
-                "NO ERLANG: its rows are missing",
-            ),
+            go: or_warn(Go::build(&sources("go"), &out), "NO GO: every ratio and every goal relative to Go is missing"),
+            erlang: or_warn(Erlang::build(&sources("erlang"), &out), "NO ERLANG: its rows are missing"),
         })
     }
 }
 
 fn sources(peer: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("peers")
-        .join(peer)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(peer)
 }
 
 fn or_warn<T>(built: anyhow::Result<T>, loss: &str) -> Option<T> {
-    built
-        .inspect_err(|error| eprintln!("WARNING: {loss} ({error:#})"))
-        .ok()
+    built.inspect_err(|error| eprintln!("WARNING: {loss} ({error:#})")).ok()
 }
 
 /// Runs a compiler. What it prints goes to standard error: standard output may carry JSON.
 fn compile(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(io::stderr()).status();
-    let status = status
-        .with_context(|| format!("cannot run {:?}; is it installed?", command.get_program()))?;
+    let status = status.with_context(|| format!("cannot run {:?}; is it installed?", command.get_program()))?;
     if !status.success() {
         bail!("{command:?} ended with {status}");
     }

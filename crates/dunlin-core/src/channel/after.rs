@@ -34,12 +34,35 @@ impl Drop for Wakes {
 pub(crate) struct After<T> {
     // Woken first: a value's `Drop` may panic.
     pub(crate) wakes: Wakes,
+    /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very channel.
+    pub(crate) stale: Stale,
     pub(crate) dropped: Vec<T>,
+}
+
+/// Wakers to be dropped where no lock is held. Keeps one without allocating.
+#[derive(Default)]
+pub(crate) struct Stale(Option<Waker>, Vec<Waker>);
+
+impl Stale {
+    pub(crate) fn add(&mut self, waker: Option<Waker>) {
+        match waker {
+            None => {}
+            waker if self.0.is_none() => self.0 = waker,
+            Some(waker) => self.1.push(waker),
+        }
+    }
+
+    /// Keeps `waker` in the slot, unless it has it already.
+    pub(crate) fn store(&mut self, slot: &mut Option<Waker>, waker: &Waker) {
+        if slot.as_ref().is_none_or(|old| !old.will_wake(waker)) {
+            self.add(slot.replace(waker.clone()));
+        }
+    }
 }
 
 impl<T> After<T> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { wakes: Wakes::default(), dropped: Vec::new() }
+        Self { wakes: Wakes::default(), stale: Stale::default(), dropped: Vec::new() }
     }
 }

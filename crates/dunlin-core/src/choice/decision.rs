@@ -10,14 +10,9 @@ use std::task::Waker;
 
 use crate::channel::after::Wakes;
 use crate::lock::Lock;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, global};
 
-#[cfg(not(loom))]
-static NEXT: AtomicU64 = AtomicU64::new(1);
-#[cfg(loom)]
-loom::lazy_static! {
-    static ref NEXT: AtomicU64 = AtomicU64::new(1);
-}
+global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {

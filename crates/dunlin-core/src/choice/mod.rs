@@ -18,7 +18,6 @@ pub(crate) mod branch;
 pub(crate) mod builder;
 pub(crate) mod decision;
 
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -317,7 +316,9 @@ impl Tries {
 
 /// A number below `n`. Xorshift (Marsaglia, 2003), seeded by where this thread keeps its state: good enough to
 /// break ties, and not for anything else.
+#[cfg(not(any(loom, shuttle)))]
 fn random(n: u32) -> u32 {
+    use std::cell::Cell;
     thread_local! { static STATE: Cell<u32> = const { Cell::new(0) } }
     STATE.with(|state| {
         let mut x = state.get();
@@ -330,4 +331,16 @@ fn random(n: u32) -> u32 {
         state.set(x);
         ((u64::from(x) * u64::from(n)) >> 32) as u32
     })
+}
+
+/// In a model the draw is part of the execution: none, or the scheduler's.
+#[cfg(loom)]
+fn random(_: u32) -> u32 {
+    0
+}
+
+#[cfg(shuttle)]
+fn random(n: u32) -> u32 {
+    use shuttle::rand::Rng;
+    shuttle::rand::thread_rng().gen_range(0..n)
 }

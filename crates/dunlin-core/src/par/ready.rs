@@ -1,80 +1,122 @@
 //! The scheduler inside a `par!`: which branches are ready, in the order they became so.
 //!
-//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into the ring: the
+//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into the list: the
 //! common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere goes through a locked
 //! inbox and wakes the task that holds the `par!`. How the two keep apart:
 //!
 //! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is done.
 //! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so nobody else touches
-//!    `local`, and what is done to it is never interrupted, because pushing and popping numbers calls no other code.
+//!    `local`, and what is done to it is never interrupted, because pushing and popping numbers calls no other code. For the
+//!    innermost of nested `par!`s the thread remembers the same thing, which saves looking it up.
 //! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once more before it
 //!    ends; and whoever fills the inbox wakes the task after that, so no wake is lost in between.
 
-use std::collections::VecDeque;
+use std::cell::Cell;
 use std::panic::Location;
 use std::task::{Context, Poll, Waker};
 
 use crate::lock::Lock;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, global, per_thread};
 use crate::table::{Entry, Table};
 use crate::waits::{self, Identities};
 
-#[cfg(not(loom))]
-static HEADERS: Table<Header> = Table::new();
-#[cfg(loom)]
-loom::lazy_static! {
-    static ref HEADERS: Table<Header> = Table::new();
-}
+global! { static HEADERS: Table<Header> = Table::new(); }
 
 /// Wakes a branch. Any numbers will do: what does not exist is not woken.
-#[inline]
+#[inline(always)]
 pub(super) fn wake(header: u32, branch: u32) {
+    let innermost = INNERMOST.with(Cell::get);
+    if innermost.index == header
+        && let Some(innermost) = innermost.header
+    {
+        // SAFETY: this thread is inside the poll of this header's `par!` (step 2 above), and `push` calls nothing else.
+        unsafe { innermost.local(|local| local.push(branch)) };
+    } else {
+        wake_another(header, branch);
+    }
+}
+
+#[inline(never)]
+fn wake_another(header: u32, branch: u32) {
     if let Some(header) = HEADERS.get(header) {
         header.wake(branch);
     }
 }
 
+/// The innermost `par!` that is being polled on this thread.
+#[derive(Clone, Copy)]
+struct Innermost {
+    index: u32,
+    header: Option<&'static Header>,
+}
+
+const NOWHERE: Innermost = Innermost { index: u32::MAX, header: None };
+
 #[cfg(not(loom))]
-type Token = std::sync::atomic::AtomicUsize;
+per_thread! { static INNERMOST: Cell<Innermost> = const { Cell::new(NOWHERE) } }
 #[cfg(loom)]
-type Token = loom::sync::atomic::AtomicUsize;
+per_thread! { static INNERMOST: Cell<Innermost> = Cell::new(NOWHERE) }
 
 /// A number that no other living thread has. 0 is nobody's.
 #[inline]
 fn thread_token() -> usize {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     {
-        thread_local! { static TOKEN: u8 = const { 0 } }
+        per_thread! { static TOKEN: u8 = const { 0 } }
         TOKEN.with(|token| std::ptr::from_ref(token).addr())
     }
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     {
-        loom::thread_local! { static TOKEN: Box<u8> = Box::new(0) }
+        per_thread! { static TOKEN: Box<u8> = Box::new(0) }
         TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
     }
 }
 
+/// The ready branches, first in first out: a list threaded through one number for each branch.
 #[derive(Default)]
 struct Local {
-    ring: VecDeque<u32>,
-    queued: Vec<bool>,
+    first: u32,
+    last: u32,
+    /// For each branch: the one behind it in the list, or [`LAST`]; [`IDLE`] if it is not in the list.
+    next: Vec<u32>,
 }
 
+const IDLE: u32 = u32::MAX;
+const LAST: u32 = u32::MAX - 1;
+
 impl Local {
-    #[inline]
-    fn push(&mut self, branch: u32) {
-        if let Some(queued) = self.queued.get_mut(branch as usize)
-            && !*queued
-        {
-            *queued = true;
-            self.ring.push_back(branch);
+    /// All of `branches`, in their order.
+    fn fill(&mut self, branches: u32) {
+        self.next.clear();
+        self.next.extend(1..=branches);
+        self.first = if branches == 0 { LAST } else { 0 };
+        if let Some(last) = self.next.last_mut() {
+            *last = LAST;
+            self.last = branches - 1;
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn push(&mut self, branch: u32) {
+        let Some(next) = self.next.get_mut(branch as usize) else { return };
+        if *next != IDLE {
+            return;
+        }
+        *next = LAST;
+        if self.first == LAST {
+            self.first = branch;
+        } else {
+            self.next[self.last as usize] = branch;
+        }
+        self.last = branch;
+    }
+
+    #[inline(always)]
     fn pop(&mut self) -> Option<u32> {
-        let branch = self.ring.pop_front()?;
-        self.queued[branch as usize] = false;
+        let branch = self.first;
+        // `LAST`, of an empty list, is the number of no branch.
+        let next = self.next.get_mut(branch as usize)?;
+        self.first = std::mem::replace(next, IDLE);
         Some(branch)
     }
 }
@@ -87,7 +129,7 @@ struct Remote {
 
 /// The scheduler's state, in a table entry that outlives every waker.
 pub(crate) struct Header {
-    owner: Token,
+    owner: AtomicUsize,
     #[cfg(not(loom))]
     local: crate::sync::UnsafeCell<Local>,
     #[cfg(loom)]
@@ -103,7 +145,7 @@ unsafe impl Sync for Header {}
 impl Default for Header {
     fn default() -> Self {
         Self {
-            owner: Token::new(0),
+            owner: AtomicUsize::new(0),
             #[cfg(not(loom))]
             local: crate::sync::UnsafeCell::new(Local::default()),
             #[cfg(loom)]
@@ -154,7 +196,7 @@ impl Header {
         }
     }
 
-    /// Moves what came from elsewhere into the ring. The caller owns the header.
+    /// Moves what came from elsewhere into the list. The caller owns the header.
     fn take_mail(&self) {
         let mut remote = self.remote.lock();
         self.has_mail.store(false, Ordering::Relaxed);
@@ -167,12 +209,25 @@ impl Header {
     }
 }
 
-/// Clears `owner` when a poll ends, also by panic.
-struct Owned<'a>(&'a Header);
+/// This thread owns a header while this lives: until the poll ends, also by panic.
+struct Owned {
+    header: &'static Header,
+    outer: Innermost,
+}
 
-impl Drop for Owned<'_> {
+impl Owned {
+    #[inline]
+    fn new(index: u32, header: &'static Header) -> Self {
+        header.owner.store(thread_token(), Ordering::Relaxed);
+        Self { header, outer: INNERMOST.with(|cell| cell.replace(Innermost { index, header: Some(header) })) }
+    }
+}
+
+impl Drop for Owned {
+    #[inline]
     fn drop(&mut self) {
-        self.0.owner.store(0, Ordering::Relaxed);
+        INNERMOST.with(|cell| cell.set(self.outer));
+        self.header.owner.store(0, Ordering::Relaxed);
     }
 }
 
@@ -211,12 +266,7 @@ impl Ready {
             header.remote.lock().inbox.clear();
             // SAFETY: nobody polls a `par!` on this entry yet, so `owner` is 0 and the entry is ours alone.
             unsafe {
-                header.local(|local| {
-                    local.ring.clear();
-                    local.ring.extend(0..branches);
-                    local.queued.clear();
-                    local.queued.resize(branches as usize, true);
-                });
+                header.local(|local| local.fill(branches));
             }
             Begun { header, identities: Identities::new(branches, made) }
         })
@@ -236,6 +286,7 @@ impl Ready {
         let budget = self.budget;
         let Begun { header, identities } = self.begin();
         let (index, first) = (header.index(), identities.first().as_u64());
+        let header = header.value();
         let mut remote = header.remote.lock();
         let old = match &mut remote.task {
             Some(task) if task.will_wake(cx.waker()) => None,
@@ -243,8 +294,7 @@ impl Ready {
         };
         drop(remote);
         drop(old);
-        header.owner.store(thread_token(), Ordering::Relaxed);
-        let owned = Owned(header);
+        let owned = Owned::new(index, header);
         let entered = waits::enter(first);
         let mut polls = 0;
         let ended = loop {
@@ -284,11 +334,9 @@ impl Drop for Ready {
         // SAFETY: dropped, so not being polled: `owner` is 0, and nobody else has this entry.
         unsafe {
             header.local(|local| {
-                local.queued.clear();
-                local.ring.clear();
+                local.fill(0);
                 // An entry serves many; what a huge one needed is not kept.
-                local.ring.shrink_to(64);
-                local.queued.shrink_to(64);
+                local.next.shrink_to(64);
             });
         }
         let task = header.remote.lock().task.take();

@@ -7,10 +7,6 @@
 //!
 //! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes their place.
 
-use std::task::Waker;
-
-use super::ready;
-
 #[cfg(target_pointer_width = "64")]
 mod packed {
     use std::mem::ManuallyDrop;
@@ -28,10 +24,39 @@ mod packed {
     }
 
     unsafe fn wake(data: *const ()) {
-        super::ready::wake((data.addr() >> 32) as u32, data.addr() as u32);
+        super::super::ready::wake((data.addr() >> 32) as u32, data.addr() as u32);
     }
 
     unsafe fn drop(_: *const ()) {}
+
+    /// The waker's two numbers, if it is one of a branch.
+    #[inline(always)]
+    fn unpack(waker: &Waker) -> Option<(u32, u32)> {
+        let data = waker.data().addr();
+        ptr::eq(waker.vtable(), &raw const VTABLE).then_some(((data >> 32) as u32, data as u32))
+    }
+
+    /// `waker.clone()`, without the call through a pointer if it is a branch's.
+    #[inline(always)]
+    pub(crate) fn clone_of(waker: &Waker) -> Waker {
+        match unpack(waker) {
+            // SAFETY: as in `with_waker`; the numbers come from a waker that was made there.
+            Some((header, branch)) => unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) },
+            None => waker.clone(),
+        }
+    }
+
+    /// `waker.wake()`, without the call through a pointer if it is a branch's.
+    #[inline(always)]
+    pub(crate) fn wake_by(waker: Waker) {
+        match unpack(&waker) {
+            Some((header, branch)) => {
+                std::mem::forget(waker);
+                super::super::ready::wake(header, branch);
+            }
+            None => waker.wake(),
+        }
+    }
 
     /// Calls `f` with the waker of this branch.
     #[inline]
@@ -56,12 +81,20 @@ mod counted {
 
     impl Wake for Branch {
         fn wake(self: Arc<Self>) {
-            super::ready::wake(self.header, self.branch);
+            super::super::ready::wake(self.header, self.branch);
         }
     }
 
     pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
         f(&Waker::from(Arc::new(Branch { header, branch })))
+    }
+
+    pub(crate) fn clone_of(waker: &Waker) -> Waker {
+        waker.clone()
+    }
+
+    pub(crate) fn wake_by(waker: Waker) {
+        waker.wake();
     }
 }
 
@@ -70,7 +103,5 @@ use counted as kind;
 #[cfg(target_pointer_width = "64")]
 use packed as kind;
 
-#[inline]
-pub(super) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
-    kind::with_waker(header, branch, f)
-}
+pub(super) use kind::with_waker;
+pub(crate) use kind::{clone_of, wake_by};

@@ -1,0 +1,131 @@
+//! What the loom models share: how one is run, and a `block_on` that loom can see.
+//!
+//! `LOOM_MAX_PREEMPTIONS` (2 unless set) bounds the search; what is printed is the number of executions it took.
+#![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
+#![allow(clippy::disallowed_types)] // a clock, to say how long a model took
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread::{self, Thread};
+
+/// Runs `f` under all interleavings with a bounded number of preemptions.
+#[track_caller]
+pub fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_branches = 20_000;
+    let (executions, began) = (Arc::new(AtomicU64::new(0)), std::time::Instant::now());
+    let counted = executions.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        f();
+    });
+    let name = std::thread::current().name().unwrap_or("model").to_string();
+    eprintln!("{name}: {} executions, {:.1} s", executions.load(Relaxed), began.elapsed().as_secs_f64());
+}
+
+/// Wakes a loom thread. The flag tells what `park` cannot: loom forgets an unpark that finds the thread yielding.
+struct Signal {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Signal {
+    fn here() -> Arc<Self> {
+        Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() })
+    }
+
+    fn wait(&self) {
+        while !self.woken.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Not a store: to loom two stores of different threads have no order, and the swap above may see either.
+        self.woken.swap(true, Ordering::AcqRel);
+        self.thread.unpark();
+    }
+}
+
+/// Runs `future` on this loom thread. If it is never woken, loom says deadlock.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let signal = Signal::here();
+    let waker = signal.clone().into();
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        signal.wait();
+    }
+}
+
+/// Polls once, and wakes nobody later.
+pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// Polls once and drops.
+pub fn try_once<F: Future>(future: F) -> Option<F::Output> {
+    poll_once(pin!(future))
+}
+
+/// Polls once and forgets: the future is never dropped.
+pub fn forget_after_one_poll<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
+    let output = poll_once(Pin::new(&mut future));
+    std::mem::forget(future);
+    output
+}
+
+/// A loom thread whose result is fetched. (loom's own `join` prints a line of debugging each time.)
+pub struct Running<R> {
+    result: Arc<Mutex<Option<R>>>,
+    ended: Arc<Signal>,
+}
+
+pub fn spawn<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Running<R> {
+    let (result, ended) = (Arc::new(Mutex::new(None)), Signal::here());
+    let running = Running { result: result.clone(), ended: ended.clone() };
+    thread::spawn(move || {
+        *result.lock().unwrap() = Some(f());
+        ended.wake();
+    });
+    running
+}
+
+impl<R> Running<R> {
+    pub fn join(self) -> R {
+        self.ended.wait();
+        self.result.lock().unwrap().take().expect("it has ended")
+    }
+}
+
+/// Pending once, and woken at once.
+pub async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,175 @@
+//! A law, and what it is given to run on.
+
+use std::fmt;
+
+use dunlin::{Callee, Caller, Operation, Policy, Receiver, RecvError, Sender, Until, waits};
+
+use crate::kind::Kind;
+use crate::rig::{Hand, Rig, Task};
+use crate::transport::{Feature, Transport};
+
+/// A row of the matrix.
+pub struct Law<X: Transport> {
+    /// Its name: the function's.
+    pub name: &'static str,
+    /// The law, in one line.
+    pub says: &'static str,
+    /// To which policies it applies.
+    pub applies: fn(&Kind) -> bool,
+    /// What the transport must be able to do.
+    pub needs: &'static [Feature],
+    /// Under how many seeds at most it runs: less for a long one.
+    pub seeds_max: u64,
+    pub(crate) run: fn(&Cx<'_, X>),
+}
+
+impl<X: Transport> fmt::Debug for Law<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.says)
+    }
+}
+
+impl<X: Transport> Law<X> {
+    pub(crate) fn new(name: &'static str, says: &'static str, applies: fn(&Kind) -> bool, run: fn(&Cx<'_, X>)) -> Self {
+        Self { name, says, applies, needs: &[], seeds_max: u64::MAX, run }
+    }
+
+    pub(crate) fn needs(mut self, features: &'static [Feature]) -> Self {
+        self.needs = features;
+        self
+    }
+
+    pub(crate) fn at_most(mut self, seeds: u64) -> Self {
+        self.seeds_max = seeds;
+        self
+    }
+}
+
+/// `laws![applies; name: "what it says"; ...]`
+macro_rules! laws {
+    ($($name:ident if $applies:expr $(, needs [$($feature:ident),+])? $(, at most $seeds:literal)? => $says:literal;)+) => {
+        vec![$(
+            $crate::law::Law::new(stringify!($name), $says, $applies, $name::<X>)
+                $(.needs(&[$($crate::transport::Feature::$feature),+]))?
+                $(.at_most($seeds))?
+        ),+]
+    };
+}
+pub(crate) use laws;
+
+/// Applies to every policy.
+pub(crate) fn all(_: &Kind) -> bool {
+    true
+}
+
+/// What one run of a law is given: a transport, a policy, a seed.
+pub struct Cx<'a, X: Transport> {
+    /// The executor.
+    pub rig: &'a Rig,
+    /// How ends are connected.
+    pub transport: &'a X,
+    /// The policy of [`Cx::channel`].
+    pub kind: &'a Kind,
+}
+
+impl<X: Transport> fmt::Debug for Cx<'_, X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx").field("transport", &self.transport.name()).field("kind", &self.kind).finish()
+    }
+}
+
+impl<'a, X: Transport> Cx<'a, X> {
+    /// A channel of the column's policy.
+    pub fn channel<T: Send + 'static>(&self) -> (Sender<T>, Receiver<T>) {
+        self.channel_of(self.kind.policy.clone())
+    }
+
+    /// A channel of this policy.
+    pub fn channel_of<T: Send + 'static>(&self, policy: impl Into<Policy>) -> (Sender<T>, Receiver<T>) {
+        let ends = self.transport.channel(policy.into(), &mut |work| {
+            self.rig.spawn_boxed(work);
+        });
+        self.rig.settle();
+        ends
+    }
+
+    /// A call channel.
+    ///
+    /// # Panics
+    /// If the transport has none: the law must say that it needs [`Feature::Calls`].
+    pub fn call<Q: Send + 'static, A: Send + 'static>(&self) -> (Caller<Q, A>, Callee<Q, A>) {
+        let ends = self.transport.call(&mut |work| {
+            self.rig.spawn_boxed(work);
+        });
+        ends.expect("the law says that it needs calls")
+    }
+
+    /// Takes a future in hand.
+    pub fn hand<F: Future>(&self, future: F) -> Hand<'a, F> {
+        self.rig.hand(future)
+    }
+
+    /// The same, polled until nobody wakes it.
+    pub fn begin<F: Future>(&self, future: F) -> Hand<'a, F> {
+        let mut hand = self.rig.hand(future);
+        hand.run();
+        hand
+    }
+
+    /// Runs a future that needs nobody else.
+    ///
+    /// # Panics
+    /// If it waits.
+    #[track_caller]
+    pub fn now<F: Future>(&self, future: F) -> F::Output {
+        self.rig.hand(future).out()
+    }
+
+    /// Runs a task.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<'a, T> {
+        self.rig.spawn(future)
+    }
+
+    /// Lets the tasks run.
+    pub fn settle(&self) {
+        self.rig.settle();
+    }
+
+    /// A number below `n`.
+    pub fn below(&self, n: u64) -> u64 {
+        self.rig.below(n)
+    }
+
+    /// Sends as many values as there is room for, so that the next send waits, or meets what the policy does then. They count down to 1000.
+    pub fn fill(&self, tx: &mut Sender<u32>) -> Vec<u32> {
+        let values: Vec<u32> = (0..self.kind.room.min(8) as u32).map(|n| 1000 + n).collect();
+        for value in &values {
+            self.now(tx.send(*value)).expect("there is room");
+        }
+        values
+    }
+
+    /// Takes what is there.
+    pub fn drain<T>(&self, rx: &mut Receiver<T>) -> Vec<T> {
+        let mut values = Vec::new();
+        loop {
+            self.rig.settle();
+            match rx.try_recv() {
+                Ok(value) => values.push(value),
+                Err(RecvError::WouldBlock | RecvError::Closed) => return values,
+                Err(other) => panic!("drained: {other:?}"),
+            }
+        }
+    }
+
+    /// Lets `ticks` pass.
+    pub fn pass(&self, ticks: u32) {
+        waits::advance(waits::tick().wrapping_add(ticks));
+        self.rig.settle();
+    }
+}
+
+/// `operation`, with a deadline that has passed already.
+pub(crate) fn expired<O: Operation>(operation: O) -> Until<O, std::future::Ready<()>> {
+    operation.until(std::future::ready(()))
+}

@@ -1,0 +1,42 @@
+//! The laws, by subject.
+
+mod asking;
+mod calling;
+mod choosing;
+mod cutting;
+mod ending;
+mod extending;
+mod fairness;
+mod order;
+mod panics;
+mod pending;
+mod policies;
+mod returning;
+mod sharing;
+mod taking;
+mod waiting;
+
+use crate::law::Law;
+use crate::transport::Transport;
+
+/// All laws, for this transport.
+pub fn laws<X: Transport>() -> Vec<Law<X>> {
+    let subjects = [
+        taking::laws(),
+        returning::laws(),
+        order::laws(),
+        policies::laws(),
+        pending::laws(),
+        extending::laws(),
+        asking::laws(),
+        ending::laws(),
+        cutting::laws(),
+        panics::laws(),
+        sharing::laws(),
+        calling::laws(),
+        choosing::laws(),
+        fairness::laws(),
+        waiting::laws(),
+    ];
+    subjects.into_iter().flatten().collect()
+}

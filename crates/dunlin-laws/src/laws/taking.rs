@@ -1,0 +1,162 @@
+//! Rule 1: senders offer, receivers take, and only in the poll that returns the value.
+
+use dunlin::{Operation, RecvError};
+
+use crate::kind::Kind;
+use crate::law::{Cx, Law, all, laws};
+use crate::rig::give_way;
+use crate::transport::Transport;
+
+pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
+    laws![
+        ok_means_received if Kind::is_rendezvous =>
+            "a send is done when a receive has returned its value, and not before";
+        receive_first_then_send if all =>
+            "a receive that waits is woken by a send and returns its value";
+        dropped_receive_took_nothing if all, needs [Forgetting] =>
+            "a receive that was woken for a value and then dropped has taken nothing";
+        unpolled_receive_keeps_nothing if all, needs [Shared] =>
+            "a receive that was woken and is not polled keeps no value from another receiver";
+        created_operations_do_nothing if all =>
+            "an operation that was made and never polled has no effect";
+        dropped_send_is_not_received if Kind::waits =>
+            "a send that is dropped while it waits is never received";
+        every_waiting_send_is_woken if Kind::waits =>
+            "every receive lets exactly one more waiting send go on";
+        one_value_for_two_receivers if all, needs [Shared] =>
+            "one value goes to one of two waiting receivers, and the other goes on waiting";
+    ]
+}
+
+fn ok_means_received<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel();
+    for value in 0..3 {
+        let mut send = cx.begin(tx.send(value));
+        assert!(!send.poll(), "nobody has received it");
+        assert_eq!(cx.now(rx.recv()), Ok(value));
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+fn receive_first_then_send<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel();
+    for value in 0..3 {
+        let mut recv = cx.begin(rx.recv());
+        assert!(!recv.is_done());
+        let send = cx.begin(tx.send(value));
+        assert!(recv.is_woken(), "nobody woke the receive");
+        assert!(recv.run());
+        assert_eq!(recv.out(), Ok(value));
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+fn dropped_receive_took_nothing<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel();
+    for value in 0..3 {
+        let recv = cx.begin(rx.recv());
+        let send = cx.begin(tx.send(value));
+        assert!(recv.is_woken());
+        if cx.below(2) == 0 {
+            drop(recv);
+        } else {
+            recv.forget();
+        }
+        cx.settle();
+        assert!(!cx.kind.is_rendezvous() || !send.is_done(), "a dropped receive took the value");
+        assert_eq!(cx.now(rx.recv()), Ok(value));
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+fn unpolled_receive_keeps_nothing<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, rx) = cx.channel();
+    let (mut a, mut b) = (rx.share(), None);
+    b.get_or_insert(a.clone());
+    let Some(b) = &mut b else { return };
+    let mut pinned = cx.begin(a.recv());
+    let mut other = cx.begin(b.recv());
+    let send = cx.begin(tx.send(1));
+    assert!(pinned.is_woken() && other.is_woken(), "whoever waits is woken");
+    assert!(other.run(), "a receive that nobody polls keeps the value");
+    assert_eq!(other.out(), Ok(1));
+    assert_eq!(send.out(), Ok(()));
+    assert!(!pinned.poll(), "the value was received twice");
+    let send = cx.begin(tx.send(2));
+    assert_eq!(pinned.out(), Ok(2), "and it is woken again");
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn created_operations_do_nothing<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel();
+    drop(tx.send(1));
+    let mut slot = Some(2);
+    drop(tx.send_from(&mut slot));
+    assert_eq!(slot, Some(2));
+    drop(rx.recv());
+    drop(rx.next());
+    drop(rx.recv_extended());
+    drop(tx.closed());
+    drop(tx.send(3).until(give_way()));
+    assert_eq!(cx.drain(&mut rx), []);
+    let send = cx.begin(tx.send(4));
+    assert_eq!(cx.now(rx.recv()), Ok(4));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn dropped_send_is_not_received<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel();
+    let before = cx.fill(&mut tx);
+    let recv = if before.is_empty() && cx.below(2) == 0 { Some(cx.begin(rx.recv())) } else { None };
+    let mut send = cx.begin(tx.send(1));
+    assert!(!send.is_done());
+    if cx.below(2) == 0 {
+        send.poll();
+    }
+    drop(send);
+    cx.settle();
+    if let Some(mut recv) = recv {
+        assert!(!recv.run(), "a dropped send was received");
+        assert!(!recv.poll(), "a dropped send was received");
+    }
+    assert_eq!(cx.drain(&mut rx), before);
+    drop(tx);
+    cx.settle();
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+fn every_waiting_send_is_woken<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut tx = tx.share();
+    let room = cx.kind.room as u32;
+    let waiting = if cx.kind.is_open() { 3 } else { 2 };
+    let mut clones: Vec<_> = (0..waiting).map(|_| tx.clone()).collect();
+    for n in 0..room {
+        assert_eq!(cx.now(tx.send(n)), Ok(()));
+    }
+    let mut sends: Vec<_> = clones.iter_mut().zip(room..).map(|(tx, n)| cx.begin(tx.send(n))).collect();
+    for n in 0..room + waiting {
+        let done = sends.iter_mut().filter_map(|send| send.run().then_some(())).count();
+        assert_eq!(done as u32, n.min(waiting), "after {n} receives");
+        assert_eq!(cx.now(rx.recv()), Ok(n));
+    }
+    for send in sends {
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+fn one_value_for_two_receivers<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, rx) = cx.channel();
+    let mut a = rx.share();
+    let mut b = a.clone();
+    let (mut first, mut second) = (cx.begin(a.recv()), cx.begin(b.recv()));
+    let send = cx.begin(tx.send(1));
+    cx.rig.together(&mut [&mut first, &mut second]);
+    assert_eq!(send.out(), Ok(()));
+    assert!(first.is_done() != second.is_done(), "exactly one has it");
+    let send = cx.begin(tx.send(2));
+    cx.rig.together(&mut [&mut first, &mut second]);
+    assert_eq!(send.out(), Ok(()));
+    let (first, second) = (first.out(), second.out());
+    assert!(matches!((&first, &second), (Ok(1), Ok(2)) | (Ok(2), Ok(1))), "{first:?}, {second:?}");
+}

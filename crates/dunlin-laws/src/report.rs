@@ -1,0 +1,160 @@
+//! Runs the laws over a transport, and says what held.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Once;
+
+use crate::kind::Kind;
+use crate::law::{Cx, Law};
+use crate::rig::Rig;
+use crate::transport::Transport;
+
+/// Under how many seeds each cell of the matrix runs, unless `DUNLIN_SEEDS` says otherwise.
+pub const SEEDS: u64 = 50;
+
+/// What became of one cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It held under all seeds.
+    Held,
+    /// The law says nothing about this policy.
+    NotApplicable,
+    /// The transport cannot do what the law needs; its words.
+    Hole(&'static str),
+    /// Broken, under this seed, with this message.
+    Broken {
+        /// The seed.
+        seed: u64,
+        /// What the law found.
+        message: String,
+    },
+}
+
+/// The matrix of one transport.
+#[derive(Clone, Debug)]
+pub struct Report {
+    transport: &'static str,
+    kinds: Vec<&'static str>,
+    rows: Vec<(&'static str, Vec<Outcome>)>,
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static LAST: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Keeps panics of this thread out of the output while a law runs: many are part of one.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                return before(info);
+            }
+            let at = info.location().map(ToString::to_string).unwrap_or_default();
+            LAST.with(|last| *last.borrow_mut() = format!("{} ({at})", text(info.payload())));
+        }));
+    });
+}
+
+fn text(payload: &(dyn Any + Send)) -> String {
+    match (payload.downcast_ref::<String>(), payload.downcast_ref::<&str>()) {
+        (Some(text), _) => text.clone(),
+        (_, Some(text)) => (*text).to_string(),
+        _ => "a panic without a text".to_string(),
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {value:?}")))
+}
+
+/// Runs `laws` over `kinds` on `transport`.
+///
+/// `DUNLIN_SEED=n` runs one seed, `DUNLIN_SEEDS=n` so many, `DUNLIN_LAW=part` the laws whose name has it.
+pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Report {
+    listen();
+    let only = std::env::var("DUNLIN_LAW").unwrap_or_default();
+    let rows = laws.iter().filter(|law| law.name.contains(&only)).map(|law| {
+        (law.name, kinds.iter().map(|kind| cell(transport, kind, law)).collect())
+    });
+    Report { transport: transport.name(), kinds: kinds.iter().map(|kind| kind.name).collect(), rows: rows.collect() }
+}
+
+fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
+    if !(law.applies)(kind) {
+        return Outcome::NotApplicable;
+    }
+    if let Some(hole) = law.needs.iter().find_map(|feature| transport.hole(*feature)) {
+        return Outcome::Hole(hole);
+    }
+    let seeds = match number("DUNLIN_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..law.seeds_max.min(number("DUNLIN_SEEDS").unwrap_or(SEEDS)),
+    };
+    for seed in seeds {
+        QUIET.set(true);
+        let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            (law.run)(&Cx { rig: &Rig::new(seed), transport, kind });
+        }));
+        QUIET.set(false);
+        if ran.is_err() {
+            return Outcome::Broken { seed, message: LAST.take() };
+        }
+    }
+    Outcome::Held
+}
+
+impl Report {
+    /// How many cells held.
+    pub fn held(&self) -> usize {
+        self.rows.iter().flat_map(|(_, cells)| cells).filter(|cell| **cell == Outcome::Held).count()
+    }
+
+    /// A line for every broken cell, with how to run it again.
+    pub fn broken(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (law, cells) in &self.rows {
+            for (kind, cell) in self.kinds.iter().zip(cells) {
+                if let Outcome::Broken { seed, message } = cell {
+                    lines.push(format!(
+                        "{law} on {kind} over {} with seed {seed}: {message}\n    \
+                         replay: DUNLIN_SEED={seed} DUNLIN_LAW={law} cargo test -p dunlin-laws --test matrix -- --nocapture",
+                        self.transport,
+                    ));
+                }
+            }
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.rows.iter().map(|(law, _)| law.len()).max().unwrap_or(0);
+        write!(f, "{:first$}", self.transport)?;
+        for kind in &self.kinds {
+            write!(f, " {kind:>11}")?;
+        }
+        writeln!(f)?;
+        for (law, cells) in &self.rows {
+            write!(f, "{law:first$}")?;
+            for cell in cells {
+                let shown = match cell {
+                    Outcome::Held => "ok",
+                    Outcome::NotApplicable => "n.a.",
+                    Outcome::Hole(_) => "hole",
+                    Outcome::Broken { .. } => "BROKEN",
+                };
+                write!(f, " {shown:>11}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

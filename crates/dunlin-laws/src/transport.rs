@@ -1,0 +1,79 @@
+//! How the two ends of a channel are connected: what the laws are generic over.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use dunlin::{Callee, Caller, Policy, Receiver, Sender, call, channel_with};
+
+/// Work that a transport does in the background.
+pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A thing that not every transport can do. A transport without it says so: a *hole* of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Feature {
+    /// Branches of choices.
+    Choice,
+    /// Shared ends.
+    Shared,
+    /// Extended receives.
+    Extended,
+    /// Call channels.
+    Calls,
+    /// Futures that were forgotten.
+    Forgetting,
+    /// `len` of both ends.
+    Len,
+    /// The wait records name both ends' channel.
+    Waits,
+}
+
+/// A way to connect the two ends of a channel.
+pub trait Transport {
+    /// As the table shows it.
+    fn name(&self) -> &'static str;
+
+    /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is given to
+    /// `spawn`.
+    fn channel<T: Send + 'static>(
+        &self,
+        policy: Policy,
+        spawn: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>);
+
+    /// A call channel over this transport, if it has them.
+    fn call<Q: Send + 'static, A: Send + 'static>(
+        &self,
+        spawn: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+        let _ = spawn;
+        None
+    }
+
+    /// Why `feature` is missing: the typed error that says so to users, and the test that shows it. `None`: it is there.
+    fn hole(&self, feature: Feature) -> Option<&'static str> {
+        let _ = feature;
+        None
+    }
+}
+
+/// Both ends in one program.
+#[derive(Clone, Copy, Debug)]
+pub struct Local;
+
+impl Transport for Local {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn channel<T: Send + 'static>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        channel_with(policy)
+    }
+
+    fn call<Q: Send + 'static, A: Send + 'static>(
+        &self,
+        _: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+        Some(call())
+    }
+}

@@ -1,0 +1,15 @@
+//! The law matrix, over every transport: prints the table, and fails with law, policy, transport and seed.
+
+use dunlin_laws::{Local, Transport, kinds, laws, run};
+
+fn matrix_of<X: Transport>(transport: &X) {
+    let report = run(transport, &kinds(), &laws());
+    println!("\n{report}\n{} cells hold", report.held());
+    let broken = report.broken();
+    assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn both_ends_in_one_program() {
+    matrix_of(&Local);
+}
