@@ -18,6 +18,8 @@
 //! - [`waits`]: who waits on what, since when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[doc(hidden)]
+pub mod agent;
 mod bundle;
 mod call;
 mod channel;

@@ -230,11 +230,13 @@ impl Line {
 
     fn be_patient(self: &Arc<Self>, waits: bool) {
         if waits {
-            PATIENT.lock().push(Arc::downgrade(self));
+            let line: Weak<Self> = Arc::downgrade(self);
+            be_patient(line);
         }
     }
+}
 
-    /// Whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
+impl Patient for Line {
     fn patience_ran_out(&self, tick: u32) -> bool {
         let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
         let mut wakes = Wakes::default();
@@ -251,18 +253,24 @@ impl Line {
     }
 }
 
-global! { static PATIENT: Lock<Vec<Weak<Line>>> = Lock::new(Vec::new()); }
+/// Something that waits for somebody to be polled, but not for ever.
+pub(crate) trait Patient: Send + Sync {
+    /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
+    fn patience_ran_out(&self, tick: u32) -> bool;
+}
 
-/// Called as time passes: lines whose patience has run out move on.
+/// Has `patient` told as time passes, until it waits for nobody.
+pub(crate) fn be_patient(patient: Weak<dyn Patient>) {
+    PATIENT.lock().push(patient);
+}
+
+global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); }
+
+/// Called as time passes.
 pub(crate) fn patience_ran_out(tick: u32) {
-    // The common case costs one look.
-    let lines = std::mem::take(&mut *PATIENT.lock());
-    if lines.is_empty() {
-        return;
-    }
-    let still = lines.into_iter().filter(|line| line.upgrade().is_some_and(|line| line.patience_ran_out(tick)));
-    let mut still: Vec<_> = still.collect();
-    PATIENT.lock().append(&mut still);
+    let mut patient = std::mem::take(&mut *PATIENT.lock());
+    patient.retain(|patient| patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick)));
+    PATIENT.lock().append(&mut patient);
 }
 
 struct Core<E: End> {

@@ -1,36 +1,44 @@
-//! Loom: one sender, one receiver, in every order. The models named `queued_*` take the long path through the queue.
+//! Loom: one sender and one receiver, in every order: the one-slot rendezvous, the same through the queue, and a
+//! buffer of one.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_channel`
 #![cfg(loom)]
 
 mod loom_support;
 
-use dunlin_core::{Operation, Receiver, RecvError, SendError, Sender, Why, channel, channel_with, fifo};
+use dunlin_core::{Operation, Receiver, RecvError, SendError, Sender, Why, alt, channel, channel_with, fifo};
 use loom_support::{block_on, forget_after_one_poll, model, poll_once, spawn, try_once};
 
 type Ends = (Sender<u32>, Receiver<u32>);
 
-/// A rendezvous channel that has a queue from the beginning: its receiver was shared for a moment.
+fn plain() -> Ends {
+    channel()
+}
+
+/// A rendezvous channel that has a queue already: an offer of a choice made it.
 fn queued() -> Ends {
     let (mut tx, rx) = channel();
     let mut slot = Some(0);
-    // An offer of a choice makes the queue.
-    assert!(try_once(async { dunlin_core::alt! { biased; r = tx.send_from(&mut slot) => r } }).is_none());
+    assert!(try_once(async { alt! { biased; r = tx.send_from(&mut slot) => r } }).is_none());
     (tx, rx)
 }
 
-/// What a send and a receive of one value may have come to, together.
-fn agree(sent: Result<(), SendError<u32>>, received: Option<u32>) {
+fn buffered() -> Ends {
+    channel_with(fifo(1))
+}
+
+/// What the two sides of one value may have come to, together: it is in one place.
+#[track_caller]
+fn exactly_once(sent: Result<(), SendError<u32>>, received: Option<u32>) {
     match (sent, received) {
-        (Ok(()), Some(7)) => {}
-        (Err(SendError::NotTaken { value: 7, .. }), None) => {}
+        (Ok(()), Some(7)) | (Err(SendError::NotTaken { value: 7, .. }), None) => {}
         other => panic!("a value lost or doubled: {other:?}"),
     }
 }
 
-/// The wakers of both sides: offer | watch, take | look for the result, in all orders; twice, so that a waker
-/// of the first round is there in the second.
-fn two_values_arrive((mut tx, mut rx): Ends) {
+/// Offer | watch, take | look for the result, in all orders. Twice: a waker of the first round is there in
+/// the second. Then the end of the sender races the third receive.
+fn two_values_then_the_end((mut tx, mut rx): Ends) {
     let sender = spawn(move || {
         block_on(async {
             assert!(tx.send(1).await.is_ok());
@@ -47,10 +55,327 @@ fn two_values_arrive((mut tx, mut rx): Ends) {
 
 #[test]
 fn rendezvous() {
-    model(|| two_values_arrive(channel()));
+    model(|| two_values_then_the_end(plain()));
+}
+
+/// As above with one value: the queue takes more steps.
+fn one_value_then_the_end((mut tx, mut rx): Ends) {
+    let sender = spawn(move || block_on(tx.send(1)).unwrap());
+    assert_eq!(block_on(rx.recv()), Ok(1));
+    assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+    sender.join();
 }
 
 #[test]
 fn queued_rendezvous() {
-    model(|| two_values_arrive(queued()));
+    model(|| one_value_then_the_end(queued()));
+}
+
+/// The second send waits for room: a receive that makes room admits it and wakes it.
+#[test]
+fn buffered_waits_for_room() {
+    model(|| {
+        let (mut tx, mut rx) = buffered();
+        tx.try_send(1).unwrap();
+        let sender = spawn(move || block_on(tx.send(2)).unwrap());
+        assert_eq!(block_on(rx.recv()), Ok(1));
+        assert_eq!(block_on(rx.recv()), Ok(2));
+        sender.join();
+    });
+}
+
+/// The receiver goes: before the offer, between offer and look, or after it took. The value comes back exactly when it
+/// was not taken.
+fn receiver_dropped_races_send((mut tx, mut rx): Ends) {
+    let receiver = spawn(move || try_once(rx.recv()).and_then(Result::ok));
+    let sent = block_on(tx.send(7));
+    exactly_once(sent, receiver.join());
+}
+
+#[test]
+fn receiver_dropped() {
+    model(|| receiver_dropped_races_send(plain()));
+}
+
+#[test]
+fn queued_receiver_dropped() {
+    model(|| receiver_dropped_races_send(queued()));
+}
+
+/// The sender goes while a receive watches or begins to: it hears of the end.
+fn sender_dropped_races_recv((tx, mut rx): Ends) {
+    let sender = spawn(move || drop(tx));
+    assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+    sender.join();
+}
+
+#[test]
+fn sender_dropped() {
+    model(|| sender_dropped_races_recv(plain()));
+}
+
+#[test]
+fn queued_sender_dropped() {
+    model(|| sender_dropped_races_recv(queued()));
+}
+
+/// A forgotten send leaves its offer standing, also when its sender is gone: it is taken first.
+fn forgotten_send_is_taken((mut tx, mut rx): Ends) {
+    let sender = spawn(move || assert!(forget_after_one_poll(tx.send(7)).is_none()));
+    assert_eq!(block_on(rx.recv()), Ok(7));
+    assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+    sender.join();
+}
+
+#[test]
+fn sender_forgotten() {
+    model(|| forgotten_send_is_taken(plain()));
+}
+
+#[test]
+fn queued_sender_forgotten() {
+    model(|| forgotten_send_is_taken(queued()));
+}
+
+/// A send behind a forgotten one is woken when that is taken, and then offers.
+#[test]
+fn send_waits_for_a_forgotten_one() {
+    model(|| {
+        let (mut tx, mut rx) = plain();
+        assert!(forget_after_one_poll(tx.send(7)).is_none());
+        let sender = spawn(move || block_on(tx.send(8)).unwrap());
+        assert_eq!(block_on(rx.recv()), Ok(7));
+        assert_eq!(block_on(rx.recv()), Ok(8));
+        sender.join();
+    });
+}
+
+/// Taken | withdrawn: the value is in the slot or with the receiver, never both, never neither.
+fn withdraw_races_take((mut tx, mut rx): Ends) {
+    let sender = spawn(move || {
+        let mut slot = Some(7);
+        let sent = try_once(tx.send_from(&mut slot));
+        assert!(sent.is_none() || slot.is_none());
+        slot
+    });
+    let received = block_on(rx.recv());
+    match (sender.join(), received) {
+        (Some(7), Err(RecvError::Closed)) | (None, Ok(7)) => {}
+        other => panic!("a value lost or doubled: {other:?}"),
+    }
+}
+
+#[test]
+fn withdraw() {
+    model(|| withdraw_races_take(plain()));
+}
+
+#[test]
+fn queued_withdraw() {
+    model(|| withdraw_races_take(queued()));
+}
+
+/// As withdraw, but the receiver gives up too: its drop takes nothing, also if it was woken.
+fn both_give_up((mut tx, mut rx): Ends) {
+    let receiver = spawn(move || {
+        let received = try_once(rx.recv()).and_then(Result::ok);
+        (received, rx)
+    });
+    let mut slot = Some(7);
+    let _ = try_once(tx.send_from(&mut slot));
+    let (received, _rx) = receiver.join();
+    assert_eq!(slot.is_none(), received.is_some(), "slot {slot:?}, received {received:?}");
+}
+
+#[test]
+fn receive_dropped() {
+    model(|| both_give_up(plain()));
+}
+
+#[test]
+fn queued_receive_dropped() {
+    model(|| both_give_up(queued()));
+}
+
+/// The deadline has passed already when the offer is made: the answer is true, whether or not it is taken meanwhile.
+#[test]
+fn deadline_races_take() {
+    model(|| {
+        let (mut tx, mut rx) = plain();
+        let receiver = spawn(move || block_on(rx.recv()).ok());
+        let sent = block_on(tx.send(7).until(std::future::ready(())));
+        drop(tx);
+        exactly_once(sent, receiver.join());
+    });
+}
+
+/// Poison | offer, take: a value that was taken was sent; any other comes back with the reason.
+fn poison_races_send_and_recv((mut tx, mut rx): Ends) {
+    let receiver = spawn(move || {
+        let received = try_once(rx.recv()).and_then(Result::ok);
+        rx.poison("on purpose");
+        received
+    });
+    let sent = block_on(tx.send(7));
+    if let Err(SendError::NotTaken { why, .. }) = &sent {
+        assert!(matches!(why, Why::Poisoned(_)), "{why:?}");
+    }
+    exactly_once(sent, receiver.join());
+}
+
+#[test]
+fn poison() {
+    model(|| poison_races_send_and_recv(plain()));
+}
+
+#[test]
+fn queued_poison() {
+    model(|| poison_races_send_and_recv(queued()));
+}
+
+/// The sender poisons while a receive watches: the receive ends. It makes the queue under a parked receive.
+#[test]
+fn poison_wakes_the_receive() {
+    model(|| {
+        let (tx, mut rx) = plain();
+        let sender = spawn(move || {
+            tx.poison("on purpose");
+            tx
+        });
+        assert!(matches!(block_on(rx.recv()), Err(RecvError::Poisoned(_))));
+        drop(sender.join());
+    });
+}
+
+/// Retire | offer, take: both sides end, and agree on the value.
+fn retire_races_send_and_recv((mut tx, mut rx): Ends) {
+    let receiver = spawn(move || {
+        let mut received = try_once(rx.recv()).and_then(Result::ok);
+        rx.retire();
+        if received.is_none() {
+            received = rx.try_recv().ok();
+        }
+        (received, rx)
+    });
+    let sent = block_on(tx.send(7));
+    let (received, _rx) = receiver.join();
+    exactly_once(sent, received);
+}
+
+#[test]
+fn retire() {
+    model(|| retire_races_send_and_recv(plain()));
+}
+
+#[test]
+fn queued_retire() {
+    model(|| retire_races_send_and_recv(queued()));
+}
+
+/// An extended receive takes | the send is dropped, then its sender | release: the value is in one place, and a send that
+/// waits ends only after the release.
+fn extended_receive_races_sender_drop((mut tx, mut rx): Ends) {
+    let sender = spawn(move || {
+        let mut slot = Some(7);
+        let _ = try_once(tx.send_from(&mut slot));
+        slot
+    });
+    let received = block_on(rx.recv_extended()).map(|held| held.release());
+    match (sender.join(), received) {
+        (Some(7), Err(RecvError::Closed)) | (None, Ok(7)) => {}
+        other => panic!("a value lost or doubled: {other:?}"),
+    }
+}
+
+#[test]
+fn extended_receive() {
+    model(|| extended_receive_races_sender_drop(plain()));
+}
+
+#[test]
+fn queued_extended_receive() {
+    model(|| extended_receive_races_sender_drop(queued()));
+}
+
+fn release_lets_the_sender_go((mut tx, mut rx): Ends) {
+    let released = std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
+    let seen = released.clone();
+    let sender = spawn(move || {
+        block_on(tx.send(7)).unwrap();
+        assert!(seen.load(loom::sync::atomic::Ordering::Relaxed), "the send ended before the release");
+    });
+    let held = block_on(rx.recv_extended()).unwrap();
+    released.store(true, loom::sync::atomic::Ordering::Relaxed);
+    assert_eq!(held.release(), 7);
+    sender.join();
+}
+
+#[test]
+fn release() {
+    model(|| release_lets_the_sender_go(plain()));
+}
+
+#[test]
+fn queued_release() {
+    model(|| release_lets_the_sender_go(queued()));
+}
+
+/// The queue is made under a send that is out, or about to be: sharing the receiver.
+#[test]
+fn share_races_send() {
+    model(|| {
+        let (mut tx, rx) = plain();
+        let sender = spawn(move || block_on(tx.send(7)).unwrap());
+        let mut rx = rx.share();
+        assert_eq!(block_on(rx.recv()), Ok(7));
+        sender.join();
+    });
+}
+
+/// The queue is made under a receive that watches, or is about to: sharing the sender.
+#[test]
+fn share_races_recv() {
+    model(|| {
+        let (tx, mut rx) = plain();
+        let receiver = spawn(move || block_on(rx.recv()));
+        let mut tx = tx.share();
+        block_on(tx.send(7)).unwrap();
+        assert_eq!(receiver.join(), Ok(7));
+    });
+}
+
+/// The queue is made while an extended receive holds the value: sharing cannot happen then, but a poison can, and comes
+/// too late for what was taken.
+#[test]
+fn poison_races_release() {
+    model(|| {
+        let (mut tx, mut rx) = plain();
+        let mut slot = Some(7);
+        let mut send = Box::pin(tx.send_from(&mut slot));
+        assert!(poll_once(send.as_mut()).is_none());
+        let receiver = spawn(move || {
+            let value = block_on(rx.recv_extended()).unwrap().release();
+            rx.poison("on purpose");
+            value
+        });
+        block_on(send).unwrap();
+        assert_eq!(receiver.join(), 7);
+    });
+}
+
+/// Waiting for the end only, on either side.
+#[test]
+fn closed_hears_of_the_end() {
+    model(|| {
+        let (mut tx, rx) = plain();
+        let receiver = spawn(move || drop(rx));
+        block_on(tx.closed());
+        receiver.join();
+    });
+    model(|| {
+        let (tx, mut rx) = plain();
+        let sender = spawn(move || drop(tx));
+        block_on(rx.closed());
+        sender.join();
+    });
 }

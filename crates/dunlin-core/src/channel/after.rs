@@ -1,12 +1,17 @@
 //! What an operation leaves to do once the channel's lock is released: wakers to wake, values to drop.
 
+use std::sync::Arc;
 use std::task::Waker;
+
+use crate::choice::decision::Reserver;
 
 /// Wakers, woken on drop. Keeps one without allocating.
 #[derive(Default)]
 pub(crate) struct Wakes {
     first: Option<Waker>,
     more: Vec<Waker>,
+    /// Agents to be told that a choice is not reserved any more.
+    pub(crate) calls: Vec<Arc<dyn Reserver>>,
 }
 
 impl Wakes {
@@ -26,6 +31,9 @@ impl Drop for Wakes {
         }
         for waker in self.more.drain(..) {
             waker.wake();
+        }
+        for reserver in self.calls.drain(..) {
+            reserver.unlocked();
         }
     }
 }

@@ -12,7 +12,7 @@ use std::task::Waker;
 
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
-use crate::choice::decision::{Branching, Decision, Settled};
+use crate::choice::decision::{Branching, Decision, Reserve, Reserver, Settled};
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::Lock;
 
@@ -23,6 +23,9 @@ pub(crate) struct Handle(u32);
 impl Handle {
     /// The end itself: unshared, or held by a claim.
     pub(crate) const END: Self = Self(u32::MAX);
+
+    /// Nobody: a place in the buffer.
+    const BUFFER: Self = Self(u32::MAX - 1);
 
     /// The clone of a shared end with this number.
     pub(crate) fn clone_number(number: u32) -> Self {
@@ -37,6 +40,8 @@ enum Standing {
     Waiting,
     /// An extended receive has its value; the sender waits for the release.
     Held(Handle),
+    /// The agent of a receiver elsewhere has its value, and will say what became of it.
+    Away(Away),
     /// It failed; the owner will fetch its value.
     Failed(Why),
 }
@@ -109,6 +114,39 @@ struct Offer<T> {
     choice: Option<(Arc<Decision>, u32)>,
     /// The sender's, if the offer is firm; a choice's is in its decision.
     waker: Option<Waker>,
+    far: Option<FromFar>,
+}
+
+/// An offer whose value is with the agent of a receiver elsewhere.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Away {
+    /// The agent has been asked to get it back.
+    asked_back: bool,
+    /// Nobody waits for the answer: the operation was dropped.
+    abandoned: bool,
+    /// It failed over there while its value was on the way; so it fails when the value is back.
+    failing: Option<Why>,
+}
+
+/// An offer that stands here for a sender elsewhere.
+#[derive(Debug)]
+struct FromFar {
+    /// Its number, by which its agent knows it.
+    number: u64,
+    /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
+    choice: Option<u64>,
+    ask: Option<Ask>,
+}
+
+/// That a reservation was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    /// Never used twice, so a late answer cannot pass for another one's.
+    number: u64,
+    /// For whom; [`Handle::BUFFER`] for a place in the buffer.
+    handle: Handle,
+    /// Since this tick the value is here and waits for the receiver to be polled.
+    granted: Option<u32>,
 }
 
 struct Watcher {
@@ -152,6 +190,59 @@ pub(crate) enum Stand {
     Failed(Why),
 }
 
+/// What an agent has not heard yet, and whom to wake for it.
+pub(crate) struct Heard<E> {
+    pub(crate) events: VecDeque<E>,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl<E> Heard<E> {
+    pub(crate) fn new() -> Self {
+        Self { events: VecDeque::new(), waker: None }
+    }
+
+    pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
+        self.events.push_back(event);
+        wakes.add(self.waker.take());
+    }
+}
+
+/// What the agent at the sending half hears of the sender. Tickets name offers.
+pub(crate) enum FromSender {
+    Offered(u64),
+    AskedBack(u64),
+    /// A reservation that had to wait may be tried again.
+    Unlocked(u64),
+    /// The offer's choice wants its reservation back.
+    Revoke(u64),
+    Retired,
+    Poisoned(Reason),
+    Gone,
+}
+
+/// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
+#[derive(Debug)]
+pub enum FromReceiver<T> {
+    /// A receive has returned the value, or the buffer has admitted it.
+    Taken(u64),
+    /// An extended receive has returned the value; `Released` follows.
+    Held(u64),
+    /// The extended receive is over.
+    Released(u64),
+    /// The offer failed. No value: it had not come yet.
+    Failed(u64, Option<T>, Why),
+    /// A receiver wants this offer of a choice; the second number names the request.
+    Reserve(u64, u64),
+    /// The receiver that had it reserved does not want it any more; the offer stands.
+    Abort(u64, T),
+    /// The channel was retired from here.
+    Retired,
+    /// The channel was poisoned from here.
+    Poisoned(Reason),
+    /// The receiver is gone.
+    Gone,
+}
+
 /// How far a channel has ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
@@ -159,6 +250,26 @@ pub(crate) struct Ends {
     pub(crate) no_senders: bool,
     /// Nothing more will be taken.
     pub(crate) no_receivers: bool,
+}
+
+/// What the agent of a receiver elsewhere finds under a ticket.
+pub(crate) enum Collected<T> {
+    /// A firm offer; the agent has its value now.
+    Firm(T),
+    /// An offer of the choice with this number.
+    Choice(u64),
+    Gone,
+}
+
+/// What came of reserving an offer of a choice.
+#[derive(Debug)]
+pub enum Reserved<T> {
+    /// The agent has the value, and will confirm, or give it back.
+    Granted(T),
+    /// The choice is busy; the agent will hear when to try again.
+    Later,
+    /// The choice has been decided otherwise, or dropped.
+    Gone,
 }
 
 pub(crate) struct Queue<T> {
@@ -178,6 +289,13 @@ pub(crate) struct Queue<T> {
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
     poison: Option<Reason>,
+    /// Values whose send was dropped while they were with an agent, come back since.
+    kept: Vec<T>,
+    /// The agent that is the receiver here, and what it has not heard yet.
+    pub(crate) outlet: Option<Heard<FromSender>>,
+    /// The agent that is the sender here, and what it has not heard yet.
+    pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
+    next_ask: u64,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values (`None`: in
     /// a pool).
     stranded: Vec<(u64, Option<T>)>,
@@ -203,6 +321,10 @@ impl<T> Queue<T> {
             receiver_claimed: false,
             poison: None,
             stranded: Vec::new(),
+            kept: Vec::new(),
+            outlet: None,
+            inlet: None,
+            next_ask: 0,
         }
     }
 
@@ -211,7 +333,7 @@ impl<T> Queue<T> {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
-        self.offers.push_back(Offer { ticket, handle: Handle::END, value, standing, choice: None, waker });
+        self.offers.push_back(Offer { ticket, handle: Handle::END, value, standing, choice: None, waker, far: None });
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
@@ -269,24 +391,15 @@ impl<T> Queue<T> {
         waker: &Waker,
         after: &mut After<T>,
     ) -> Offered {
+        // What a dropped send left behind is dropped by the next one.
+        after.dropped.append(&mut self.kept);
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
             return offered;
         }
-        if let Some(bound) = self.senders_bound {
-            let waiting = self.offers.iter().filter(|o| o.standing == Standing::Waiting).count();
-            if waiting >= bound.max {
-                let expires = match bound.overflow {
-                    Overflow::Fifo => self.offers.iter().position(|o| o.standing == Standing::Waiting),
-                    Overflow::Lifo => self.offers.iter().rposition(|o| o.standing == Standing::Waiting),
-                    Overflow::Reject => None,
-                };
-                let Some(index) = expires else {
-                    return if commit(own) { Offered::Failed(Why::Refused) } else { Offered::ChoiceGone };
-                };
-                self.fail(index, Why::Expired, after);
-            }
+        if let Err(why) = self.make_room(after) {
+            return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -297,9 +410,34 @@ impl<T> Queue<T> {
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
             waker: if choice.is_none() { Some(waker.clone()) } else { None },
+            far: None,
         });
-        let woke = self.acts(handle) && self.wake_watchers(&mut after.wakes);
-        Offered::Queued(ticket, woke)
+        Offered::Queued(ticket, self.announce(ticket, handle, after))
+    }
+
+    /// Lets one more sender wait, as the bound on them says.
+    fn make_room(&mut self, after: &mut After<T>) -> Result<(), Why> {
+        let Some(bound) = self.senders_bound else { return Ok(()) };
+        let waits = |o: &Offer<T>| o.standing == Standing::Waiting;
+        if self.offers.iter().filter(|o| waits(o)).count() < bound.max {
+            return Ok(());
+        }
+        let expires = match bound.overflow {
+            Overflow::Fifo => self.offers.iter().position(waits),
+            Overflow::Lifo => self.offers.iter().rposition(waits),
+            Overflow::Reject => None,
+        };
+        self.fail(expires.ok_or(Why::Refused)?, Why::Expired, after);
+        Ok(())
+    }
+
+    /// Tells whoever may take it of a new offer. `true`: somebody was waiting for one.
+    fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
+        if let Some(outlet) = &mut self.outlet {
+            outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+            return true;
+        }
+        self.acts(handle) && self.wake_watchers(&mut after.wakes)
     }
 
     /// Sends the value in `slot` if that is possible at once. `Queued`: it would have to wait, and has not been queued.
@@ -374,6 +512,11 @@ impl<T> Queue<T> {
             if admit == Admit::Wait {
                 return;
             }
+            if self.is_far_choice(index) {
+                self.ask_for(index, Handle::BUFFER, after);
+                index += 1;
+                continue;
+            }
             match self.settle(index, None, &mut after.wakes) {
                 Settled::Both | Settled::OwnGone => {}
                 Settled::Busy => {
@@ -386,19 +529,19 @@ impl<T> Queue<T> {
                 }
             }
             if admit == Admit::Refuse {
-                self.fail(index, Why::Refused, after);
-                index += 1;
+                index = self.fail(index, Why::Refused, after);
                 continue;
             }
             if let Some(mut offer) = self.offers.remove(index) {
-                after.wakes.add(offer.waker.take());
                 if let Some(value) = offer.value.take() {
                     self.admit(admit, value, after);
                 }
+                self.tell_taken(offer, after);
             }
         }
     }
 
+    /// Decides for the offer at `index`, and for the taker's own choice.
     fn settle(&self, index: usize, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
         match &self.offers[index].choice {
             Some((decision, branch)) => decision.settle(*branch, own, wakes),
@@ -414,12 +557,30 @@ impl<T> Queue<T> {
         }
     }
 
-    fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) {
+    /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
+    fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
+        if self.offers[index].far.is_some() {
+            if let Some(offer) = self.offers.remove(index)
+                && let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet)
+            {
+                inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
+            }
+            return index;
+        }
         let offer = &mut self.offers[index];
         offer.standing = Standing::Failed(why);
         after.wakes.add(offer.waker.take());
         if let Some((decision, _)) = &offer.choice {
             decision.nudge(&mut after.wakes);
+        }
+        index + 1
+    }
+
+    /// The offer has been taken: its sender goes on, here or elsewhere.
+    fn tell_taken(&mut self, offer: Offer<T>, after: &mut After<T>) {
+        after.wakes.add(offer.waker);
+        if let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet) {
+            inlet.tell(FromReceiver::Taken(far.number), &mut after.wakes);
         }
     }
 
@@ -441,8 +602,8 @@ impl<T> Queue<T> {
         let why = match &offer.standing {
             Standing::Failed(why) => Some(why.clone()),
             Standing::Waiting => self.no_more_sends(ends),
-            // Taken: poison and retirement come too late, and the release will come.
-            Standing::Held(_) => None,
+            // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer will come.
+            Standing::Held(_) | Standing::Away(_) => None,
         };
         if let Some(why) = why {
             source.put_back(self.offers.remove(index).and_then(|o| o.value.back()));
@@ -455,21 +616,46 @@ impl<T> Queue<T> {
         Stand::Pending
     }
 
-    /// Takes an offer back. `Pending` if an extended receive holds its value; else it is back at its source, or was taken.
-    pub(crate) fn withdraw(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> Stand {
+    /// Takes an offer back. `Pending` if an extended receive holds its value, or an agent has it and is asked for it; else it is
+    /// back at its source, or was taken. `for_good`: nobody will look at this ticket again.
+    pub(crate) fn withdraw(
+        &mut self,
+        ticket: u64,
+        source: &mut Source<'_, T>,
+        for_good: bool,
+        after: &mut After<T>,
+    ) -> Stand {
         let Some(index) = self.find(ticket) else {
             if let Some(index) = self.stranded.iter().position(|(t, _)| *t == ticket) {
                 source.put_back(self.stranded.swap_remove(index).1);
             }
             return Stand::Taken;
         };
-        if matches!(self.offers[index].standing, Standing::Held(_)) {
-            after.stale.add(self.offers[index].waker.take());
-            return Stand::Pending;
+        let offer = &mut self.offers[index];
+        match &mut offer.standing {
+            Standing::Held(_) => {
+                if for_good {
+                    after.stale.add(offer.waker.take());
+                }
+                return Stand::Pending;
+            }
+            Standing::Away(away) => {
+                away.abandoned |= for_good;
+                let asked = std::mem::replace(&mut away.asked_back, true);
+                if !asked && let Some(outlet) = &mut self.outlet {
+                    outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
+                }
+                return Stand::Pending;
+            }
+            Standing::Waiting | Standing::Failed(_) => {}
         }
         if let Some(offer) = self.offers.remove(index) {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
+            // The agent may know of it.
+            if let (Some(_), Some(outlet)) = (offer.choice, &mut self.outlet) {
+                outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
+            }
         }
         // Those behind it may have waited only for their turn.
         self.refill(after);
@@ -485,6 +671,14 @@ impl<T> Queue<T> {
         {
             *slot = self.offers.remove(index).and_then(|o| o.value.back());
         }
+        if slot.is_none() {
+            *slot = self.kept.pop();
+        }
+    }
+
+    /// Whether an agent still owes an answer to a send that was dropped.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.offers.iter().any(|o| matches!(&o.standing, Standing::Away(away) if away.abandoned))
     }
 
     // ---- receiving
@@ -512,6 +706,11 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             return if commit(own) { Took::Ended(RecvError::Poisoned(reason)) } else { Took::ChoiceGone };
         }
+        if own.is_some_and(|(decision, _)| decision.is_reserved()) {
+            // Somebody else may decide. Of two choices that wait for each other so, the one with the lower number gives way.
+            self.give_way(handle, own, after);
+            return Took::ChoiceGone;
+        }
         if !self.buffer.is_empty() {
             if !commit(own) {
                 return Took::ChoiceGone;
@@ -530,7 +729,10 @@ impl<T> Queue<T> {
         if !ends.no_receivers && (self.buffering.is_none() || self.held.is_empty()) {
             match self.take_offer(handle, own, extended, after) {
                 Took::Nothing => {}
-                took => return took,
+                took => {
+                    self.release_asks(handle, after);
+                    return took;
+                }
             }
         }
         if ends.no_senders {
@@ -547,10 +749,16 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            if let (Some((theirs, _)), Some((mine, _))) = (&offer.choice, own)
-                && theirs.is(mine)
-            {
-                self.fail(index, Why::OwnChannel, after);
+            let own_offer = own.is_some_and(|(mine, _)| {
+                offer.choice.as_ref().is_some_and(|(theirs, _)| theirs.is(mine))
+                    || offer.far.as_ref().is_some_and(|far| far.choice == Some(mine.id()))
+            });
+            if own_offer {
+                index = self.fail(index, Why::OwnChannel, after);
+                continue;
+            }
+            if self.is_far_choice(index) && !self.is_granted_to(index, handle) {
+                self.ask_for(index, handle, after);
                 index += 1;
                 continue;
             }
@@ -570,10 +778,13 @@ impl<T> Queue<T> {
             let Some(value) = offer.value.take() else { return Took::Nothing };
             if extended {
                 offer.standing = Standing::Held(handle);
+                if let (Some(far), Some(inlet)) = (&offer.far, &mut self.inlet) {
+                    inlet.tell(FromReceiver::Held(far.number), &mut after.wakes);
+                }
                 return Took::Value(value, Some(offer.ticket));
             }
             if let Some(offer) = self.offers.remove(index) {
-                after.wakes.add(offer.waker);
+                self.tell_taken(offer, after);
             }
             return Took::Value(value, None);
         }
@@ -607,6 +818,7 @@ impl<T> Queue<T> {
         if let Some(index) = self.watchers.iter().position(|w| w.handle == handle) {
             after.stale.add(self.watchers.remove(index).and_then(|w| w.waker));
         }
+        self.release_asks(handle, after);
     }
 
     /// Wakes all who wait to receive: any of them may take, and one that is never polled again keeps nobody from it.
@@ -622,7 +834,8 @@ impl<T> Queue<T> {
 
     /// Whether a receiver that was woken has not been polled since.
     pub(crate) fn watchers_unpolled(&self) -> bool {
-        self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+        // Of a receiver elsewhere one cannot know; it gets the same time.
+        self.outlet.is_some() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
     }
 
     /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
@@ -634,6 +847,9 @@ impl<T> Queue<T> {
                 after.wakes.add(offer.waker);
                 if let Some((decision, _)) = offer.choice {
                     decision.nudge(&mut after.wakes);
+                }
+                if let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet) {
+                    inlet.tell(FromReceiver::Released(far.number), &mut after.wakes);
                 }
             }
         } else if let Some(index) = self.held.iter().position(|h| *h == handle) {
@@ -664,6 +880,335 @@ impl<T> Queue<T> {
             self.release(Handle::END, Some(ticket), after);
         }
         self.held.clear();
+    }
+
+    // ---- offers for which this channel's other half is elsewhere: see `crate::agent`
+
+    fn is_far_choice(&self, index: usize) -> bool {
+        self.offers[index].far.as_ref().is_some_and(|far| far.choice.is_some())
+    }
+
+    fn is_granted_to(&self, index: usize, handle: Handle) -> bool {
+        let ask = self.offers[index].far.as_ref().and_then(|far| far.ask);
+        ask.is_some_and(|ask| ask.handle == handle && ask.granted.is_some())
+    }
+
+    /// Asks for the offer of a choice elsewhere, unless somebody has, or `handle` has asked for another one here.
+    fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
+        let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
+        if handle != Handle::BUFFER && self.offers.iter().any(asked) {
+            return;
+        }
+        if let Some(far) = &mut self.offers[index].far
+            && far.ask.is_none()
+            && let Some(inlet) = &mut self.inlet
+        {
+            far.ask = Some(Ask { number: self.next_ask, handle, granted: None });
+            inlet.tell(FromReceiver::Reserve(far.number, self.next_ask), &mut after.wakes);
+            self.next_ask += 1;
+        }
+    }
+
+    /// Gives up what was asked for. A value that has come goes back, and others may ask.
+    fn release_ask(&mut self, index: usize, after: &mut After<T>) {
+        let offer = &mut self.offers[index];
+        if let Some(far) = &mut offer.far
+            && far.ask.take().is_some_and(|ask| ask.granted.is_some())
+            && let Some(value) = offer.value.take()
+            && let Some(inlet) = &mut self.inlet
+        {
+            inlet.tell(FromReceiver::Abort(far.number, value), &mut after.wakes);
+        }
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
+        for index in 0..self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.standing == Standing::Waiting
+                && let Some(far) = &offer.far
+                && far.ask.is_some_and(|ask| release(far, &ask))
+            {
+                self.release_ask(index, after);
+            }
+        }
+    }
+
+    fn release_asks(&mut self, handle: Handle, after: &mut After<T>) {
+        if self.inlet.is_some() {
+            self.release_asks_if(|_, ask| ask.handle == handle, after);
+        }
+    }
+
+    fn give_way(&mut self, handle: Handle, own: Branching<'_>, after: &mut After<T>) {
+        let mine = own.map_or(0, |(decision, _)| decision.id());
+        self.release_asks_if(
+            |far, ask| ask.handle == handle && ask.granted.is_some() && far.choice.is_some_and(|theirs| theirs > mine),
+            after,
+        );
+    }
+
+    /// Gives up grants whose receivers have not been polled since `before`.
+    pub(crate) fn release_stale_asks(&mut self, before: u32, after: &mut After<T>) {
+        let stale = |granted: u32| (before.wrapping_sub(granted) as i32) >= 0;
+        self.release_asks_if(|_, ask| ask.granted.is_some_and(stale), after);
+    }
+
+    /// Whether a granted value waits for its receiver.
+    pub(crate) fn has_grants(&self) -> bool {
+        self.offers.iter().any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.granted.is_some())))
+    }
+
+    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet.
+    pub(crate) fn offer_from_far(
+        &mut self,
+        number: u64,
+        value: Option<T>,
+        choice: Option<u64>,
+        ends: Ends,
+        after: &mut After<T>,
+    ) {
+        let mut slot = value;
+        let offered = if choice.is_none() {
+            self.try_offer(Handle::END, &mut Source::Slot(&mut slot), None, ends, after)
+        } else {
+            self.no_more_sends(ends).map_or(Offered::Queued(0, false), Offered::Failed)
+        };
+        let refused = match offered {
+            Offered::Admitted => {
+                if let Some(inlet) = &mut self.inlet {
+                    inlet.tell(FromReceiver::Taken(number), &mut after.wakes);
+                }
+                return;
+            }
+            Offered::Failed(why) => Some(why),
+            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(after).err(),
+        };
+        if let Some(why) = refused {
+            if let Some(inlet) = &mut self.inlet {
+                inlet.tell(FromReceiver::Failed(number, slot, why), &mut after.wakes);
+            }
+            return;
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.offers.push_back(Offer {
+            ticket,
+            handle: Handle::END,
+            value: slot.map_or(Value::Gone, Value::Here),
+            standing: Standing::Waiting,
+            choice: None,
+            waker: None,
+            far: Some(FromFar { number, choice, ask: None }),
+        });
+        if choice.is_some() {
+            // A buffer with room asks for the value itself.
+            self.refill(after);
+        }
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    fn find_far(&self, number: u64) -> Option<usize> {
+        self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.number == number))
+    }
+
+    /// The value that was asked for. Given back if it is not wanted any more.
+    pub(crate) fn grant(&mut self, number: u64, request: u64, value: T, tick: u32, after: &mut After<T>) -> Result<(), T> {
+        let Some(index) = self.find_far(number) else { return Err(value) };
+        let queued = self.queued();
+        let offer = &mut self.offers[index];
+        let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
+        if ask.number != request {
+            return Err(value);
+        }
+        if ask.handle != Handle::BUFFER {
+            ask.granted = Some(tick);
+            offer.value = Value::Here(value);
+            self.wake_watchers(&mut after.wakes);
+            return Ok(());
+        }
+        let admit = self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued));
+        match admit {
+            Admit::Wait => {
+                // The room has gone to another one meanwhile.
+                if let Some(far) = &mut offer.far {
+                    far.ask = None;
+                }
+                return Err(value);
+            }
+            Admit::Refuse => {
+                offer.value = Value::Here(value);
+                self.fail(index, Why::Refused, after);
+            }
+            admit => {
+                self.admit(admit, value, after);
+                if let Some(offer) = self.offers.remove(index) {
+                    self.tell_taken(offer, after);
+                }
+                self.wake_watchers(&mut after.wakes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
+    /// the agent has heard or will hear.
+    pub(crate) fn withdraw_from_far(&mut self, number: u64, after: &mut After<T>) -> Option<Option<T>> {
+        let index = self.find_far(number)?;
+        if self.offers[index].standing != Standing::Waiting {
+            return None;
+        }
+        let offer = self.offers.remove(index)?;
+        self.refill(after);
+        Some(offer.value.back())
+    }
+
+    /// The sender's choice wants its reservation back.
+    pub(crate) fn revoke(&mut self, number: u64, after: &mut After<T>) {
+        if let Some(index) = self.find_far(number)
+            && self.offers[index].standing == Standing::Waiting
+        {
+            self.release_ask(index, after);
+        }
+    }
+
+    /// The agent of the receiver elsewhere takes notice of an offer.
+    pub(crate) fn collect(&mut self, ticket: u64) -> Collected<T> {
+        let Some(index) = self.find(ticket) else { return Collected::Gone };
+        let offer = &mut self.offers[index];
+        if offer.standing != Standing::Waiting {
+            return Collected::Gone;
+        }
+        if let Some((decision, _)) = &offer.choice {
+            return Collected::Choice(decision.id());
+        }
+        match offer.value.take() {
+            Some(value) => {
+                offer.standing = Standing::Away(Away::default());
+                Collected::Firm(value)
+            }
+            None => Collected::Gone,
+        }
+    }
+
+    /// The agent wants an offer of a choice for the receiver elsewhere.
+    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>) -> Reserved<T> {
+        let Some(index) = self.find(ticket) else { return Reserved::Gone };
+        let offer = &mut self.offers[index];
+        let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
+        if offer.standing != Standing::Waiting {
+            return Reserved::Gone;
+        }
+        match decision.reserve(reserver) {
+            Reserve::Dead => Reserved::Gone,
+            Reserve::Later => Reserved::Later,
+            Reserve::Granted => {
+                let value = match &mut offer.value {
+                    // It stays known where the value belongs, should it come back.
+                    Value::Pooled(pool) => pool.lock().take(),
+                    value => value.take(),
+                };
+                offer.standing = Standing::Away(Away::default());
+                value.map_or(Reserved::Gone, Reserved::Granted)
+            }
+        }
+    }
+
+    /// The receiver elsewhere has returned the value; with `held`, by an extended receive that is not over.
+    pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return };
+        let offer = &mut self.offers[index];
+        if let (Some((decision, branch)), Standing::Away(_)) = (&offer.choice, &offer.standing) {
+            decision.confirm(*branch, &mut after.wakes);
+        }
+        if held {
+            offer.standing = Standing::Held(Handle::END);
+            return;
+        }
+        if let Some(offer) = self.offers.remove(index) {
+            after.wakes.add(offer.waker);
+            if let Some((decision, _)) = offer.choice {
+                decision.nudge(&mut after.wakes);
+            }
+        }
+        self.wake_settlers(&mut after.wakes);
+    }
+
+    /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
+    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: T, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+        let offer = &mut self.offers[index];
+        let away = match &mut offer.standing {
+            Standing::Away(away) => std::mem::take(away),
+            _ => return after.dropped.push(value),
+        };
+        offer.standing = Standing::Waiting;
+        match &mut offer.value {
+            Value::Pooled(pool) => *pool.lock() = Some(value),
+            slot => *slot = Value::Here(value),
+        }
+        if let Some((decision, _)) = &offer.choice {
+            decision.abort(&mut after.wakes);
+        }
+        if away.abandoned {
+            if let Some(mut offer) = self.offers.remove(index) {
+                self.kept.extend(offer.value.take());
+            }
+            self.wake_settlers(&mut after.wakes);
+        } else if let Some(why) = away.failing {
+            self.fail(index, why, after);
+        } else if offer.choice.is_none()
+            && let Some(outlet) = &mut self.outlet
+        {
+            outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        }
+    }
+
+    /// The offer has failed over there.
+    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<T>, why: Why, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+        match (&mut self.offers[index].standing, value) {
+            (Standing::Away(away), value) => {
+                // Asked back because of a deadline: the sender says itself why.
+                away.failing = Some(if away.asked_back { Why::TimedOut } else { why });
+                if let Some(value) = value {
+                    self.far_gave_back(ticket, value, after);
+                }
+            }
+            (Standing::Waiting, _) => {
+                self.fail(index, why, after);
+            }
+            (_, value) => after.dropped.extend(value),
+        }
+    }
+
+    /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
+    pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
+        self.outlet = None;
+        let away = |o: &Offer<T>| matches!(o.standing, Standing::Away(_));
+        while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
+            self.far_took(ticket, false, after);
+        }
+    }
+
+    fn wake_settlers(&mut self, wakes: &mut Wakes) {
+        for (_, waker) in self.idle.drain(..) {
+            wakes.add(waker);
+        }
+    }
+
+    /// Offers that came from elsewhere go back: the channel has ended.
+    pub(crate) fn fail_far(&mut self, ends: Ends, after: &mut After<T>) {
+        let Some(why) = self.no_more_sends(ends) else { return };
+        let mut index = 0;
+        while index < self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.far.is_some() && offer.standing == Standing::Waiting {
+                index = self.fail(index, why.clone(), after);
+            } else {
+                index += 1;
+            }
+        }
     }
 
     // ---- ending

@@ -201,6 +201,13 @@ impl<T, P> Receiver<T, P> {
     }
 }
 
+impl<T, P> Receiver<T, P> {
+    /// An agent takes this end's place: the end is not left.
+    pub(crate) fn into_outlet(self) {
+        self.chan().move_receiver();
+    }
+}
+
 impl<T> Receiver<T, MayPoison> {
     /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their values back.
     pub fn poison(&self, reason: impl Into<Reason>) {

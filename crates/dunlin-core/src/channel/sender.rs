@@ -129,7 +129,7 @@ impl<T, P> Sender<T, P> {
     /// # Cancel safety
     /// Can be asked again.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
-        self.chan().settle(slot);
+        std::future::poll_fn(|cx| self.chan().poll_settle(slot, cx)).await;
         Ok(())
     }
 
@@ -175,6 +175,13 @@ impl<T, P> Sender<T, P> {
     /// The channel's number in the wait records ([`waits`](crate::waits)).
     pub fn id(&self) -> ChannelId {
         self.chan().record.id()
+    }
+}
+
+impl<T, P> Sender<T, P> {
+    /// An agent takes this end's place: the end is not left.
+    pub(crate) fn into_inlet(self) {
+        self.chan().move_sender();
     }
 }
 
@@ -310,8 +317,8 @@ impl<T> Drop for Sending<'_, T> {
 
 /// Takes the offer back because a deadline has passed.
 fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
-    if slot.is_none() && !chan.withdraw(post, slot) {
-        // An extended receive has it: the release will come.
+    if slot.is_none() && !chan.withdraw(post, slot, false) {
+        // An extended receive has it, or an agent: the release or the answer will come.
         return chan.poll_send(post, slot, cx);
     }
     Poll::Ready(if slot.is_some() { Err(Why::TimedOut) } else { Ok(()) })

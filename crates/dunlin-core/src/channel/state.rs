@@ -11,9 +11,9 @@
 use std::panic::Location;
 use std::task::{Context, Poll, Waker};
 
-use super::after::After;
+use super::after::{After, Wakes};
 use super::policy::Policy;
-use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use super::queue::{Ends, FromReceiver, FromSender, Handle, Heard, Offered, Pool, Queue, Source, Stand, Took};
 use crate::choice::ChoiceCx;
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
@@ -119,6 +119,15 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
 /// Tells whoever only looks at the tag whether a receive may find something.
 fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
     if g.queue.as_ref().is_some_and(|q| q.has_something()) { g.set(OFFER) } else { g.clear(OFFER) }
+}
+
+/// Tells the agent of an end what has newly ended.
+fn tell<E, const N: usize>(heard: &mut Option<Heard<E>>, news: u32, events: [(u32, E); N], wakes: &mut Wakes) {
+    for (bit, event) in events {
+        if let (true, Some(heard)) = (news & bit != 0, &mut *heard) {
+            heard.tell(event, wakes);
+        }
+    }
 }
 
 impl<T> Chan<T> {
@@ -355,15 +364,15 @@ impl<T> Chan<T> {
     }
 
     /// Takes the offer back, if there is one. Its value is in `slot`, unless a receive has taken it; then the answer is
-    /// `true` (taken) or, while an extended receive still holds it, `false`.
-    pub(crate) fn withdraw(&self, post: &mut Post, slot: &mut Option<T>) -> bool {
+    /// `true` (taken) or, while an extended receive or an agent still holds it, `false`. `for_good`: the operation is dropped.
+    pub(crate) fn withdraw(&self, post: &mut Post, slot: &mut Option<T>, for_good: bool) -> bool {
         if post.ticket == 0 {
             return true;
         }
         let mut after = After::new();
         let mut g = self.state.lock();
         let released = if g.has(QUEUED) {
-            let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot), &mut after);
+            let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot), for_good, &mut after);
             publish(&mut g);
             !matches!(stand, Stand::Pending)
         } else if g.has(OFFER | HELD) {
@@ -395,20 +404,27 @@ impl<T> Chan<T> {
 
     #[inline(never)]
     fn abandon_offer(&self, post: &mut Post, slot: &mut Option<T>) {
-        self.withdraw(post, slot);
+        self.withdraw(post, slot, true);
         self.end_wait(post.handle, Doing::Send);
     }
 
-    /// Puts the value of an offer whose future was forgotten back into an empty slot.
-    pub(crate) fn settle(&self, slot: &mut Option<T>) {
+    /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while an agent has it.
+    pub(crate) fn poll_settle(&self, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut after = After::new();
         let mut g = self.state.lock();
         if g.has(QUEUED) {
-            queue(&mut g).settle_forgotten(slot);
+            let queue = queue(&mut g);
+            queue.settle_forgotten(slot);
+            if slot.is_none() && queue.is_settling() {
+                queue.wait_for_end(Handle::END, cx.waker(), &mut after);
+                return Poll::Pending;
+            }
             publish(&mut g);
         } else if slot.is_none() && g.has(OFFER) && !g.has(HELD) {
             *slot = g.value.take();
             g.clear(OFFER);
         }
+        Poll::Ready(())
     }
 
     /// Whether a receiver is parked here or was woken and not polled since.
@@ -628,6 +644,7 @@ impl<T> Chan<T> {
     fn end(&self, bits: u32) {
         let mut after = After::new();
         let mut g = self.state.lock();
+        let news = bits & !g.tag;
         g.set(bits);
         after.wakes.add(g.sender.take());
         after.wakes.add(g.receiver.take());
@@ -637,12 +654,18 @@ impl<T> Chan<T> {
             g.clear(OFFER | HELD);
         }
         if g.has(QUEUED) {
+            let ends = ends(&g);
             let queue = queue(&mut g);
+            queue.fail_far(ends, &mut after);
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(&mut after);
                 queue.discard(&mut after);
             }
             queue.wake_all(&mut after.wakes);
+            let outlet = [(NO_SENDER, FromSender::Gone), (RETIRED, FromSender::Retired)];
+            let inlet = [(NO_RECEIVER, FromReceiver::Gone), (RETIRED, FromReceiver::Retired)];
+            tell(&mut queue.outlet, news, outlet, &mut after.wakes);
+            tell(&mut queue.inlet, news, inlet, &mut after.wakes);
             publish(&mut g);
         }
     }
@@ -666,13 +689,11 @@ impl<T> Chan<T> {
     }
 
     /// The sending end goes on as a new value, made by the caller; the next drop of one leaves the channel as it is.
-    #[cfg(feature = "serde")]
     pub(crate) fn move_sender(&self) {
         self.state.lock().set(SENDER_MOVED);
     }
 
     /// The same of the receiving end.
-    #[cfg(feature = "serde")]
     pub(crate) fn move_receiver(&self) {
         self.state.lock().set(RECEIVER_MOVED);
     }
@@ -687,9 +708,17 @@ impl<T> Chan<T> {
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
             return;
         }
+        let news = !g.has(POISONED);
+        let ends = ends(&g);
         let queue = queue(&mut g);
         queue.poison(reason, &mut after);
+        queue.fail_far(ends, &mut after);
         queue.wake_all(&mut after.wakes);
+        if let (true, Some(reason)) = (news, queue.poison_reason().cloned()) {
+            let from_sender = [(POISONED, FromSender::Poisoned(reason.clone()))];
+            tell(&mut queue.outlet, POISONED, from_sender, &mut after.wakes);
+            tell(&mut queue.inlet, POISONED, [(POISONED, FromReceiver::Poisoned(reason))], &mut after.wakes);
+        }
         g.set(POISONED);
         publish(&mut g);
     }
@@ -769,5 +798,17 @@ impl<T> Chan<T> {
             queue.rouse(&mut after);
         }
         publish(&mut g);
+    }
+
+    // ---- agents
+
+    /// Calls `f` on the queue, under the lock. For agents, which always have one.
+    pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let result = f(queue(&mut g), ends, &mut after);
+        publish(&mut g);
+        result
     }
 }

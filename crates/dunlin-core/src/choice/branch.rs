@@ -82,7 +82,6 @@ pub struct ChoiceCx {
     decision: OnceCell<Arc<Decision>>,
     branch: Cell<u32>,
     turn: Cell<bool>,
-    rouse: Cell<bool>,
 }
 
 impl fmt::Debug for ChoiceCx {
@@ -110,7 +109,7 @@ impl ChoiceCx {
         (self.decision.get_or_init(|| Arc::new(Decision::new(owner))), self.branch.get())
     }
 
-    /// Decides for the branch that is being polled. `false`: another party has decided for another one.
+    /// Decides for the branch that is being polled. `false`: another party has decided for another one, or has one reserved.
     #[doc(hidden)]
     pub fn commit(&self) -> bool {
         self.own().is_none_or(|(decision, branch)| decision.take(branch))
@@ -126,9 +125,6 @@ impl ChoiceCx {
         self.turn.take()
     }
 
-    pub(super) fn take_rouse(&self) -> bool {
-        self.rouse.take()
-    }
 
     /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen.
     #[doc(hidden)]
@@ -140,8 +136,8 @@ impl ChoiceCx {
         let polled = poll();
         if polled.is_ready() {
             decision.take(branch);
-        } else if decision.reopen() {
-            self.rouse.set(true);
+        } else {
+            decision.reopen();
         }
         polled
     }

@@ -249,7 +249,7 @@ impl<T> Unpin for SendingToAny<'_, T> {}
 impl<T> SendingToAny<'_, T> {
     fn take_back(&mut self) {
         for (chan, post) in &mut self.posts {
-            chan.withdraw(post, &mut None);
+            chan.withdraw(post, &mut None, true);
         }
         let value = self.pool.lock().take();
         if value.is_some() {

@@ -2,10 +2,13 @@
 //!
 //! A choice with only receives needs none. One whose sends are offered in several channels must be
 //! decided once, by itself or by a receiver of any of these offers, on any thread. The algorithm, and what breaks without each part, is in
-//! `shared/choice.md`; this is its local half: a decision is open, closed for a moment, or decided.
+//! `shared/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
+//! elsewhere; or decided.
 //!
 //! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Waker;
 
 use crate::channel::after::Wakes;
@@ -14,12 +17,13 @@ use crate::sync::{AtomicU64, Ordering, global};
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+enum Status {
     /// Any offer may be taken.
     Open,
-    /// Its owner polls a branch that cannot be undone, or an agent holds a reservation: look again when woken.
+    /// Its owner polls a branch that cannot be undone.
     Busy,
+    /// A receiver elsewhere has been promised one of its offers, and will confirm or abort.
+    Reserved(Arc<dyn Reserver>),
     /// This branch happened.
     Decided(u32),
 }
@@ -28,7 +32,26 @@ struct State {
     status: Status,
     /// Somebody found the decision busy and went away: it must be woken when it opens again.
     turned_away: bool,
+    /// Those who want to reserve, in order, once it is open.
+    queue: VecDeque<Arc<dyn Reserver>>,
     owner: Option<Waker>,
+}
+
+/// An agent that reserves an offer of a choice for a receiver elsewhere.
+pub(crate) trait Reserver: Send + Sync {
+    /// The choice is open or decided: try again.
+    fn unlocked(&self);
+    /// Another branch of the choice wants to decide: give the reservation back if it has not been used.
+    fn revoke(&self);
+}
+
+/// What came of trying to reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserve {
+    Granted,
+    /// The reserver is in the queue and will be told.
+    Later,
+    Dead,
 }
 
 /// One choice, open or decided.
@@ -46,7 +69,7 @@ pub(crate) type Branching<'a> = Option<(&'a Decision, u32)>;
 pub(crate) enum Settled {
     /// Both are decided now: the offer is taken.
     Both,
-    /// The taker's own choice had been decided already, by another party.
+    /// The taker's own choice had been decided already by another party, or is reserved for one.
     OwnGone,
     /// The offer's choice is busy; its watchers will be woken when it is not.
     Busy,
@@ -58,7 +81,12 @@ impl Decision {
     pub(crate) fn new(owner: &Waker) -> Self {
         Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            state: Lock::new(State { status: Status::Open, turned_away: false, owner: Some(owner.clone()) }),
+            state: Lock::new(State {
+                status: Status::Open,
+                turned_away: false,
+                queue: VecDeque::new(),
+                owner: Some(owner.clone()),
+            }),
         }
     }
 
@@ -81,11 +109,12 @@ impl Decision {
         }
     }
 
-    /// Its owner takes `branch`, unless another party has decided already.
+    /// Its owner takes `branch`, unless another party has decided already, or has it reserved.
     pub(crate) fn take(&self, branch: u32) -> bool {
         let mut state = self.state.lock();
         match state.status {
             Status::Decided(taken) => taken == branch,
+            Status::Reserved(_) => false,
             Status::Open | Status::Busy => {
                 state.status = Status::Decided(branch);
                 true
@@ -93,22 +122,79 @@ impl Decision {
         }
     }
 
-    /// Closes it while its owner polls what cannot be undone. `false`: it is decided.
+    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the reservation
+    /// is asked back.
     pub(crate) fn close(&self) -> bool {
         let mut state = self.state.lock();
-        if state.status == Status::Open {
-            state.status = Status::Busy;
-        }
-        state.status == Status::Busy
+        let reserver = match &state.status {
+            Status::Open | Status::Busy => {
+                state.status = Status::Busy;
+                return true;
+            }
+            Status::Reserved(reserver) => reserver.clone(),
+            Status::Decided(_) => return false,
+        };
+        drop(state);
+        reserver.revoke();
+        false
     }
 
-    /// Opens it again. `true`: somebody was turned away meanwhile and must be woken.
-    pub(crate) fn reopen(&self) -> bool {
+    /// Opens it again after [`close`](Self::close).
+    pub(crate) fn reopen(&self) {
         let mut state = self.state.lock();
-        if state.status == Status::Busy {
+        if matches!(state.status, Status::Busy) {
             state.status = Status::Open;
         }
-        std::mem::take(&mut state.turned_away)
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        queue.iter().for_each(|reserver| reserver.unlocked());
+    }
+
+    /// Whether somebody was turned away and must be woken now that it is open.
+    pub(crate) fn take_turned_away(&self) -> bool {
+        let mut state = self.state.lock();
+        matches!(state.status, Status::Open) && std::mem::take(&mut state.turned_away)
+    }
+
+    /// Whether a receiver elsewhere has been promised one of its offers.
+    pub(crate) fn is_reserved(&self) -> bool {
+        matches!(self.state.lock().status, Status::Reserved(_))
+    }
+
+    /// An agent wants one of its offers for a receiver elsewhere.
+    pub(crate) fn reserve(&self, reserver: &Arc<dyn Reserver>) -> Reserve {
+        let mut state = self.state.lock();
+        match state.status {
+            Status::Open => {
+                state.status = Status::Reserved(reserver.clone());
+                Reserve::Granted
+            }
+            Status::Busy | Status::Reserved(_) => {
+                state.queue.push_back(reserver.clone());
+                Reserve::Later
+            }
+            Status::Decided(_) => Reserve::Dead,
+        }
+    }
+
+    /// The receiver elsewhere has taken the offer it had reserved.
+    pub(crate) fn confirm(&self, branch: u32, wakes: &mut Wakes) {
+        let mut state = self.state.lock();
+        if matches!(state.status, Status::Reserved(_)) {
+            state.status = Status::Decided(branch);
+        }
+        wakes.calls.extend(state.queue.drain(..));
+        wakes.add(state.owner.clone());
+    }
+
+    /// The receiver elsewhere has given the reservation back: others may try, the owner first.
+    pub(crate) fn abort(&self, wakes: &mut Wakes) {
+        let mut state = self.state.lock();
+        if matches!(state.status, Status::Reserved(_)) {
+            state.status = Status::Open;
+        }
+        wakes.calls.extend(state.queue.drain(..));
+        wakes.add(state.owner.clone());
     }
 
     /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in one.
@@ -125,7 +211,7 @@ impl Decision {
             mine = own.state.lock();
         }
         // Mine is open: I am its owner, and I am not polling a foreign branch now.
-        if matches!(mine.status, Status::Decided(_)) {
+        if matches!(mine.status, Status::Decided(_) | Status::Reserved(_)) {
             return Settled::OwnGone;
         }
         let settled = Self::settle_locked(&mut theirs, branch, wakes);
@@ -142,7 +228,7 @@ impl Decision {
                 wakes.add(theirs.owner.take());
                 Settled::Both
             }
-            Status::Busy => {
+            Status::Busy | Status::Reserved(_) => {
                 theirs.turned_away = true;
                 Settled::Busy
             }
@@ -157,5 +243,10 @@ impl Decision {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.id == other.id
+    }
+
+    /// Its number: total over all choices.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 }

@@ -140,15 +140,20 @@ impl Choosing {
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
-        if self.cx.take_rouse() {
-            for branch in 0..self.branches {
-                let _ = step(branch, Step::Rouse);
-            }
-        }
+        self.rouse(step);
         match self.cx.decision().and_then(decision::Decision::decided) {
             Some(branch) => Tried::Decided(branch),
             None if self.cx.take_turn() => Tried::Turn,
             None => Tried::NotYet,
+        }
+    }
+
+    /// Whoever was turned away while the choice was closed or reserved looks again.
+    fn rouse(&self, step: &mut impl Stepper) {
+        if self.cx.decision().is_some_and(decision::Decision::take_turned_away) {
+            for branch in 0..self.branches {
+                let _ = step(branch, Step::Rouse);
+            }
         }
     }
 
@@ -255,6 +260,7 @@ impl Choosing {
             if let Some(branch) = decision.decided() {
                 return self.finish(step, branch, cx);
             }
+            self.rouse(step);
         }
         if !self.begun {
             self.begun = true;

@@ -1,0 +1,196 @@
+//! Fairness, judged on the log: of the branches that are ready, the one chosen least recently.
+
+use dunlin::{Choice, alt};
+
+use crate::kind::{Kind, NO_BOUND};
+use crate::law::{Cx, Law, laws};
+use crate::transport::Transport;
+
+fn finite(kind: &Kind) -> bool {
+    kind.waits() && kind.room < NO_BOUND
+}
+
+fn plain(kind: &Kind) -> bool {
+    kind.is_rendezvous() && kind.is_open()
+}
+
+pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
+    laws![
+        eight_take_equal_turns if finite, needs [Choice] =>
+            "a fair choice over 8 channels that are always ready takes each exactly as often";
+        buffered_ones_take_equal_turns if |kind| kind.room >= 4 && kind.keeps(), needs [Choice] =>
+            "a fair choice over filled buffers takes each exactly as often";
+        turns_are_kept_between_choices if finite, needs [Choice] =>
+            "fairness holds from one choice to another at a different place of the program";
+        who_was_away_comes_first if finite, needs [Choice] =>
+            "a branch that was not ready for long is taken at once when it is";
+        sends_take_equal_turns if plain, needs [Choice] =>
+            "a fair choice over sends whose receivers always wait takes each exactly as often";
+        a_send_has_its_turn_beside_receives if plain, needs [Choice] =>
+            "a send beside a receive that is always ready, and the receive beside it, take equal turns";
+        a_shared_send_has_its_turn if plain, needs [Choice, Shared] =>
+            "the same for a send of a shared end";
+        claims_take_turns if plain, needs [Choice, Shared] =>
+            "a claim that is free beside a receive that is always ready: equal turns";
+        random_leaves_nobody_out if finite, needs [Choice] =>
+            "a random choice over four that are ready takes each sometimes";
+    ]
+}
+
+const ROUNDS: usize = 40;
+
+/// Receivers whose senders send as soon as they can.
+fn always_ready<X: Transport>(cx: &Cx<'_, X>, count: usize) -> Vec<dunlin::Receiver<usize>> {
+    let make = |n: usize| {
+        let (mut tx, rx) = cx.channel();
+        cx.spawn(async move { while tx.send(n).await.is_ok() {} });
+        rx
+    };
+    let receivers = (0..count).map(make).collect();
+    cx.settle();
+    receivers
+}
+
+fn eight_take_equal_turns<X: Transport>(cx: &Cx<'_, X>) {
+    let mut receivers = always_ready(cx, 8);
+    let mut turns = [0; 8];
+    for round in 1..=10 {
+        for _ in 0..8 {
+            let (n, value) = cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future());
+            assert_eq!(value, Ok(n));
+            turns[n] += 1;
+            cx.settle();
+        }
+        assert_eq!(turns, [round; 8], "after {round} rounds");
+    }
+}
+
+fn buffered_ones_take_equal_turns<X: Transport>(cx: &Cx<'_, X>) {
+    let ends: Vec<_> = (0..3).map(|_| cx.channel()).collect();
+    let (senders, mut receivers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    for mut tx in senders {
+        cx.fill(&mut tx);
+    }
+    let mut turns = [0; 3];
+    for _ in 0..4 * 3 {
+        let (n, _) = cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future());
+        turns[n] += 1;
+    }
+    assert_eq!(turns, [4; 3]);
+}
+
+fn turns_are_kept_between_choices<X: Transport>(cx: &Cx<'_, X>) {
+    let [a, b] = &mut always_ready(cx, 2)[..] else { return };
+    let mut turns = [0; 2];
+    for round in 0..ROUNDS {
+        let taken = if round % 2 == 0 {
+            cx.now(async { alt! { v = a.recv() => v, v = b.recv() => v } })
+        } else {
+            cx.now(Choice::fair().on(b.recv(), |v| v).on(a.recv(), |v| v).into_future()).1
+        };
+        turns[taken.expect("open")] += 1;
+        cx.settle();
+    }
+    assert_eq!(turns, [ROUNDS / 2; 2]);
+}
+
+fn who_was_away_comes_first<X: Transport>(cx: &Cx<'_, X>) {
+    let mut receivers = always_ready(cx, 3);
+    let (mut tx, rare) = cx.channel();
+    receivers.push(rare);
+    for _ in 0..5 {
+        for _ in 0..cx.below(9) {
+            let (n, _) = cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future());
+            assert!(n < 3);
+            cx.settle();
+        }
+        let send = cx.begin(tx.send(3));
+        // Never taken the last time, so the others' turns are all later, but for the very first round.
+        let mut waited = 0;
+        while cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future()).0 != 3 {
+            waited += 1;
+            cx.settle();
+        }
+        assert!(waited <= 3, "passed over {waited} times");
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+/// Senders whose receivers always wait.
+fn always_willing<X: Transport>(cx: &Cx<'_, X>) -> dunlin::Sender<usize> {
+    let (tx, mut rx) = cx.channel();
+    cx.spawn(async move { while rx.recv().await.is_ok() {} });
+    cx.settle();
+    tx
+}
+
+fn sends_take_equal_turns<X: Transport>(cx: &Cx<'_, X>) {
+    let mut senders: Vec<_> = (0..4).map(|_| always_willing(cx)).collect();
+    let mut turns = [0; 4];
+    for _ in 0..ROUNDS {
+        let mut slots = [Some(1); 4];
+        let mut choice = Choice::fair();
+        for (tx, slot) in senders.iter_mut().zip(&mut slots) {
+            choice = choice.on(tx.send_from(slot), |sent| sent);
+        }
+        let (n, sent) = cx.now(choice.into_future());
+        assert_eq!(sent, Ok(()));
+        turns[n] += 1;
+        cx.settle();
+    }
+    assert_eq!(turns, [ROUNDS / 4; 4]);
+}
+
+fn a_send_has_its_turn_beside_receives<X: Transport>(cx: &Cx<'_, X>) {
+    for send_first in [true, false] {
+        let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx));
+        let mut turns = [0; 2];
+        for _ in 0..ROUNDS {
+            let mut slot = Some(1);
+            let (send, recv) = (tx.send_from(&mut slot), rx.recv());
+            let choice = if send_first {
+                Choice::fair().on(send, |_| 0).on(recv, |_| 1)
+            } else {
+                Choice::fair().on(recv, |_| 1).on(send, |_| 0)
+            };
+            let which: usize = cx.now(choice.into_future()).1;
+            turns[which] += 1;
+            cx.settle();
+        }
+        assert!(turns[0].abs_diff(turns[1]) <= 1, "send and receive: {turns:?}");
+    }
+}
+
+fn a_shared_send_has_its_turn<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx).share());
+    let mut turns = [0; 2];
+    for _ in 0..ROUNDS {
+        let mut slot = Some(1);
+        let choice = Choice::fair().on(tx.send_from(&mut slot), |_| 0).on(rx.recv(), |_| 1);
+        let which: usize = cx.now(choice.into_future()).1;
+        turns[which] += 1;
+        cx.settle();
+    }
+    assert!(turns[0].abs_diff(turns[1]) <= 1, "send and receive: {turns:?}");
+}
+
+fn claims_take_turns<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx).share());
+    let mut turns = [0; 2];
+    for _ in 0..ROUNDS {
+        let choice = Choice::fair().on(tx.claim(), |claim| usize::from(claim.is_err())).on(rx.recv(), |_| 1);
+        turns[cx.now(choice.into_future()).1] += 1;
+        cx.settle();
+    }
+    assert!(turns[0].abs_diff(turns[1]) <= 1, "claim and receive: {turns:?}");
+}
+
+fn random_leaves_nobody_out<X: Transport>(cx: &Cx<'_, X>) {
+    let mut receivers = always_ready(cx, 4);
+    let mut turns = [0; 4];
+    for _ in 0..200 {
+        turns[cx.now(Choice::random().all(receivers.iter_mut().map(|rx| rx.recv())).into_future()).0] += 1;
+        cx.settle();
+    }
+    assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
+}

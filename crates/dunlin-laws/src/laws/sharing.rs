@@ -1,0 +1,445 @@
+//! Shared ends: claims in order, and operations for one message.
+
+use dunlin::{ClaimError, Choice, PATIENCE_TICKS, RecvError, SendError, Why};
+
+use crate::kind::Kind;
+use crate::law::{Cx, Law, all, expired, laws};
+use crate::rig::{cut_off, give_way};
+use crate::transport::Transport;
+
+pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
+    laws![
+        a_claim_is_exclusive if Kind::keeps, needs [Shared] =>
+            "what is sent under one claim arrives together, whatever others send";
+        claims_in_order if all, needs [Shared] =>
+            "claims are granted in the order in which they were asked for, one at a time";
+        a_sleeper_is_passed_over if all, needs [Shared], at most 10 =>
+            "a waiter that is offered the end and not polled within its patience is asleep: the next gets it";
+        a_poll_restores_the_place if all, needs [Shared], at most 10 =>
+            "a sleeper that is polled again has its old place, before those who came later";
+        a_sleeper_takes_what_is_free if all, needs [Shared], at most 10 =>
+            "a sleeper that is polled when the end is free has it";
+        a_forgotten_waiter_is_passed_over if all, needs [Shared, Forgetting], at most 10 =>
+            "a waiter that is forgotten holds the others up for its patience and no longer";
+        a_dropped_waiter_passes_it_on if all, needs [Shared] =>
+            "a waiter that is dropped after it was offered the end passes it on";
+        a_claim_ends_by_panic if all, needs [Shared] =>
+            "a claim is given back when its holder panics";
+        claim_in_a_choice if all, needs [Shared, Choice] =>
+            "a claim as a branch is granted when free, and leaves the line when not chosen";
+        claim_until if all, needs [Shared] =>
+            "a claim whose deadline passes says so and has left the line";
+        try_claim_does_not_wait if all, needs [Shared] =>
+            "try_claim is granted if the end is free and nobody waits for it";
+        lone_sends_are_held_back if Kind::waits, needs [Shared] =>
+            "while a claim is out, sends of other handles wait; they go on when it ends";
+        lone_receives_are_held_back if all, needs [Shared] =>
+            "while a claim of the receiver is out, receives of other handles take nothing; they go on when it ends";
+        held_back_sends_can_time_out if Kind::is_rendezvous, needs [Shared] =>
+            "a send that is held back has its deadline and its value like any other";
+        the_floor_after_a_claim if Kind::is_rendezvous, needs [Shared] =>
+            "when a claim ends, those held back have the floor before the next claim";
+        the_floor_is_given_up if Kind::is_rendezvous, needs [Shared], at most 10 =>
+            "the floor is kept for a patience and no longer";
+        the_end_reaches_those_held_back if all, needs [Shared] =>
+            "a channel that ends while its receiver is claimed ends the receives that were held back";
+        the_end_reaches_held_back_senders if Kind::waits, needs [Shared] =>
+            "a channel that ends while its sender is claimed ends the sends that were held back, values back";
+        a_claimed_end_is_the_end if all, needs [Shared] =>
+            "under a claim the end does all that an unshared one does, also poison";
+        claims_of_the_impatient if all, needs [Shared] =>
+            "claims dropped after any number of polls: the end is held by one at a time and by everybody in the end";
+        forgotten_lone_send if |kind| kind.waits() && kind.is_open(), needs [Shared, Forgetting], at most 10 =>
+            "a forgotten send of one handle stands, and claims still go round";
+    ]
+}
+
+fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel::<(u64, u64)>();
+    let tx = tx.share();
+    for who in 0..3 {
+        let (mut tx, lone) = (tx.clone(), cx.below(2) == 0);
+        cx.spawn(async move {
+            for round in 0..3 {
+                if lone {
+                    let _ = tx.send((who, 0)).await;
+                }
+                let mut claim = tx.claim().await.expect("granted");
+                for n in 1..4 {
+                    while claim.send((who, round * 3 + n)).await.is_err() {
+                        give_way().await;
+                    }
+                }
+            }
+        });
+    }
+    drop(tx);
+    let receiver = cx.spawn(async move {
+        let mut got = Vec::new();
+        while let Ok(value) = rx.recv().await {
+            got.push(value);
+        }
+        got
+    });
+    cx.settle();
+    let claimed: Vec<_> = receiver.out();
+    let mut open: Option<(u64, u64)> = None;
+    for (who, n) in claimed {
+        if let Some(last) = open {
+            assert_eq!((who, n), (last.0, last.1 + 1), "somebody came between");
+        }
+        open = if n > 0 && !n.is_multiple_of(3) { Some((who, n)) } else { None };
+    }
+}
+
+fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut handles: Vec<_> = std::iter::successors(Some(tx.share()), |tx| Some(tx.clone())).take(5).collect();
+    let mut claims: std::collections::VecDeque<_> = handles.iter_mut().map(|tx| cx.begin(tx.claim())).collect();
+    while let Some(mut first) = claims.pop_front() {
+        assert!(first.run(), "the first in line has it");
+        for other in &mut claims {
+            assert!(!other.poll(), "one at a time");
+        }
+        drop(first.out().expect("granted"));
+    }
+}
+
+fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
+    drop(held);
+    assert!(second.is_woken() && !third.run(), "offered in order");
+    cx.pass(PATIENCE_TICKS + 1);
+    assert!(third.run(), "the next, after a patience");
+    assert!(!second.poll(), "one at a time");
+    drop(third.out());
+    assert!(second.run());
+}
+
+fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
+    drop(held);
+    cx.settle();
+    cx.pass(PATIENCE_TICKS + 1);
+    let held = third.run().then(|| third.out().expect("granted")).expect("passed on");
+    assert!(!second.poll(), "it is awake again");
+    drop(held);
+    assert!(!fourth.run(), "who came later waits");
+    assert!(second.run(), "its place was kept");
+    drop(second.out());
+    assert!(fourth.run());
+}
+
+fn a_sleeper_takes_what_is_free<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let held = cx.now(a.claim()).expect("free");
+    let mut second = cx.begin(b.claim());
+    drop(held);
+    cx.settle();
+    cx.pass(PATIENCE_TICKS + 1);
+    drop(cx.now(a.claim()).expect("only a sleeper waits"));
+    assert!(second.run());
+}
+
+fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    cx.begin(b.claim()).forget();
+    let mut third = cx.begin(c.claim());
+    drop(held);
+    assert!(!third.run());
+    cx.pass(PATIENCE_TICKS + 1);
+    drop(third.out().expect("passed on"));
+    drop(cx.now(b.claim()).expect("and the same handle can claim again"));
+}
+
+fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
+    if cx.below(2) == 0 {
+        drop(held);
+        assert!(second.is_woken());
+        drop(second);
+    } else {
+        drop(second);
+        drop(held);
+    }
+    assert!(third.run(), "passed on");
+}
+
+fn a_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let mut waiting = None;
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _held = cx.now(a.claim()).expect("free");
+        waiting = Some(cx.begin(b.claim()));
+        panic!("while it is claimed");
+    }));
+    assert!(panicked.is_err());
+    assert!(waiting.is_some_and(|mut waiting| waiting.run()));
+}
+
+fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let (mut loud, mut other) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let choice = Choice::fair().on(a.claim(), |claim| claim.is_ok()).on(other.recv(), |_| false);
+    assert_eq!(cx.now(choice.into_future()), (0, true), "free");
+    let held = cx.now(b.claim()).expect("given back");
+    {
+        let mut choice = cx.begin(Choice::fair().on(a.claim(), Some).on(other.recv(), |_| None).into_future());
+        assert!(!choice.is_done());
+        let send = cx.begin(loud.send(1));
+        assert!(choice.run());
+        assert!(choice.out().1.is_none());
+        assert_eq!(send.out(), Ok(()));
+    }
+    {
+        let mut choice = cx.begin(Choice::fair().on(a.claim(), Some).on(other.recv(), |_| None).into_future());
+        assert!(!choice.is_done());
+        drop(held);
+        assert!(choice.run());
+        assert!(choice.out().1.is_some_and(|claim| claim.is_ok()));
+    }
+    drop(cx.now(b.claim()).expect("nobody is in line"));
+}
+
+fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    assert!(cx.now(expired(a.claim())).is_ok(), "free, so the deadline does not matter");
+    let held = cx.now(a.claim()).expect("free");
+    assert_eq!(cx.now(expired(b.claim())).unwrap_err(), ClaimError::TimedOut);
+    drop(held);
+    drop(a.try_claim().expect("nobody is in line"));
+}
+
+fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = a.try_claim().expect("free");
+    assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock);
+    let waiting = cx.begin(c.claim());
+    drop(held);
+    assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock, "somebody is in line");
+    drop(waiting.out());
+    assert!(b.try_claim().is_ok());
+}
+
+fn lone_sends_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let mut held = cx.now(a.claim()).expect("free");
+    let mut before = cx.fill(&mut held);
+    let mut lone = cx.begin(b.send(1));
+    assert_eq!(cx.drain(&mut rx), before);
+    assert!(!lone.run() && !lone.poll(), "held back, though there is room or a receiver");
+    let under = cx.begin(held.send(2));
+    assert_eq!(cx.now(rx.recv()), Ok(2), "the claim goes first");
+    assert_eq!(under.out(), Ok(()));
+    before = cx.drain(&mut rx);
+    assert_eq!(before, []);
+    drop(held);
+    assert_eq!(cx.now(rx.recv()), Ok(1));
+    assert_eq!(lone.out(), Ok(()));
+}
+
+fn lone_receives_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, rx) = cx.channel();
+    let mut a = rx.share();
+    let mut b = a.clone();
+    let waits_before = cx.below(2) == 0;
+    let mut lone = cx.hand(b.recv());
+    if waits_before {
+        assert!(!lone.run());
+    }
+    let mut held = cx.now(a.claim()).expect("free");
+    assert!(!lone.run());
+    let send = cx.begin(tx.send(1));
+    assert!(!lone.run() && !lone.poll(), "held back");
+    assert_eq!(cx.now(held.recv()), Ok(1));
+    assert_eq!(send.out(), Ok(()));
+    let send = cx.begin(tx.send(2));
+    assert!(!lone.run());
+    drop(held);
+    assert!(lone.run(), "woken when the claim ends");
+    assert_eq!(lone.out(), Ok(2));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn held_back_sends_can_time_out<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let held = cx.now(a.claim()).expect("free");
+    let recv = cx.begin(rx.recv());
+    assert_eq!(cx.now(expired(b.send(1))), Err(SendError::NotTaken { value: 1, why: Why::TimedOut }));
+    assert!(matches!(b.try_send(2), Err(SendError::NotTaken { value: 2, why: Why::WouldBlock })));
+    drop(held);
+    let send = cx.begin(b.send(3));
+    assert_eq!(recv.out(), Ok(3));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let lone = cx.begin(b.send(1));
+    let mut next = cx.begin(c.claim());
+    drop(held);
+    assert!(!next.run() && !next.poll(), "who was held back has the floor");
+    assert_eq!(cx.now(rx.recv()), Ok(1));
+    assert!(!next.run(), "until one of them is done");
+    assert_eq!(lone.out(), Ok(()));
+    assert!(next.run());
+}
+
+fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let lone = cx.begin(b.send(1));
+    let mut next = cx.begin(c.claim());
+    drop(held);
+    assert!(!next.run());
+    cx.pass(PATIENCE_TICKS + 1);
+    assert!(next.run(), "nobody received from them");
+    let mut claim = next.out().expect("granted");
+    let under = cx.begin(claim.send(2));
+    assert_eq!(cx.now(rx.recv()), Ok(2));
+    assert_eq!(under.out(), Ok(()));
+    drop(claim);
+    assert_eq!(cx.now(rx.recv()), Ok(1));
+    assert_eq!(lone.out(), Ok(()));
+}
+
+fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
+    for way in 0..3 {
+        let (tx, rx) = cx.channel::<u32>();
+        let mut a = rx.share();
+        let mut b = a.clone();
+        let held = cx.now(a.claim()).expect("free");
+        let mut lone = cx.begin(b.recv());
+        assert!(!lone.is_done());
+        let mut tx = Some(tx);
+        match way {
+            0 => drop(tx.take()),
+            1 => tx.iter().for_each(dunlin::Sender::retire),
+            _ => tx.iter().for_each(|tx| tx.poison("now")),
+        }
+        // Whether it learns of it now or when the claim ends.
+        lone.run();
+        drop(held);
+        assert!(lone.run(), "the end never reaches a receive that was held back (way {way})");
+        let why = if way == 2 { RecvError::Poisoned("now".into()) } else { RecvError::Closed };
+        assert_eq!(lone.out(), Err(why));
+    }
+}
+
+fn the_end_reaches_held_back_senders<X: Transport>(cx: &Cx<'_, X>) {
+    for poison in [false, true] {
+        let (tx, rx) = cx.channel();
+        let mut a = tx.share();
+        let mut b = a.clone();
+        let held = cx.now(a.claim()).expect("free");
+        let mut lone = cx.begin(b.send(1));
+        assert!(!lone.is_done());
+        if poison { rx.poison("now") } else { rx.retire() }
+        lone.run();
+        drop(held);
+        let why = if poison { Why::Poisoned("now".into()) } else { Why::Closed };
+        assert_eq!(lone.out(), Err(SendError::NotTaken { value: 1, why }));
+    }
+}
+
+fn a_claimed_end_is_the_end<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, rx) = cx.channel();
+    let (mut tx, mut rx) = (tx.share(), rx.share());
+    {
+        let (mut tx, mut rx) = (cx.now(tx.claim()).expect("free"), cx.now(rx.claim()).expect("free"));
+        let mut slot = Some(1);
+        let send = cx.begin(tx.send_from(&mut slot));
+        assert_eq!(cx.now(rx.recv_extended()).expect("offered").release(), 1);
+        assert_eq!(send.out(), Ok(()));
+        let send = cx.begin(tx.send(2));
+        assert_eq!(cx.now(rx.next()), Ok(Some(2)));
+        assert_eq!(send.out(), Ok(()));
+        tx.poison("claimed");
+    }
+    cx.settle();
+    assert!(tx.is_closed() && rx.is_closed());
+    assert!(cx.now(rx.recv()).unwrap_err().is_poisoned());
+}
+
+fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, _rx) = cx.channel::<u8>();
+    let tx = tx.share();
+    let inside = std::rc::Rc::new(std::cell::Cell::new(0));
+    let tasks: Vec<_> = (0..4).map(|_| {
+        let (mut tx, inside) = (tx.clone(), inside.clone());
+        let plan: Vec<u64> = (0..10).map(|_| cx.below(5)).chain([u64::MAX]).collect();
+        cx.spawn(async move {
+            let mut granted = 0;
+            for polls in plan {
+                if let Some(claim) = cut_off(polls, tx.claim()).await {
+                    let claim = claim.expect("granted");
+                    inside.set(inside.get() + 1);
+                    give_way().await;
+                    assert_eq!(inside.get(), 1, "two hold it");
+                    inside.set(inside.get() - 1);
+                    granted += 1;
+                    drop(claim);
+                }
+            }
+            granted
+        })
+    }).collect();
+    cx.settle();
+    for task in tasks {
+        assert!(task.out() > 0);
+    }
+}
+
+fn forgotten_lone_send<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel();
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let mut held = cx.now(a.claim()).expect("free");
+    let mut expected = cx.fill(&mut held);
+    cx.begin(b.send(1)).forget();
+    let mut next = cx.begin(c.claim());
+    drop(held);
+    next.run();
+    cx.pass(PATIENCE_TICKS + 1);
+    drop(next.out().expect("claims go round"));
+    expected.push(1);
+    cx.settle();
+    assert_eq!(cx.drain(&mut rx), expected);
+    drop((a, b, c));
+    cx.settle();
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
