@@ -67,7 +67,9 @@ async fn main() -> Result {
         successor(to_successor, c),
         consumer(cycles, to_consumer),
     );
-    (ended(one)?, ended(two)?, ended(three)?);
+    ended(one)?;
+    ended(two)?;
+    ended(three)?;
     println!("par!:  {:.1} ns per communication, {cycles} cycles", ns?);
 
     let ((a, to_delta), (b, to_successor)) = (channel(), channel());

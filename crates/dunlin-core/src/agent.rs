@@ -25,6 +25,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
+use crate::call::{Callee, Caller, Reply};
 pub use crate::channel::queue::{FromReceiver, Reserved};
 use crate::channel::queue::{Collected, FromSender, Heard};
 use crate::channel::receiver::Receiver;
@@ -272,6 +273,14 @@ impl<T: Send + 'static> Drop for Inlet<T> {
         self.chan.with_queue(|queue, _, _| queue.inlet = None);
         self.chan.sender_gone();
     }
+}
+
+/// The ends of a call channel whose requests travel on this channel.
+pub fn calls<Q, A>(
+    requests: Sender<(Q, Reply<A>)>,
+    asked: Receiver<(Q, Reply<A>)>,
+) -> (Caller<Q, A>, Callee<Q, A>) {
+    (Caller { requests }, Callee { asked })
 }
 
 /// Carries everything between two halves within memory, until both are done: the second transport of the laws.

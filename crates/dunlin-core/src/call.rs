@@ -61,16 +61,26 @@ pub(crate) fn call_with<Q, A>(policy: &Policy, made: &'static Location<'static>)
 /// The client's end of a call channel.
 #[derive(Debug)]
 pub struct Caller<Q, A> {
-    requests: Sender<Asked<Q, A>>,
+    pub(crate) requests: Sender<Asked<Q, A>>,
 }
 
 /// The server's end of a call channel.
 #[derive(Debug)]
 pub struct Callee<Q, A> {
-    asked: Receiver<Asked<Q, A>>,
+    pub(crate) asked: Receiver<Asked<Q, A>>,
 }
 
 impl<Q, A> Caller<Q, A> {
+    #[cfg(feature = "serde")]
+    pub(crate) fn over(requests: Sender<Asked<Q, A>>) -> Self {
+        Self { requests }
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn requests(&self) -> &Sender<Asked<Q, A>> {
+        &self.requests
+    }
+
     /// Sends the request and waits for the reply.
     ///
     /// # Errors
@@ -134,6 +144,16 @@ fn reply<A>() -> (Reply<A>, Receiver<A>) {
 }
 
 impl<Q, A> Callee<Q, A> {
+    #[cfg(feature = "serde")]
+    pub(crate) fn over(asked: Receiver<Asked<Q, A>>) -> Self {
+        Self { asked }
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn asked(&self) -> &Receiver<Asked<Q, A>> {
+        &self.asked
+    }
+
     /// Waits for a request.
     ///
     /// # Errors
@@ -293,6 +313,16 @@ pub struct Reply<A> {
 }
 
 impl<A> Reply<A> {
+    #[cfg(feature = "serde")]
+    pub(crate) fn over(sender: Sender<A>) -> Self {
+        Self { sender }
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn sender(&self) -> &Sender<A> {
+        &self.sender
+    }
+
     /// Replies; never waits.
     ///
     /// # Errors

@@ -29,10 +29,13 @@ mod lock;
 mod operation;
 mod par;
 mod pinned;
+#[cfg(feature = "serde")]
+mod portable;
 mod share;
 mod sync;
 mod table;
 pub mod waits;
+mod wakers;
 
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
 pub use call::{Accepting, Callee, Caller, Calling, Reply, Request, call};
@@ -48,6 +51,8 @@ pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
 pub use error::{CallError, ClaimError, MessageId, Reason, RecvError, SendError, Why};
 pub use operation::{Operation, Until};
 pub use par::Par;
+#[cfg(feature = "serde")]
+pub use portable::{Portable, carrier};
 pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
 
 /// What the macros expand to. Not for use by hand.
@@ -57,6 +62,7 @@ pub mod __rt {
     pub use crate::choice::branch::{ChoiceCx, Look};
     pub use crate::choice::{Order, Step, choose, step};
     pub use crate::par::Branches;
+    pub use crate::wakers::trust;
     pub use dunlin_macros::__alt;
 }
 

@@ -41,6 +41,10 @@ impl<T> Lock<T> {
     /// Waits for the lock. The wait is short by the rules above.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
+        #[cfg(loom)]
+        if crate::sync::LOCK_IN_ONE_STEP {
+            return self.lock_in_one_step();
+        }
         let word = self.word.load(Ordering::Relaxed);
         if word & LOCKED == 0
             && self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -54,6 +58,17 @@ impl<T> Lock<T> {
     /// caller takes the long one.
     #[inline(always)]
     pub(crate) fn lock_when(&self, mask: u32, tag: u32) -> Option<Guard<'_, T>> {
+        #[cfg(loom)]
+        if crate::sync::LOCK_IN_ONE_STEP {
+            let word = self.word.fetch_or(LOCKED, Ordering::Acquire);
+            if word & (mask | LOCKED) == tag {
+                return Some(Guard::new(self, word));
+            }
+            if word & LOCKED == 0 {
+                self.word.store(word, Ordering::Release);
+            }
+            return None;
+        }
         let word = self.word.load(Ordering::Relaxed);
         if word & (mask | LOCKED) == tag
             && self.word.compare_exchange(word, word | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -61,6 +76,18 @@ impl<T> Lock<T> {
             return Some(Guard::new(self, word));
         }
         None
+    }
+
+    /// For models of what stands on locks: one step where the real one has two or more.
+    #[cfg(loom)]
+    fn lock_in_one_step(&self) -> Guard<'_, T> {
+        loop {
+            let word = self.word.fetch_or(LOCKED, Ordering::Acquire);
+            if word & LOCKED == 0 {
+                return Guard::new(self, word);
+            }
+            relax(0);
+        }
     }
 
     #[cold]

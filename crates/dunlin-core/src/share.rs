@@ -28,7 +28,7 @@ use crate::error::{ClaimError, RecvError, SendError};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::sync::global;
-use crate::waits::{self, ChannelId, Doing, Recorded};
+use crate::waits::{self, ChannelId, Doing, Record, Recorded};
 
 /// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
 /// polled, in ticks (milliseconds). Longer than a scheduler needs to poll who was woken; shorter than people notice.
@@ -344,6 +344,18 @@ impl<E: End> Shared<E> {
         Handle::clone_number(self.record.index())
     }
 
+    #[cfg(feature = "serde")]
+    pub(crate) fn record(&self) -> &Recorded {
+        &self.record
+    }
+
+    /// Makes, when it is called, another handle of the same end. Until then it keeps the end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<E> {
+        let core = self.core.clone();
+        move || Self::handle(core)
+    }
+
     /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
     ///
     /// # Errors
@@ -352,7 +364,7 @@ impl<E: End> Shared<E> {
     /// # Cancel safety
     /// Dropped before it is ready, it leaves its place in the line.
     pub fn claim(&mut self) -> Claiming<'_, E> {
-        Claiming { shared: Some(self), ticket: None }
+        Claiming { record: self.record.entry(), shared: Some(self), ticket: None }
     }
 
     /// Claims the end if that needs no waiting.
@@ -571,6 +583,7 @@ impl<O: Operation> Operation for Lone<'_, O> {
 pub struct Claiming<'a, E: End> {
     /// `None` once the claim has been given.
     shared: Option<&'a mut Shared<E>>,
+    record: &'static Record,
     ticket: Option<u64>,
 }
 
@@ -581,14 +594,13 @@ impl<'a, E: End> Claiming<'a, E> {
         commit: impl FnOnce() -> bool,
     ) -> Poll<Result<Claim<'a, E>, ClaimError>> {
         let shared = self.shared.as_mut().expect("a claim that was granted is not polled again");
-        let was_waiting = self.ticket.is_some();
         if !shared.core.line.poll(&mut self.ticket, cx.waker(), commit) {
-            if !was_waiting {
-                shared.record.sender.begin(Doing::Claim);
+            if self.ticket.is_some() {
+                self.record.sender.begin(Doing::Claim);
             }
             return Poll::Pending;
         }
-        shared.record.sender.end();
+        self.record.sender.end();
         Poll::Ready(match self.shared.take() {
             Some(shared) => Ok(Claim::new(shared)),
             None => Err(ClaimError::WouldBlock),
@@ -614,13 +626,11 @@ impl<'a, E: End> Branch for Claiming<'a, E> {
     }
 
     fn look(&self) -> Look {
-        Look::Maybe(self.shared.as_ref().map(|shared| shared.record.receiver.turn()))
+        Look::Maybe(Some(self.record.sender.turn()))
     }
 
     fn chosen(&self, turn: u32) {
-        if let Some(shared) = &self.shared {
-            shared.record.receiver.set_turn(turn);
-        }
+        self.record.sender.set_turn(turn);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every wait is visible: who waits, on what, since when, and who could end it.
 //!
-//! A channel has a [`Record`] with two sides. An operation that has to wait writes its process and the coarse
+//! A channel has a record with two sides. An operation that has to wait writes its process and the coarse
 //! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. Whoever last used a side
 //! is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records without stopping
 //! anybody; a line may be a moment old.
@@ -156,8 +156,12 @@ pub(crate) struct Side {
 impl Side {
     #[inline]
     pub(crate) fn begin(&self, doing: Doing) {
-        self.since.store(tick(), Ordering::Relaxed);
-        self.who.store(CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT, Ordering::Relaxed);
+        let who = CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT;
+        // One that is polled again in vain has waited since it began.
+        if self.who.load(Ordering::Relaxed) != who {
+            self.since.store(tick(), Ordering::Relaxed);
+            self.who.store(who, Ordering::Relaxed);
+        }
     }
 
     /// The wait is over, or there was none: the current process holds this side.
@@ -234,6 +238,13 @@ impl Recorded {
     /// The channel's number: unique while the program runs.
     pub(crate) fn id(&self) -> ChannelId {
         ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(self.0.index()))
+    }
+}
+
+impl Recorded {
+    /// The record itself, which is never freed.
+    pub(crate) fn entry(&self) -> &'static Record {
+        self.0.value()
     }
 }
 

@@ -336,18 +336,20 @@ fn offer_admitted_to_a_buffer() {
     });
 }
 
-/// An offer passed over because its choice was busy is withdrawn: a send behind it has room now, and must not
+/// An offer passed over because its choice was busy is withdrawn: a send behind it has room then, and must not
 /// wait for the next receive.
 #[test]
 fn a_send_behind_a_withdrawn_offer_is_admitted() {
     model(|| {
-        let (tx, mut rx) = channel_with(fifo(1));
-        let (mut tx, mut other) = { let tx = tx.share(); (tx.clone(), tx) };
+        let (tx, mut rx) = channel_with(fifo(2));
+        let mut tx = tx.share();
+        let mut other = tx.clone();
         tx.try_send(1).unwrap();
+        tx.try_send(2).unwrap();
         let second = spawn(move || {
-            assert_eq!(block_on(rx.recv()), Ok(1));
-            // Its own receiver waits for it: if it is not admitted, this hangs.
-            block_on(other.send(2)).unwrap();
+            // Room for both that wait. If this send is not admitted, nobody will receive.
+            assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(1), Ok(2)));
+            block_on(other.send(3)).unwrap();
             rx
         });
         let mut slot = Some(7);
@@ -357,9 +359,8 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
                 () = future(yield_once()) => false,
             }
         });
-        if !sent {
-            drop(second.join());
-        }
+        let rx = second.join();
+        assert_eq!((rx.len(), slot), if sent { (2, None) } else { (1, Some(7)) });
     });
 }
 

@@ -56,7 +56,8 @@ fn listen() {
                 return before(info);
             }
             let at = info.location().map(ToString::to_string).unwrap_or_default();
-            LAST.with(|last| *last.borrow_mut() = format!("{} ({at})", text(info.payload())));
+            let text = text(info.payload()).replace('\n', ";");
+            LAST.with(|last| *last.borrow_mut() = format!("{text} ({at})"));
         }));
     });
 }

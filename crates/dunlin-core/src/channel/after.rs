@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::choice::decision::Reserver;
+use crate::wakers;
 
 /// Wakers, woken on drop. Keeps one without allocating.
 #[derive(Default)]
@@ -27,10 +28,10 @@ impl Wakes {
 impl Drop for Wakes {
     fn drop(&mut self) {
         if let Some(waker) = self.first.take() {
-            waker.wake();
+            wakers::wake(waker);
         }
         for waker in self.more.drain(..) {
-            waker.wake();
+            wakers::wake(waker);
         }
         for reserver in self.calls.drain(..) {
             reserver.unlocked();
@@ -63,7 +64,7 @@ impl Stale {
     /// Keeps `waker` in the slot, unless it has it already.
     pub(crate) fn store(&mut self, slot: &mut Option<Waker>, waker: &Waker) {
         if slot.as_ref().is_none_or(|old| !old.will_wake(waker)) {
-            self.add(slot.replace(waker.clone()));
+            self.add(slot.replace(wakers::keep(waker)));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Policies: what a channel does with a value that no receive is waiting for.
 //!
 //! A policy decides on counts, never on values, so one policy serves channels of every type. It is asked
-//! while the channel is locked: it should be quick and must not use channels itself. If it panics, the panic
-//! goes to the sender, whose value is lost with it, and the channel stays usable.
+//! while the channel is locked: it should be quick and must not use channels itself. If it panics when a send asks, the
+//! panic goes to that sender, who drops the value; when room has come for a send that waits, that send is refused. The channel stays
+//! usable.
 
 use std::fmt;
 use std::num::NonZeroUsize;

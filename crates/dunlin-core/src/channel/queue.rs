@@ -7,6 +7,7 @@
 //! [`After`].
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -15,6 +16,7 @@ use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
 use crate::choice::decision::{Branching, Decision, Reserve, Reserver, Settled};
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::Lock;
+use crate::wakers;
 
 /// Which handle of an end acts: the end itself, or one of the clones of a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,14 @@ struct Away {
     abandoned: bool,
     /// It failed over there while its value was on the way; so it fails when the value is back.
     failing: Option<Why>,
+}
+
+/// What is left of an offer whose choice was decided for another branch.
+struct Stranded<T> {
+    ticket: u64,
+    handle: Handle,
+    /// `None`: it is in the choice's pool.
+    value: Option<T>,
 }
 
 /// An offer that stands here for a sender elsewhere.
@@ -277,6 +287,8 @@ pub(crate) struct Queue<T> {
     buffer: VecDeque<T>,
     /// Who holds a place of the buffer by an extended receive.
     held: Vec<Handle>,
+    /// How many offers an extended receive holds.
+    held_offers: usize,
     /// In order of their tickets.
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
@@ -289,6 +301,8 @@ pub(crate) struct Queue<T> {
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
     poison: Option<Reason>,
+    /// Retired, or without a receiver: nothing more is admitted.
+    sealed: bool,
     /// Values whose send was dropped while they were with an agent, come back since.
     kept: Vec<T>,
     /// The agent that is the receiver here, and what it has not heard yet.
@@ -296,9 +310,8 @@ pub(crate) struct Queue<T> {
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
     next_ask: u64,
-    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values (`None`: in
-    /// a pool).
-    stranded: Vec<(u64, Option<T>)>,
+    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
+    stranded: Vec<Stranded<T>>,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -311,6 +324,7 @@ impl<T> Queue<T> {
             buffering: policy.buffering(),
             buffer: VecDeque::new(),
             held: Vec::new(),
+            held_offers: 0,
             offers: VecDeque::new(),
             next_ticket: super::state::FIRST_TICKET + 1,
             watchers: VecDeque::new(),
@@ -320,6 +334,7 @@ impl<T> Queue<T> {
             sender_claimed: false,
             receiver_claimed: false,
             poison: None,
+            sealed: false,
             stranded: Vec::new(),
             kept: Vec::new(),
             outlet: None,
@@ -331,6 +346,7 @@ impl<T> Queue<T> {
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
     pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
+        self.held_offers += usize::from(value.is_none());
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         self.offers.push_back(Offer { ticket, handle: Handle::END, value, standing, choice: None, waker, far: None });
@@ -398,7 +414,7 @@ impl<T> Queue<T> {
         if !matches!(offered, Offered::Queued(..)) {
             return offered;
         }
-        if let Err(why) = self.make_room(after) {
+        if let Err(why) = self.make_room(handle, after) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
         let ticket = self.next_ticket;
@@ -409,16 +425,17 @@ impl<T> Queue<T> {
             value: source.offered(),
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
-            waker: if choice.is_none() { Some(waker.clone()) } else { None },
+            waker: if choice.is_none() { Some(wakers::keep(waker)) } else { None },
             far: None,
         });
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
 
-    /// Lets one more sender wait, as the bound on them says.
-    fn make_room(&mut self, after: &mut After<T>) -> Result<(), Why> {
+    /// Lets one more sender wait, as the bound on them says. Those whom a claim holds back do not count against the claimer.
+    fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
-        let waits = |o: &Offer<T>| o.standing == Standing::Waiting;
+        let apart = self.sender_claimed && handle == Handle::END;
+        let waits = |o: &Offer<T>| o.standing == Standing::Waiting && (!apart || o.handle == Handle::END);
         if self.offers.iter().filter(|o| waits(o)).count() < bound.max {
             return Ok(());
         }
@@ -499,6 +516,9 @@ impl<T> Queue<T> {
     }
 
     fn admit_waiting(&mut self, after: &mut After<T>) {
+        if self.sealed || self.poison.is_some() {
+            return;
+        }
         let mut index = 0;
         while index < self.offers.len() {
             let offer = &self.offers[index];
@@ -508,7 +528,8 @@ impl<T> Queue<T> {
             }
             let queued = self.queued();
             let Some(buffering) = &mut self.buffering else { return };
-            let admit = buffering.admit(queued);
+            // This may run in a receive, whose value must not be lost by a policy that panics.
+            let admit = catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse);
             if admit == Admit::Wait {
                 return;
             }
@@ -553,7 +574,8 @@ impl<T> Queue<T> {
     /// A dead offer costs nothing lasting: nobody scans it again.
     fn strand(&mut self, index: usize) {
         if let Some(offer) = self.offers.remove(index) {
-            self.stranded.push((offer.ticket, offer.value.back()));
+            let (ticket, handle, value) = (offer.ticket, offer.handle, offer.value.back());
+            self.stranded.push(Stranded { ticket, handle, value });
         }
     }
 
@@ -595,7 +617,7 @@ impl<T> Queue<T> {
     ) -> Stand {
         let Some(index) = self.find(ticket) else {
             // A stranded one is dead, not taken: its choice was decided for another branch.
-            let stranded = self.stranded.iter().any(|(t, _)| *t == ticket);
+            let stranded = self.stranded.iter().any(|s| s.ticket == ticket);
             return if stranded { Stand::Pending } else { Stand::Taken };
         };
         let offer = &mut self.offers[index];
@@ -626,8 +648,8 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Stand {
         let Some(index) = self.find(ticket) else {
-            if let Some(index) = self.stranded.iter().position(|(t, _)| *t == ticket) {
-                source.put_back(self.stranded.swap_remove(index).1);
+            if let Some(index) = self.stranded.iter().position(|s| s.ticket == ticket) {
+                source.put_back(self.stranded.swap_remove(index).value);
             }
             return Stand::Taken;
         };
@@ -671,6 +693,12 @@ impl<T> Queue<T> {
         {
             *slot = self.offers.remove(index).and_then(|o| o.value.back());
         }
+        // The end has no other operation now, so what it has stranded was forgotten too.
+        if slot.is_none()
+            && let Some(index) = self.stranded.iter().position(|s| s.handle == Handle::END)
+        {
+            *slot = self.stranded.swap_remove(index).value;
+        }
         if slot.is_none() {
             *slot = self.kept.pop();
         }
@@ -699,12 +727,12 @@ impl<T> Queue<T> {
             return Took::Ended(RecvError::Expired);
         }
         self.release_forgotten(handle, after);
-        if self.receiver_claimed && handle != Handle::END {
-            return Took::Nothing;
-        }
         if let Some(reason) = &self.poison {
             let reason = reason.clone();
             return if commit(own) { Took::Ended(RecvError::Poisoned(reason)) } else { Took::ChoiceGone };
+        }
+        if self.receiver_claimed && handle != Handle::END {
+            return Took::Nothing;
         }
         if own.is_some_and(|(decision, _)| decision.is_reserved()) {
             // Somebody else may decide. Of two choices that wait for each other so, the one with the lower number gives way.
@@ -778,6 +806,7 @@ impl<T> Queue<T> {
             let Some(value) = offer.value.take() else { return Took::Nothing };
             if extended {
                 offer.standing = Standing::Held(handle);
+                self.held_offers += 1;
                 if let (Some(far), Some(inlet)) = (&offer.far, &mut self.inlet) {
                     inlet.tell(FromReceiver::Held(far.number), &mut after.wakes);
                 }
@@ -810,7 +839,7 @@ impl<T> Queue<T> {
                 after.wakes.add(watcher.waker.take());
             }
         }
-        self.watchers.push_back(Watcher { handle, waker: Some(waker.clone()), expired: false });
+        self.watchers.push_back(Watcher { handle, waker: Some(wakers::keep(waker)), expired: false });
         Ok(())
     }
 
@@ -844,6 +873,7 @@ impl<T> Queue<T> {
             if let Some(index) = self.find(ticket)
                 && let Some(offer) = self.offers.remove(index)
             {
+                self.held_offers -= 1;
                 after.wakes.add(offer.waker);
                 if let Some((decision, _)) = offer.choice {
                     decision.nudge(&mut after.wakes);
@@ -864,8 +894,9 @@ impl<T> Queue<T> {
 
     /// An end has one receive at a time, so what it still holds when it receives again was forgotten.
     pub(crate) fn release_forgotten(&mut self, handle: Handle, after: &mut After<T>) {
-        while let Some(offer) = self.offers.iter().find(|o| o.standing == Standing::Held(handle)) {
-            let ticket = offer.ticket;
+        while self.held_offers > 0
+            && let Some(ticket) = self.offers.iter().find(|o| o.standing == Standing::Held(handle)).map(|o| o.ticket)
+        {
             self.release(handle, Some(ticket), after);
         }
         if self.held.contains(&handle) {
@@ -982,7 +1013,7 @@ impl<T> Queue<T> {
                 return;
             }
             Offered::Failed(why) => Some(why),
-            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(after).err(),
+            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(Handle::END, after).err(),
         };
         if let Some(why) = refused {
             if let Some(inlet) = &mut self.inlet {
@@ -1121,10 +1152,13 @@ impl<T> Queue<T> {
         if let (Some((decision, branch)), Standing::Away(_)) = (&offer.choice, &offer.standing) {
             decision.confirm(*branch, &mut after.wakes);
         }
+        let was_held = matches!(offer.standing, Standing::Held(_));
         if held {
             offer.standing = Standing::Held(Handle::END);
+            self.held_offers += usize::from(!was_held);
             return;
         }
+        self.held_offers -= usize::from(was_held);
         if let Some(offer) = self.offers.remove(index) {
             after.wakes.add(offer.waker);
             if let Some((decision, _)) = offer.choice {
@@ -1213,11 +1247,16 @@ impl<T> Queue<T> {
 
     // ---- ending
 
+    /// Nothing more is admitted: the channel was retired, or the receiver is gone.
+    pub(crate) fn seal(&mut self) {
+        self.sealed = true;
+    }
+
     /// Registers one who waits only for the end.
     pub(crate) fn wait_for_end(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) {
         match self.idle.iter_mut().find(|(h, _)| *h == handle) {
             Some((_, slot)) => after.stale.store(slot, waker),
-            None => self.idle.push((handle, Some(waker.clone()))),
+            None => self.idle.push((handle, Some(wakers::keep(waker)))),
         }
     }
 
@@ -1235,12 +1274,10 @@ impl<T> Queue<T> {
         }
     }
 
-    /// An offer's choice is open again, or a claim has been given back: what was passed over may be taken now.
+    /// An offer's choice is open again, or a claim has been given back: who was passed over, or held back, looks again.
     pub(crate) fn rouse(&mut self, after: &mut After<T>) {
         self.refill(after);
-        if self.has_something() {
-            self.wake_watchers(&mut after.wakes);
-        }
+        self.wake_watchers(&mut after.wakes);
     }
 
     /// Destroys what is buffered; offers stay for their owners to take back.

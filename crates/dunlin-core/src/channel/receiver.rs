@@ -49,6 +49,16 @@ impl<T, P> Receiver<T, P> {
         &self.end.0
     }
 
+    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    #[cfg(feature = "serde")]
+    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+        let (chan, failed) = (self.chan().clone(), self.failed);
+        move || {
+            chan.move_receiver();
+            Self { failed, ..Self::new(chan) }
+        }
+    }
+
     /// Receives a value: waits until one is offered, or takes the oldest that is buffered.
     ///
     /// # Errors

@@ -47,6 +47,16 @@ impl<T, P> Sender<T, P> {
         &self.end.0
     }
 
+    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    #[cfg(feature = "serde")]
+    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+        let chan = self.chan().clone();
+        move || {
+            chan.move_sender();
+            Self::new(chan)
+        }
+    }
+
     /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer has admitted
     /// it.
     ///

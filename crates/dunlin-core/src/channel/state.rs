@@ -17,8 +17,8 @@ use super::queue::{Ends, FromReceiver, FromSender, Handle, Heard, Offered, Pool,
 use crate::choice::ChoiceCx;
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
-use crate::par::waker::{clone_of, wake_by};
 use crate::waits::{Doing, Recorded, Side};
+use crate::wakers;
 
 /// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
 const OFFER: u32 = 1;
@@ -38,11 +38,16 @@ const POISONED: u32 = 1 << 6;
 const QUEUED: u32 = 1 << 7;
 /// The sending end lives on as another value: the drop of the old one means nothing.
 const SENDER_MOVED: u32 = 1 << 8;
+/// A receive that was watching has been woken for the offer, and has not been polled since.
+const WOKEN: u32 = 1 << 10;
 /// The same of the receiving end.
 const RECEIVER_MOVED: u32 = 1 << 9;
 
 /// The ticket of every offer in the slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
+
+/// The ticket of a send that waits for a forgotten offer to go; it has none of its own yet.
+const BEHIND: u64 = u64::MAX;
 
 pub(crate) struct Inner<T> {
     value: Option<T>,
@@ -72,7 +77,7 @@ impl Post {
         Self { ticket: 0, handle, turns: 0 }
     }
 
-    /// Whether something is offered.
+    /// Whether something is offered, or about to be.
     pub(crate) fn is_out(&self) -> bool {
         self.ticket != 0
     }
@@ -87,7 +92,7 @@ const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
 fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(old) if old.will_wake(waker) => None,
-        slot => slot.replace(clone_of(waker)),
+        slot => slot.replace(wakers::keep(waker)),
     }
 }
 
@@ -100,6 +105,9 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
     if !g.has(QUEUED) {
         let mut queue = Box::new(Queue::new(&super::rendezvous()));
         let offered = g.has(OFFER);
+        if ends(g).no_receivers {
+            queue.seal();
+        }
         let (value, sender, receiver) = (g.value.take(), g.sender.take(), g.receiver.take());
         if offered {
             queue.adopt_offer(value, sender);
@@ -110,7 +118,7 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
             if g.has(WATCHED) { queue.adopt_watcher(waker) } else { queue.adopt_idle(waker) }
         }
         g.queue = Some(queue);
-        g.clear(HELD | WATCHED);
+        g.clear(HELD | WATCHED | WOKEN);
         g.set(QUEUED);
     }
     g.queue.as_mut().expect("QUEUED says that there is one")
@@ -184,14 +192,19 @@ impl<T> Chan<T> {
             if let Some(value) = slot.take() {
                 g.value = Some(value);
             }
-            let woken = if g.has(WATCHED) { g.receiver.take() } else { None };
-            g.clear(WATCHED);
+            let woken = if g.has(WATCHED) {
+                g.clear(WATCHED);
+                g.set(WOKEN);
+                g.receiver.take()
+            } else {
+                None
+            };
             g.set(OFFER);
             drop(g);
             post.ticket = FIRST_TICKET;
             self.record.sender.begin(Doing::Send);
             if let Some(waker) = woken {
-                wake_by(waker);
+                wakers::wake(waker);
             }
             drop(old);
             return Poll::Pending;
@@ -206,6 +219,9 @@ impl<T> Chan<T> {
         slot: &mut Option<T>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Why>> {
+        if post.ticket == BEHIND {
+            post.ticket = 0;
+        }
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             drop(g);
@@ -225,6 +241,7 @@ impl<T> Chan<T> {
             }
             // A forgotten offer stands before this one.
             let old = store(&mut g.sender, cx.waker());
+            post.ticket = BEHIND;
             self.begin_wait(post.handle, Doing::Send);
             drop(g);
             drop(old);
@@ -369,6 +386,11 @@ impl<T> Chan<T> {
         if post.ticket == 0 {
             return true;
         }
+        if post.ticket == BEHIND {
+            // Not offered yet; the value is where it was.
+            post.ticket = 0;
+            return true;
+        }
         let mut after = After::new();
         let mut g = self.state.lock();
         let released = if g.has(QUEUED) {
@@ -432,7 +454,7 @@ impl<T> Chan<T> {
         let g = self.state.lock();
         match &g.queue {
             Some(queue) => queue.watchers_unpolled(),
-            None => g.has(WATCHED),
+            None => g.has_any(WATCHED | WOKEN),
         }
     }
 
@@ -459,17 +481,18 @@ impl<T> Chan<T> {
     pub(crate) fn poll_take(&self, handle: Handle, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
         if let Some(mut g) = self.state.lock_when(HELD | RETIRED | QUEUED, 0) {
             if let Some(value) = g.value.take() {
-                g.clear(OFFER);
+                g.clear(OFFER | WOKEN);
                 let woken = g.sender.take();
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
-                    wake_by(waker);
+                    wakers::wake(waker);
                 }
                 return Poll::Ready(Ok(value));
             }
             if !g.has(NO_SENDER) {
                 let old = store(&mut g.receiver, cx.waker());
+                g.clear(WOKEN);
                 g.set(WATCHED);
                 self.record.receiver.begin(Doing::Receive);
                 drop(g);
@@ -501,7 +524,7 @@ impl<T> Chan<T> {
             let waker = g.sender.take();
             drop(g);
             if let Some(waker) = waker {
-                wake_by(waker);
+                wakers::wake(waker);
             }
             return self.poll_take_slowly(handle, extended, cx, choice);
         }
@@ -512,15 +535,16 @@ impl<T> Chan<T> {
             if let Some(value) = g.value.take() {
                 let woken = if extended {
                     g.set(HELD);
+                    g.clear(WOKEN);
                     None
                 } else {
-                    g.clear(OFFER);
+                    g.clear(OFFER | WOKEN);
                     g.sender.take()
                 };
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
-                    wake_by(waker);
+                    wakers::wake(waker);
                 }
                 return Poll::Ready(Ok((value, Some(FIRST_TICKET))));
             }
@@ -534,6 +558,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Err(RecvError::Closed));
         }
         let old = store(&mut g.receiver, cx.waker());
+        g.clear(WOKEN);
         g.set(WATCHED);
         self.record.receiver.begin(Doing::Receive);
         drop(g);
@@ -656,6 +681,9 @@ impl<T> Chan<T> {
         if g.has(QUEUED) {
             let ends = ends(&g);
             let queue = queue(&mut g);
+            if ends.no_receivers {
+                queue.seal();
+            }
             queue.fail_far(ends, &mut after);
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(&mut after);

@@ -226,7 +226,7 @@ pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T
     assert!(!senders.is_empty(), "send_to_any over no senders would wait for ever");
     let posts: Vec<_> = senders.iter_mut().map(|s| (&**s.chan(), Post::new(Handle::END))).collect();
     let choosing = Choosing::new(Order::Fair, false, posts.len());
-    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(slot.take())), slot }
+    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(None)), slot }
 }
 
 /// The future of [`send_to_any`].
@@ -262,9 +262,12 @@ impl<T> Future for SendingToAny<'_, T> {
     type Output = Result<usize, SendError<usize>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { choosing, posts, pool, .. } = &mut *self;
-        if !choosing.has_begun() && pool.lock().is_none() {
-            return Poll::Ready(Ok(0));
+        let Self { choosing, posts, pool, slot } = &mut *self;
+        if !choosing.has_begun() {
+            if slot.is_none() {
+                return Poll::Ready(Ok(0));
+            }
+            *pool.lock() = slot.take();
         }
         let mut result = Ok(());
         let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {

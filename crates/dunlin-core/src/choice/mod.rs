@@ -104,6 +104,8 @@ pub(crate) struct Choosing {
     branches: usize,
     cx: ChoiceCx,
     begun: bool,
+    /// The latest turn of any of the ends, as of the last look.
+    last: u32,
 }
 
 /// The branch number that stands for `skip`.
@@ -121,7 +123,7 @@ enum Tried {
 
 impl Choosing {
     pub(crate) fn new(order: Order, skip: bool, branches: usize) -> Self {
-        Self { order, skip, branches, cx: ChoiceCx::default(), begun: false }
+        Self { order, skip, branches, cx: ChoiceCx::default(), begun: false, last: 0 }
     }
 
     /// Whether it has been polled.
@@ -194,7 +196,6 @@ impl Choosing {
     /// Fair or random: those that look ready first, one after the other as the order says, then the rest.
     fn poll_by_turns(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut tried = Tries::new(self.branches);
-        let mut last = 0;
         loop {
             let mut best: Option<(usize, u32)> = None;
             let mut ready = 0;
@@ -204,7 +205,7 @@ impl Choosing {
                     Look::Empty(turn) => (turn, false),
                     Look::Maybe(turn) => (turn, true),
                 };
-                last = later(last, turn.unwrap_or(last));
+                self.last = later(self.last, turn.unwrap_or(self.last));
                 if !maybe || tried.has(branch) {
                     continue;
                 }
@@ -220,41 +221,37 @@ impl Choosing {
                     },
                 };
                 if better {
-                    best = Some((branch, turn.unwrap_or(last)));
+                    best = Some((branch, turn.unwrap_or(self.last)));
                 }
             }
             let Some((branch, _)) = best else { break };
             tried.add(branch);
-            let poll = self.after(step, branch, cx);
-            if let Some(Poll::Ready(chosen)) = poll {
-                self.took_its_turn(step, chosen, last);
-            }
-            if poll.is_some() {
-                return poll;
+            if let Some(poll) = self.after(step, branch, cx) {
+                return Some(poll);
             }
         }
         for branch in 0..self.branches {
             if tried.has(branch) || self.look(step, branch) == Look::Off {
                 continue;
             }
-            let poll = self.after(step, branch, cx);
-            if let Some(Poll::Ready(chosen)) = poll {
-                self.took_its_turn(step, chosen, last);
-            }
-            if poll.is_some() {
-                return poll;
+            if let Some(poll) = self.after(step, branch, cx) {
+                return Some(poll);
             }
         }
         None
     }
 
-    fn took_its_turn(&mut self, step: &mut impl Stepper, branch: usize, last: u32) {
-        if branch < self.branches {
-            let _ = step(branch, Step::Chosen(last.wrapping_add(1)));
+    pub(crate) fn poll(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
+        let poll = self.poll_branches(step, cx);
+        if let (Poll::Ready(chosen), Order::Fair) = (poll, self.order)
+            && chosen < self.branches
+        {
+            let _ = step(chosen, Step::Chosen(self.last.wrapping_add(1)));
         }
+        poll
     }
 
-    pub(crate) fn poll(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
+    fn poll_branches(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
         if let Some(decision) = self.cx.decision() {
             decision.set_owner(cx.waker());
             if let Some(branch) = decision.decided() {

@@ -36,26 +36,21 @@ mod packed {
         ptr::eq(waker.vtable(), &raw const VTABLE).then_some(((data >> 32) as u32, data as u32))
     }
 
-    /// `waker.clone()`, without the call through a pointer if it is a branch's.
+    /// A copy of the waker, if it is one of a branch.
     #[inline(always)]
-    pub(crate) fn clone_of(waker: &Waker) -> Waker {
-        match unpack(waker) {
-            // SAFETY: as in `with_waker`; the numbers come from a waker that was made there.
-            Some((header, branch)) => unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) },
-            None => waker.clone(),
-        }
+    pub(crate) fn copy(waker: &Waker) -> Option<Waker> {
+        let (header, branch) = unpack(waker)?;
+        // SAFETY: as in `with_waker`; the numbers come from a waker that was made there.
+        Some(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) })
     }
 
-    /// `waker.wake()`, without the call through a pointer if it is a branch's.
+    /// Wakes the branch; gives the waker back if it is of another kind.
     #[inline(always)]
-    pub(crate) fn wake_by(waker: Waker) {
-        match unpack(&waker) {
-            Some((header, branch)) => {
-                std::mem::forget(waker);
-                super::super::ready::wake(header, branch);
-            }
-            None => waker.wake(),
-        }
+    pub(crate) fn wake_branch(waker: Waker) -> Option<Waker> {
+        let Some((header, branch)) = unpack(&waker) else { return Some(waker) };
+        std::mem::forget(waker);
+        super::super::ready::wake(header, branch);
+        None
     }
 
     /// Calls `f` with the waker of this branch.
@@ -89,12 +84,12 @@ mod counted {
         f(&Waker::from(Arc::new(Branch { header, branch })))
     }
 
-    pub(crate) fn clone_of(waker: &Waker) -> Waker {
-        waker.clone()
+    pub(crate) fn copy(_: &Waker) -> Option<Waker> {
+        None
     }
 
-    pub(crate) fn wake_by(waker: Waker) {
-        waker.wake();
+    pub(crate) fn wake_branch(waker: Waker) -> Option<Waker> {
+        Some(waker)
     }
 }
 
@@ -104,4 +99,4 @@ use counted as kind;
 use packed as kind;
 
 pub(super) use kind::with_waker;
-pub(crate) use kind::{clone_of, wake_by};
+pub(crate) use kind::{copy, wake_branch};

@@ -230,7 +230,7 @@ fn is_closed_tells<X: Transport>(cx: &Cx<'_, X>) {
 fn closed_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, rx) = cx.channel::<u8>();
     let (_quiet, mut silent) = cx.channel::<u8>();
-    let mut choice = cx.begin(async {
+    let choice = cx.begin(async {
         dunlin::alt! {
             () = tx.closed() => true,
             value = silent.recv() => panic!("{value:?}"),

@@ -120,9 +120,10 @@ fn forgotten_send_stands<X: Transport>(cx: &Cx<'_, X>) {
     if cx.kind.pending.is_none() && cx.below(2) == 0 {
         drop(cx.begin(tx.send(9)));
     }
-    let second = cx.begin(tx.send(2));
+    let mut second = cx.begin(tx.send(2));
     for value in expected {
         assert_eq!(cx.now(rx.recv()), Ok(value));
+        second.run();
     }
     assert_eq!(second.out(), Ok(()));
     let third = cx.begin(tx.send(3));

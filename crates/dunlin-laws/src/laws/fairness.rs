@@ -81,7 +81,7 @@ fn buffered_ones_take_equal_turns<X: Transport>(cx: &Cx<'_, X>) {
 
 fn turns_are_kept_between_choices<X: Transport>(cx: &Cx<'_, X>) {
     let [a, b] = &mut always_ready(cx, 2)[..] else { return };
-    let mut turns = [0; 2];
+    let mut turns = [0_u32; 2];
     for round in 0..ROUNDS {
         let taken = if round % 2 == 0 {
             cx.now(async { alt! { v = a.recv() => v, v = b.recv() => v } })
@@ -91,7 +91,7 @@ fn turns_are_kept_between_choices<X: Transport>(cx: &Cx<'_, X>) {
         turns[taken.expect("open")] += 1;
         cx.settle();
     }
-    assert_eq!(turns, [ROUNDS / 2; 2]);
+    assert_eq!(turns, [ROUNDS as u32 / 2; 2]);
 }
 
 fn who_was_away_comes_first<X: Transport>(cx: &Cx<'_, X>) {
@@ -144,7 +144,7 @@ fn sends_take_equal_turns<X: Transport>(cx: &Cx<'_, X>) {
 fn a_send_has_its_turn_beside_receives<X: Transport>(cx: &Cx<'_, X>) {
     for send_first in [true, false] {
         let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx));
-        let mut turns = [0; 2];
+        let mut turns = [0_u32; 2];
         for _ in 0..ROUNDS {
             let mut slot = Some(1);
             let (send, recv) = (tx.send_from(&mut slot), rx.recv());
@@ -163,7 +163,7 @@ fn a_send_has_its_turn_beside_receives<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_shared_send_has_its_turn<X: Transport>(cx: &Cx<'_, X>) {
     let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx).share());
-    let mut turns = [0; 2];
+    let mut turns = [0_u32; 2];
     for _ in 0..ROUNDS {
         let mut slot = Some(1);
         let choice = Choice::fair().on(tx.send_from(&mut slot), |_| 0).on(rx.recv(), |_| 1);
@@ -176,7 +176,7 @@ fn a_shared_send_has_its_turn<X: Transport>(cx: &Cx<'_, X>) {
 
 fn claims_take_turns<X: Transport>(cx: &Cx<'_, X>) {
     let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx).share());
-    let mut turns = [0; 2];
+    let mut turns = [0_u32; 2];
     for _ in 0..ROUNDS {
         let choice = Choice::fair().on(tx.claim(), |claim| usize::from(claim.is_err())).on(rx.recv(), |_| 1);
         turns[cx.now(choice.into_future()).1] += 1;

@@ -109,7 +109,7 @@ fn room_comes_back<X: Transport>(cx: &Cx<'_, X>) {
             }
         }
     }
-    assert_eq!(cx.drain(&mut rx), inside);
+    assert_eq!(cx.drain(&mut rx), Vec::from(inside));
 }
 
 fn waiting_sends_enter_in_order<X: Transport>(cx: &Cx<'_, X>) {

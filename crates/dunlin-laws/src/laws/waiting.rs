@@ -167,7 +167,7 @@ fn idle_is_silent<X: Transport>(cx: &Cx<'_, X>) {
             }
             _ => {
                 let send = cx.begin(other_tx.send(round));
-                drop(cx.now(Choice::prioritised().on(rx.recv(), drop).on(other_rx.recv(), drop).into_future()));
+                cx.now(Choice::prioritised().on(rx.recv(), drop).on(other_rx.recv(), drop).into_future());
                 drop(send);
             }
         }

@@ -1,0 +1,227 @@
+//! What can leave this program: messages that serde can write and read, and with them the ends inside.
+//!
+//! An end is written as a number. The end itself goes beside the bytes: [`carrier`] says how.
+
+#[doc(hidden)]
+pub mod carrier;
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::call::{Callee, Caller, Reply};
+use crate::channel::MayPoison;
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::channel::state::Chan;
+use crate::share::{End, Shared};
+use carrier::{EndKind, Mobile, Place, Successor};
+
+/// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
+///
+/// Nobody implements this by hand; derive serde's two traits. Ends are portable when their messages are, so a message may
+/// hold ends, also of channels of its own type. On the way they *move*: who receives the message holds the end from then on. What the end had
+/// under way goes with it: a value that is buffered, an offer that was forgotten.
+///
+/// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say, an end is an error of that
+/// call, and stays as it is.
+///
+/// # Examples
+/// A protocol that sends itself:
+/// ```
+/// use dunlin_core::{Portable, Sender, Shared};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// enum Turn {
+///     Play { card: u8, next: Sender<Turn> },
+///     Watch(Shared<Sender<u8>>),
+///     Over,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// #[serde(bound = "T: Portable")] // what serde guesses, `T: Serialize`, is not enough for a `Sender<T>`
+/// struct Ask<T> {
+///     what: T,
+///     reply: Sender<T>,
+/// }
+///
+/// fn portable<T: Portable>() {}
+/// portable::<Turn>();
+/// portable::<Sender<Sender<Ask<Turn>>>>();
+/// ```
+///
+/// A message with an end, carried by hand:
+/// ```
+/// use dunlin_core::carrier::{Inbox, Outbox};
+/// use dunlin_core::{Sender, channel_with, fifo};
+///
+/// # dunlin_core::doc::block_on(async {
+/// let (tx, mut rx) = channel_with::<String>(fifo(2));
+/// let message = ("krill", tx);
+///
+/// let mut outbox = Outbox::new();
+/// let json = outbox.encode(|| serde_json::to_string(&message)).unwrap();
+/// let ends = outbox.seal().unwrap().commit(message);
+/// assert_eq!(json, r#"["krill",0]"#);
+///
+/// let mut inbox = Inbox::new(ends);
+/// let (what, mut tx): (String, Sender<String>) = inbox.decode(|| serde_json::from_str(&json)).unwrap();
+/// tx.send(what).await.unwrap();
+/// assert_eq!(rx.recv().await.unwrap(), "krill");
+/// # });
+/// ```
+///
+/// What serde cannot write does not leave the node:
+/// ```compile_fail,E0277
+/// fn portable<T: dunlin_core::Portable>() {}
+/// portable::<dunlin_core::Sender<std::fs::File>>();
+/// ```
+///
+/// # Source
+/// Mobile channel ends of occam-pi (Welch and Barnes, 2005), networked by pony (Schweigler, 2006).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be sent to another node",
+    label = "this, or what it carries, is not `Portable`",
+    note = "a message is portable if it owns what it holds, is `Send`, and has `#[derive(serde::Serialize, serde::Deserialize)]`",
+    note = "an end is portable if its messages are; a generic message with ends in it needs `#[serde(bound = \"T: Portable\")]`",
+    note = "if this is a bundle that should stay in this program, say so above it: `#[bundle(local)]`"
+)]
+pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Portable for T {}
+
+impl<T: Send + 'static, P: 'static> Mobile for Sender<T, P> {
+    fn kind() -> EndKind {
+        EndKind::Sender { may_poison: may_poison::<P>() }
+    }
+
+    fn place(&self) -> Place {
+        Place::Sending(address(self.chan()))
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        Box::new(self.successor())
+    }
+}
+
+impl<T: Send + 'static, P: 'static> Mobile for Receiver<T, P> {
+    fn kind() -> EndKind {
+        EndKind::Receiver { may_poison: may_poison::<P>() }
+    }
+
+    fn place(&self) -> Place {
+        Place::Receiving(address(self.chan()))
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        Box::new(self.successor())
+    }
+}
+
+impl<E> Mobile for Shared<E>
+where
+    E: End<Link: Send + Sync> + Send + 'static,
+{
+    fn kind() -> EndKind {
+        EndKind::Shared
+    }
+
+    fn place(&self) -> Place {
+        Place::Handle(self.record().index())
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        Box::new(self.successor())
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Mobile for Caller<Q, A> {
+    fn kind() -> EndKind {
+        EndKind::Caller
+    }
+
+    fn place(&self) -> Place {
+        self.requests().place()
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        let requests = self.requests().successor();
+        Box::new(move || Self::over(requests()))
+    }
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Mobile for Callee<Q, A> {
+    fn kind() -> EndKind {
+        EndKind::Callee
+    }
+
+    fn place(&self) -> Place {
+        self.asked().place()
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        let asked = self.asked().successor();
+        Box::new(move || Self::over(asked()))
+    }
+}
+
+impl<A: Send + 'static> Mobile for Reply<A> {
+    fn kind() -> EndKind {
+        EndKind::Reply
+    }
+
+    fn place(&self) -> Place {
+        self.sender().place()
+    }
+
+    fn successor(&self) -> Successor<Self> {
+        let sender = self.sender().successor();
+        Box::new(move || Self::over(sender()))
+    }
+}
+
+fn may_poison<P: 'static>() -> bool {
+    TypeId::of::<P>() == TypeId::of::<MayPoison>()
+}
+
+fn address<T>(chan: &Arc<Chan<T>>) -> usize {
+    Arc::as_ptr(chan).addr()
+}
+
+macro_rules! travels {
+    ($(<$($parameter:ident),*> $end:ty where { $($bounds:tt)* })*) => { $(
+        impl<$($parameter),*> Serialize for $end
+        where
+            $($bounds)*
+        {
+            /// Stages the end with the carrier, and writes its number.
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                carrier::write(self, serializer)
+            }
+        }
+
+        impl<'de, $($parameter),*> Deserialize<'de> for $end
+        where
+            $($bounds)*
+        {
+            /// Reads the end's number, and takes it from the carrier.
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                carrier::read(deserializer)
+            }
+        }
+    )* };
+}
+
+// The bounds name `Portable` and not what it stands for: so an error does, too.
+travels! {
+    <T, P> Sender<T, P> where { T: Portable, P: 'static }
+    <T, P> Receiver<T, P> where { T: Portable, P: 'static }
+    <E> Shared<E> where { E: Portable + End<Link: Send + Sync> }
+    <Q, A> Caller<Q, A> where { Q: Portable, A: Portable }
+    <Q, A> Callee<Q, A> where { Q: Portable, A: Portable }
+    <A> Reply<A> where { A: Portable }
+}

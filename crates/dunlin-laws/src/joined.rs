@@ -1,0 +1,43 @@
+//! The second transport: two half channels, joined in memory by a pair of agents.
+//!
+//! Nothing but the agents' messages passes between the halves, so whatever holds here does not depend on the two ends
+//! sharing memory. It is the local stand-in for a connection between nodes.
+
+use dunlin::agent::{Inlet, Outlet, calls, join};
+use dunlin::{Callee, Caller, Policy, Receiver, Sender, channel, channel_with};
+
+use crate::transport::{Background, Feature, Transport};
+
+/// Two halves, joined by agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Joined;
+
+impl Transport for Joined {
+    fn name(&self) -> &'static str {
+        "agent"
+    }
+
+    fn channel<T: Send + 'static>(
+        &self,
+        policy: Policy,
+        spawn: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
+        let (sender, far) = channel();
+        // The policy is at home, which is where the receiver is.
+        let (near, receiver) = channel_with(policy);
+        spawn(Box::pin(join(Outlet::new(far), Inlet::new(near))));
+        (sender, receiver)
+    }
+
+    fn call<Q: Send + 'static, A: Send + 'static>(
+        &self,
+        spawn: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+        let (requests, asked) = self.channel(Policy::default(), spawn);
+        Some(calls(requests, asked))
+    }
+
+    fn hole(&self, _feature: Feature) -> Option<&'static str> {
+        None
+    }
+}

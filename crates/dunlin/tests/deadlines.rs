@@ -1,0 +1,113 @@
+//! Deadlines by the clock, under tokio's paused one: nothing here takes real time.
+
+use dunlin::prelude::*;
+use dunlin::{Instant, RecvError};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_gives_its_value_back_on_time() {
+    let (mut tx, _rx) = channel();
+    let began = now();
+    let result = tx.send("krill").within(LONG).await;
+    assert_eq!(result, Err(SendError::NotTaken { value: "krill", why: Why::TimedOut }));
+    assert!(now() - began >= LONG && now() - began < LONG + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_is_a_point_in_time() {
+    let (mut tx, mut rx) = channel::<u8>();
+    let when = now() + LONG;
+    assert_eq!(rx.recv().by(when).await, Err(RecvError::TimedOut));
+    assert!(now() >= when);
+    assert!(tx.send(1).by(when).await.unwrap_err().is_timed_out(), "it has passed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_in_time_is_in_time() {
+    let (mut tx, mut rx) = channel();
+    let (sent, got) = par!(tx.send(1).within(LONG), async {
+        sleep(LONG / 2).await;
+        rx.recv().within(LONG).await
+    });
+    assert_eq!((sent, got), (Ok(()), Ok(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_value_was_in_time() {
+    let (mut tx, mut rx) = channel();
+    let (sent, ()) = par!(tx.send(1).within(Duration::from_secs(1)), async {
+        let guard = rx.recv_extended().await.unwrap();
+        sleep(LONG).await;
+        drop(guard);
+    });
+    assert_eq!(sent, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn zero_patience_meets_who_waits() {
+    let (mut tx, mut rx) = channel();
+    let (got, sent) = par!(rx.recv(), tx.send(1).within(Duration::ZERO));
+    assert_eq!((got, sent), (Ok(1), Ok(())));
+    assert!(tx.send(2).within(Duration::ZERO).await.unwrap_err().is_timed_out());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sleep_is_a_branch() {
+    let (_tx, mut rx) = channel::<u8>();
+    let began = now();
+    let quiet = alt! {
+        value = rx.recv() => panic!("{value:?}"),
+        () = sleep(LONG) => true,
+    };
+    assert!(quiet && now() - began >= LONG);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_branch_can_have_a_deadline() {
+    let ((mut tx, _rx), (_ty, mut ry)) = (channel(), channel::<u8>());
+    let mut slot = Some("krill".to_string());
+    let timed_out = alt! {
+        sent = tx.send_from(&mut slot).within(LONG) => sent.unwrap_err().is_timed_out(),
+        value = ry.recv().within(LONG * 2) => panic!("{value:?}"),
+    };
+    assert!(timed_out);
+    assert_eq!(slot.as_deref(), Some("krill"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_and_calls_have_deadlines() {
+    let (tx, _rx) = channel::<u8>();
+    let mut a = tx.share();
+    let mut b = a.clone();
+    let held = a.claim().await.unwrap();
+    assert_eq!(b.claim().within(LONG).await.unwrap_err(), ClaimError::TimedOut);
+    drop(held);
+    drop(b.claim().within(LONG).await.unwrap());
+    let (mut caller, mut callee) = call::<u8, u8>();
+    assert_eq!(caller.call(1).within(LONG).await, Err(CallError::NotTaken { request: 1, why: Why::TimedOut }));
+    let (reply, request) = par!(caller.call(2).within(LONG), callee.accept());
+    assert_eq!(reply, Err(CallError::NoReply(RecvError::TimedOut)));
+    assert_eq!(request.unwrap().reply(3), Err(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fair_choice_beside_a_timer_keeps_its_turns() {
+    let ((mut tx, mut rx), mut ticks) = (channel_with(unbounded()), 0);
+    for n in 0..100 {
+        tx.send(n).await.unwrap();
+    }
+    let mut got = Vec::new();
+    while got.len() < 100 {
+        alt! {
+            value = rx.recv() => got.push(value.unwrap()),
+            () = sleep(Duration::from_millis(1)) => ticks += 1,
+        }
+    }
+    assert_eq!(got, (0..100).collect::<Vec<_>>());
+    assert_eq!(ticks, 0, "a timer that has not run out is not ready");
+}
