@@ -14,7 +14,7 @@
 //!   Outlet::taken        ◀── Taken, Released ──
 //!   Outlet::give_back    ◀── Abort ──
 //!   Outlet::failed       ◀── Failed ──
-//!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw, which gives the value or is too late
+//!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw: Outlet::withdrawn, or it is too late
 //!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
 //! ```
 //!
@@ -44,7 +44,7 @@ pub enum Event<T> {
     /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number is the choice's, for the
     /// order in which choices give way to each other.
     ChoiceOffer(u64, u64),
-    /// The sender wants the offer back: it timed out, was dropped, or its choice was decided.
+    /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was decided.
     AskedBack(u64),
     /// What answered [`Reserved::Later`] may be tried again.
     Unlocked(u64),
@@ -159,6 +159,11 @@ impl<T: Send + 'static> Outlet<T> {
     /// The offer has failed elsewhere. No value: it is still here, or on its way back.
     pub fn failed(&self, ticket: u64, value: Option<T>, why: Why) {
         self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value, why, after));
+    }
+
+    /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over there.
+    pub fn withdrawn(&self, ticket: u64, value: Option<T>) {
+        self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, after));
     }
 
     /// The channel was retired elsewhere.
@@ -340,7 +345,7 @@ impl<T: Send + 'static> Joint<T> {
             Event::ChoiceOffer(ticket, choice) => self.inlet.offer_choice(ticket, choice),
             Event::AskedBack(ticket) => {
                 if let Some(value) = self.inlet.withdraw(ticket) {
-                    self.outlet.failed(ticket, value, Why::TimedOut);
+                    self.outlet.withdrawn(ticket, value);
                 }
             }
             Event::Unlocked(ticket) => {

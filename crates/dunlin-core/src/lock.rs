@@ -65,7 +65,7 @@ impl<T> Lock<T> {
                 return Some(Guard::new(self, word));
             }
             if word & LOCKED == 0 {
-                self.word.store(word, Ordering::Release);
+                self.word.swap(word, Ordering::Release);
             }
             return None;
         }
@@ -197,6 +197,12 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         #[cfg(loom)]
         drop(self.value.take());
+        #[cfg(loom)]
+        if crate::sync::LOCK_IN_ONE_STEP {
+            // To loom, a store is not ordered with another thread's failed attempt.
+            self.lock.word.swap(self.tag, Ordering::Release);
+            return;
+        }
         // A plain store suffices: while LOCKED is set nobody else writes the word.
         self.lock.word.store(self.tag, Ordering::Release);
     }

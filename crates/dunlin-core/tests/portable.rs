@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use dunlin_core::carrier::{CarriedEnd, CarryError, EndKind, Inbox, Outbox, Sealed};
 use dunlin_core::doc::block_on;
 use dunlin_core::{
-    Callee, Caller, ChannelFactory, MayPoison, NoPoison, Portable, Receiver, RecvError, Reply, Sender, Shared, Why, call,
-    channel, channel_with, fifo, par, rendezvous,
+    Callee, Caller, ChannelFactory, MayPoison, NoPoison, Portable, Receiver, RecvError, Reply, Sender, Shared, Why,
+    call, channel, channel_with, fifo, par, rendezvous,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
@@ -941,7 +941,7 @@ fn a_carrier_within_a_carrier() {
     }
     let (a, mut other_a) = channel_with(fifo(1));
     let (b, mut other_b) = channel_with(fifo(1));
-    let (c, mut other_c) = channel_with(fifo(1));
+    let (c, mut other_c) = channel_with::<u8>(fifo(1));
     let nests = Nests(a, b, None.into());
     let mut outbox = Outbox::new();
     let json = outbox.encode(|| serde_json::to_string(&(&c, &nests))).unwrap();

@@ -126,6 +126,8 @@ struct Away {
     asked_back: bool,
     /// Nobody waits for the answer: the operation was dropped.
     abandoned: bool,
+    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is over.
+    recalled: bool,
     /// It failed over there while its value was on the way; so it fails when the value is back.
     failing: Option<Why>,
 }
@@ -704,9 +706,40 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether an agent still owes an answer to a send that was dropped.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.offers.iter().any(|o| matches!(&o.standing, Standing::Away(away) if away.abandoned))
+    /// Asks for what agents still have of the end's sends, which were all dropped or forgotten. `true`: an answer is owed.
+    pub(crate) fn ask_back_all(&mut self, after: &mut After<T>) -> bool {
+        let mut owed = false;
+        for offer in self.offers.iter_mut().filter(|o| o.handle == Handle::END) {
+            let Standing::Away(away) = &mut offer.standing else { continue };
+            owed = true;
+            away.abandoned = true;
+            if !std::mem::replace(&mut away.asked_back, true)
+                && let Some(outlet) = &mut self.outlet
+            {
+                outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+            }
+        }
+        owed
+    }
+
+    /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back here. It
+    /// comes back: all that waits is offered again.
+    pub(crate) fn claim_sender(&mut self, out: bool, after: &mut After<T>) {
+        self.sender_claimed = out;
+        let Some(outlet) = &mut self.outlet else { return };
+        for offer in self.offers.iter_mut().filter(|o| o.handle != Handle::END) {
+            match &mut offer.standing {
+                Standing::Away(away) if out && !away.asked_back && !away.recalled => {
+                    away.recalled = true;
+                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                }
+                Standing::Waiting if out && offer.choice.is_some() => {
+                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                }
+                Standing::Waiting if !out => outlet.tell(FromSender::Offered(offer.ticket), &mut after.wakes),
+                _ => {}
+            }
+        }
     }
 
     // ---- receiving
@@ -1001,7 +1034,11 @@ impl<T> Queue<T> {
     ) {
         let mut slot = value;
         let offered = if choice.is_none() {
-            self.try_offer(Handle::END, &mut Source::Slot(&mut slot), None, ends, after)
+            // A policy that panics refuses this value; it must not end the agent, who has others' offers.
+            catch_unwind(AssertUnwindSafe(|| {
+                self.try_offer(Handle::END, &mut Source::Slot(&mut slot), None, ends, after)
+            }))
+            .unwrap_or(Offered::Failed(Why::Refused))
         } else {
             self.no_more_sends(ends).map_or(Offered::Queued(0, false), Offered::Failed)
         };
@@ -1058,7 +1095,10 @@ impl<T> Queue<T> {
             self.wake_watchers(&mut after.wakes);
             return Ok(());
         }
-        let admit = self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued));
+        let admit = match &mut self.buffering {
+            Some(buffering) => catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse),
+            None => Admit::Wait,
+        };
         match admit {
             Admit::Wait => {
                 // The room has gone to another one meanwhile.
@@ -1106,6 +1146,10 @@ impl<T> Queue<T> {
     /// The agent of the receiver elsewhere takes notice of an offer.
     pub(crate) fn collect(&mut self, ticket: u64) -> Collected<T> {
         let Some(index) = self.find(ticket) else { return Collected::Gone };
+        if !self.acts(self.offers[index].handle) {
+            // Held back; it is offered again when the claim is over.
+            return Collected::Gone;
+        }
         let offer = &mut self.offers[index];
         if offer.standing != Standing::Waiting {
             return Collected::Gone;
@@ -1127,7 +1171,7 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
-        if offer.standing != Standing::Waiting {
+        if offer.standing != Standing::Waiting || self.sender_claimed && offer.handle != Handle::END {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
@@ -1191,10 +1235,27 @@ impl<T> Queue<T> {
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
             self.fail(index, why, after);
-        } else if offer.choice.is_none()
+        } else if (offer.choice.is_none() || away.recalled)
             && let Some(outlet) = &mut self.outlet
         {
+            // Not heard while a claim holds it back; then it is told again.
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        }
+    }
+
+    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
+    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<T>, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+        match &mut self.offers[index].standing {
+            Standing::Away(away) => {
+                if away.asked_back && !away.abandoned {
+                    away.failing = Some(Why::TimedOut);
+                }
+                if let Some(value) = value {
+                    self.far_gave_back(ticket, value, after);
+                }
+            }
+            _ => after.dropped.extend(value),
         }
     }
 
@@ -1203,8 +1264,7 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
         match (&mut self.offers[index].standing, value) {
             (Standing::Away(away), value) => {
-                // Asked back because of a deadline: the sender says itself why.
-                away.failing = Some(if away.asked_back { Why::TimedOut } else { why });
+                away.failing = Some(why);
                 if let Some(value) = value {
                     self.far_gave_back(ticket, value, after);
                 }

@@ -437,7 +437,7 @@ impl<T> Chan<T> {
         if g.has(QUEUED) {
             let queue = queue(&mut g);
             queue.settle_forgotten(slot);
-            if slot.is_none() && queue.is_settling() {
+            if slot.is_none() && queue.ask_back_all(&mut after) {
                 queue.wait_for_end(Handle::END, cx.waker(), &mut after);
                 return Poll::Pending;
             }
@@ -818,7 +818,7 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         let queue = queue(&mut g);
         if sending {
-            queue.sender_claimed = out;
+            queue.claim_sender(out, &mut after);
         } else {
             queue.receiver_claimed = out;
         }

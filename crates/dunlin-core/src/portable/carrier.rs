@@ -259,14 +259,16 @@ impl Outbox {
         let encoding = Installed::new(&STAGING, &mut self.staging);
         let result = encode();
         drop(encoding);
-        match &result {
-            Ok(_) => self.encoded = true,
-            Err(_) => self.staging.ends.clear(),
+        self.encoded = result.is_ok();
+        if self.encoded {
+            self.staging.error = None
+        } else {
+            self.staging.ends.clear()
         }
         result
     }
 
-    /// Why the last encoding refused an end, if it did.
+    /// Why the last encoding failed, if it was because of an end.
     pub fn error(&self) -> Option<&CarryError> {
         self.staging.error.as_ref()
     }
@@ -433,6 +435,7 @@ impl Inbox {
         let result = decode();
         drop(decoding);
         if result.is_ok() {
+            self.arriving.error = None;
             for arrival in &mut self.arriving.ends {
                 arrival.end = None;
             }
@@ -440,7 +443,7 @@ impl Inbox {
         result
     }
 
-    /// Why the last decoding refused an end, if it did.
+    /// Why the last decoding failed, if it was because of an end.
     pub fn error(&self) -> Option<&CarryError> {
         self.arriving.error.as_ref()
     }
