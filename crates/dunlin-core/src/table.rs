@@ -14,17 +14,11 @@ const FIRST_CHUNK: usize = if cfg!(loom) { 4 } else { 64 };
 const CHUNKS: usize = 26;
 const NONE: u32 = u32::MAX;
 
-/// An entry with its place in the table.
+/// An entry of a table.
 pub(crate) struct Entry<T> {
-    index: u32,
-    next_free: AtomicU32,
+    /// While it is free: the next free one. While it is in use: the user's, for any number. (Records are many and small.)
+    pub(crate) link: AtomicU32,
     value: T,
-}
-
-impl<T> Entry<T> {
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
 }
 
 impl<T> Entry<T> {
@@ -73,7 +67,7 @@ impl<T: Default + Sync> Table<T> {
         let mut free = self.free.lock();
         if free.head != NONE {
             let entry = self.get(free.head).expect("what was given back exists");
-            free.head = entry.next_free.load(Ordering::Relaxed);
+            free.head = entry.link.load(Ordering::Relaxed);
             return entry;
         }
         let index = free.fresh;
@@ -87,18 +81,32 @@ impl<T: Default + Sync> Table<T> {
     /// Several threads may come here for one chunk; `OnceLock` lets one of them make it.
     fn chunk(&self, chunk: usize) -> &[Entry<T>] {
         self.chunks[chunk].get_or_init(|| {
-            let first = (FIRST_CHUNK << chunk) - FIRST_CHUNK;
-            (first..first + (FIRST_CHUNK << chunk))
-                .map(|index| Entry { index: index as u32, next_free: AtomicU32::new(NONE), value: T::default() })
-                .collect()
+            let entries = 0..FIRST_CHUNK << chunk;
+            entries.map(|_| Entry { link: AtomicU32::new(NONE), value: T::default() }).collect()
         })
     }
 
     /// Gives an entry back. The caller must not use it as its own any more.
     pub(crate) fn give(&'static self, entry: &'static Entry<T>) {
+        let index = self.index_of(entry);
         let mut free = self.free.lock();
-        entry.next_free.store(free.head, Ordering::Relaxed);
-        free.head = entry.index;
+        entry.link.store(free.head, Ordering::Relaxed);
+        free.head = index;
+    }
+
+    /// The number of an entry: found by its address, so that entries need not carry it.
+    pub(crate) fn index_of(&'static self, entry: &'static Entry<T>) -> u32 {
+        let address = std::ptr::from_ref(entry).addr();
+        // Half of all entries are in the last chunk.
+        for chunk in (0..CHUNKS).rev() {
+            let Some(entries) = self.chunks[chunk].get() else { continue };
+            let range = entries.as_ptr_range();
+            if (range.start.addr()..range.end.addr()).contains(&address) {
+                let offset = (address - range.start.addr()) / size_of::<Entry<T>>();
+                return ((FIRST_CHUNK << chunk) - FIRST_CHUNK + offset) as u32;
+            }
+        }
+        unreachable!("an entry is in a chunk of its table")
     }
 
     /// The entry at `index`, in use or not; `None` if there never was one.
@@ -145,12 +153,12 @@ mod tests {
         static TABLE: Table<AtomicU32> = Table::new();
         let taken: Vec<_> = (0..200).map(|_| TABLE.take()).collect();
         for (n, entry) in taken.iter().enumerate() {
-            assert_eq!(entry.index() as usize, n);
-            entry.store(n as u32, Ordering::Relaxed);
+            assert_eq!(TABLE.index_of(entry) as usize, n);
+            entry.value().store(n as u32, Ordering::Relaxed);
         }
         TABLE.give(taken[7]);
-        assert_eq!(TABLE.take().index(), 7);
-        assert_eq!(TABLE.get(150).unwrap().load(Ordering::Relaxed), 150);
-        assert_eq!(TABLE.iter().filter(|e| e.load(Ordering::Relaxed) > 0).count(), 199);
+        assert_eq!(TABLE.index_of(TABLE.take()), 7);
+        assert_eq!(TABLE.get(150).unwrap().value().load(Ordering::Relaxed), 150);
+        assert_eq!(TABLE.iter().filter(|e| e.value().load(Ordering::Relaxed) > 0).count(), 199);
     }
 }

@@ -191,14 +191,12 @@ impl Side {
     }
 }
 
-/// The wait record of a channel, or of one handle to a shared end.
+/// The wait record of a channel, or of one handle to a shared end: then its entry's link is the channel's number.
 #[derive(Default)]
 pub(crate) struct Record {
     made: Place,
     /// How often this entry has been taken; odd while it is in use.
     generation: AtomicU32,
-    /// For the handle of a shared end: the channel's entry.
-    of: AtomicU32,
     pub(crate) sender: Side,
     pub(crate) receiver: Side,
 }
@@ -220,13 +218,13 @@ impl Recorded {
     }
 
     pub(crate) fn index(&self) -> u32 {
-        self.0.index()
+        RECORDS.index_of(self.0)
     }
 
     fn take(made: &'static Location<'static>, of: u32) -> Self {
         let entry = RECORDS.take();
         entry.made.set(made);
-        entry.of.store(of, Ordering::Relaxed);
+        entry.link.store(of, Ordering::Relaxed);
         for side in [&entry.sender, &entry.receiver] {
             side.who.store(CURRENT.get(), Ordering::Relaxed);
             side.turn.store(0, Ordering::Relaxed);
@@ -237,7 +235,7 @@ impl Recorded {
 
     /// The channel's number: unique while the program runs.
     pub(crate) fn id(&self) -> ChannelId {
-        ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(self.0.index()))
+        ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(self.0)))
     }
 }
 
@@ -340,11 +338,11 @@ pub fn snapshot() -> Vec<Wait> {
         if generation.is_multiple_of(2) {
             continue;
         }
-        let of = entry.of.load(Ordering::Relaxed);
+        let of = entry.link.load(Ordering::Relaxed);
         let channel_entry = if of == NOT_A_HANDLE { Some(entry) } else { RECORDS.get(of) };
         let Some(channel_entry) = channel_entry else { continue };
         let Some(made) = channel_entry.made.get() else { continue };
-        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32 | u64::from(channel_entry.index());
+        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(channel_entry));
         let sides = [(&entry.sender, &entry.receiver), (&entry.receiver, &entry.sender)];
         for (side, other) in sides {
             let (who, Some(doing), since) = side.read() else { continue };

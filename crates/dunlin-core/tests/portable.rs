@@ -1,7 +1,9 @@
 //! Ends inside messages, carried by hand through serde_json: what moves, and what a failure leaves as it was.
 #![cfg(feature = "serde")]
 // The core starts no threads; these tests do.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+// Protocols that name themselves are written as their users would.
+#![allow(clippy::use_self)]
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -428,6 +430,17 @@ fn a_failed_encoding_leaves_the_ends_usable() {
     use_all(&mut message.0, &mut others);
     drop(message);
     assert_ended(&mut others);
+}
+
+#[test]
+fn a_failed_encoding_keeps_nothing_alive() {
+    let (tx, mut rx) = channel::<u8>();
+    let message = (tx.share(), Bad { panics: false });
+    let mut outbox = Outbox::new();
+    outbox.encode(|| serde_json::to_string(&message)).unwrap_err();
+    drop(message);
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+    outbox.encode(|| serde_json::to_string("next")).unwrap();
 }
 
 /// A place with room for so many bytes.

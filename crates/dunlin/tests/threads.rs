@@ -131,19 +131,26 @@ fn aborted_processes_lose_nothing_of_others() {
             let sent = Arc::new(AtomicUsize::new(0));
             let got = Arc::new(std::sync::Mutex::new(Vec::new()));
             let processes: Vec<_> = (0..6).map(|who| {
-                let (mut tx, mut rx, got) = (tx.clone(), rx.clone(), got.clone());
-                let (alive, sent) = (counter.clone(), sent.clone());
-                spawn(async move {
-                    for n in 0..40 {
-                        if who < 3 {
+                let (got, alive, sent) = (got.clone(), counter.clone(), sent.clone());
+                if who < 3 {
+                    let mut tx = tx.clone();
+                    spawn(async move {
+                        for n in 0..40 {
                             if tx.send(Counted::new(who * 1000 + n, &alive)).await.is_ok() {
                                 sent.fetch_add(1, Ordering::Relaxed);
                             }
-                        } else if let Ok(value) = rx.recv().await {
-                            got.lock().unwrap().push(value.0);
                         }
-                    }
-                })
+                    })
+                } else {
+                    let mut rx = rx.clone();
+                    spawn(async move {
+                        for _ in 0..40 {
+                            if let Ok(value) = rx.recv().await {
+                                got.lock().unwrap().push(value.0);
+                            }
+                        }
+                    })
+                }
             }).collect();
             give_way(round % 7).await;
             // One of each side is aborted wherever it stands; its partners go on without it.

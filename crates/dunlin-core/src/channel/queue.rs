@@ -358,10 +358,6 @@ impl<T> Queue<T> {
         self.watchers.push_back(Watcher { handle: Handle::END, waker: Some(waker), expired: false });
     }
 
-    pub(crate) fn adopt_idle(&mut self, waker: Waker) {
-        self.idle.push((Handle::END, Some(waker)));
-    }
-
     /// Whether a receive may find something here.
     pub(crate) fn has_something(&self) -> bool {
         !self.buffer.is_empty() || !self.offers.is_empty()

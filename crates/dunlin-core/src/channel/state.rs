@@ -1,7 +1,8 @@
 //! A channel's shared state: the one-slot rendezvous that most channels are, and the way to the [`Queue`] for the rest.
 //!
-//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time: one slot for the value and a
-//! waker for each side make a complete rendezvous channel. Its state is published in the tag of the channel's lock.
+//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time, and one of them at most
+//! waits: one slot for the value and one for a waker make a complete rendezvous channel. Its state is published in the tag of
+//! the channel's lock.
 //!
 //! Who may do what (the rules of the design):
 //! 1. A send puts its value into the slot and wakes the receiver. Only a receive that is being polled takes it out.
@@ -24,7 +25,7 @@ use crate::wakers;
 const OFFER: u32 = 1;
 /// The value of the offer is held by an extended receive.
 const HELD: u32 = 1 << 1;
-/// The waker of a receive that found nothing is in its slot.
+/// The waker in the slot is that of a receive that found nothing.
 const WATCHED: u32 = 1 << 2;
 /// The sender is gone.
 const NO_SENDER: u32 = 1 << 3;
@@ -51,8 +52,8 @@ const BEHIND: u64 = u64::MAX;
 
 pub(crate) struct Inner<T> {
     value: Option<T>,
-    sender: Option<Waker>,
-    receiver: Option<Waker>,
+    /// The sender's if there is an offer, the receiver's if it watches: never both wait at once.
+    waiter: Option<Waker>,
     queue: Option<Box<Queue<T>>>,
 }
 
@@ -108,14 +109,13 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
         if ends(g).no_receivers {
             queue.seal();
         }
-        let (value, sender, receiver) = (g.value.take(), g.sender.take(), g.receiver.take());
+        let (value, waiter) = (g.value.take(), g.waiter.take());
         if offered {
-            queue.adopt_offer(value, sender);
-        } else if let Some(waker) = sender {
-            queue.adopt_idle(waker);
-        }
-        if let Some(waker) = receiver {
-            if g.has(WATCHED) { queue.adopt_watcher(waker) } else { queue.adopt_idle(waker) }
+            queue.adopt_offer(value, waiter);
+        } else if let Some(waker) = waiter
+            && g.has(WATCHED)
+        {
+            queue.adopt_watcher(waker);
         }
         g.queue = Some(queue);
         g.clear(HELD | WATCHED | WOKEN);
@@ -140,7 +140,7 @@ fn tell<E, const N: usize>(heard: &mut Option<Heard<E>>, news: u32, events: [(u3
 
 impl<T> Chan<T> {
     pub(crate) fn new(policy: &Policy, made: &'static Location<'static>) -> Self {
-        let state = Lock::new(Inner { value: None, sender: None, receiver: None, queue: None });
+        let state = Lock::new(Inner { value: None, waiter: None, queue: None });
         if !policy.is_plain() {
             let mut g = state.lock();
             g.queue = Some(Box::new(Queue::new(policy)));
@@ -187,26 +187,25 @@ impl<T> Chan<T> {
             && slot.is_some()
             && let Some(mut g) = self.state.lock_when(OFFER | NO_RECEIVER | RETIRED | QUEUED, 0)
         {
-            let old = store(&mut g.sender, cx.waker());
+            // Whoever was watching gives the slot up; else it has at most a waker that nobody needs.
+            let before = g.waiter.replace(wakers::keep(cx.waker()));
             // Moves the value alone: copying the whole `Option` right after it was written in parts stalls the processor.
             if let Some(value) = slot.take() {
                 g.value = Some(value);
             }
-            let woken = if g.has(WATCHED) {
+            let watched = g.has(WATCHED);
+            if watched {
                 g.clear(WATCHED);
                 g.set(WOKEN);
-                g.receiver.take()
-            } else {
-                None
-            };
+            }
             g.set(OFFER);
             drop(g);
             post.ticket = FIRST_TICKET;
             self.record.sender.begin(Doing::Send);
-            if let Some(waker) = woken {
-                wakers::wake(waker);
+            match before {
+                Some(receiver) if watched => wakers::wake(receiver),
+                stale => drop(stale),
             }
-            drop(old);
             return Poll::Pending;
         }
         self.poll_send_slowly(post, slot, cx)
@@ -240,7 +239,7 @@ impl<T> Chan<T> {
                 return self.poll_send(post, slot, cx);
             }
             // A forgotten offer stands before this one.
-            let old = store(&mut g.sender, cx.waker());
+            let old = store(&mut g.waiter, cx.waker());
             post.ticket = BEHIND;
             self.begin_wait(post.handle, Doing::Send);
             drop(g);
@@ -259,7 +258,7 @@ impl<T> Chan<T> {
             self.end_wait(post.handle, Doing::Send);
             return Poll::Ready(Err(Why::Closed));
         }
-        let old = store(&mut g.sender, cx.waker());
+        let old = store(&mut g.waiter, cx.waker());
         drop(g);
         drop(old);
         Poll::Pending
@@ -403,12 +402,11 @@ impl<T> Chan<T> {
             if g.has(OFFER) {
                 *slot = g.value.take();
                 g.clear(OFFER);
+                after.stale.add(g.waiter.take());
             }
             true
         };
-        let waker = g.sender.take();
         drop(g);
-        drop(waker);
         if released {
             post.ticket = 0;
             self.end_wait(post.handle, Doing::Send);
@@ -482,7 +480,7 @@ impl<T> Chan<T> {
         if let Some(mut g) = self.state.lock_when(HELD | RETIRED | QUEUED, 0) {
             if let Some(value) = g.value.take() {
                 g.clear(OFFER | WOKEN);
-                let woken = g.sender.take();
+                let woken = g.waiter.take();
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
@@ -491,7 +489,7 @@ impl<T> Chan<T> {
                 return Poll::Ready(Ok(value));
             }
             if !g.has(NO_SENDER) {
-                let old = store(&mut g.receiver, cx.waker());
+                let old = store(&mut g.waiter, cx.waker());
                 g.clear(WOKEN);
                 g.set(WATCHED);
                 self.record.receiver.begin(Doing::Receive);
@@ -521,7 +519,7 @@ impl<T> Chan<T> {
         if g.has(HELD) {
             // Only a forgotten guard is still held when its receiver receives again.
             g.clear(OFFER | HELD);
-            let waker = g.sender.take();
+            let waker = g.waiter.take();
             drop(g);
             if let Some(waker) = waker {
                 wakers::wake(waker);
@@ -539,7 +537,7 @@ impl<T> Chan<T> {
                     None
                 } else {
                     g.clear(OFFER | WOKEN);
-                    g.sender.take()
+                    g.waiter.take()
                 };
                 drop(g);
                 self.record.receiver.end();
@@ -557,7 +555,7 @@ impl<T> Chan<T> {
             self.record.receiver.end();
             return Poll::Ready(Err(RecvError::Closed));
         }
-        let old = store(&mut g.receiver, cx.waker());
+        let old = store(&mut g.waiter, cx.waker());
         g.clear(WOKEN);
         g.set(WATCHED);
         self.record.receiver.begin(Doing::Receive);
@@ -607,12 +605,12 @@ impl<T> Chan<T> {
             if g.has(HELD) {
                 // By a guard that was forgotten.
                 g.clear(OFFER | HELD);
-                after.wakes.add(g.sender.take());
+                after.wakes.add(g.waiter.take());
             } else if !g.has(RETIRED)
                 && let Some(value) = g.value.take()
             {
                 g.clear(OFFER);
-                after.wakes.add(g.sender.take());
+                after.wakes.add(g.waiter.take());
                 return Ok(value);
             }
             return Err(if g.has_any(NO_SENDER | RETIRED) { RecvError::Closed } else { RecvError::WouldBlock });
@@ -660,7 +658,7 @@ impl<T> Chan<T> {
             publish(&mut g);
         } else if g.has(HELD) {
             g.clear(OFFER | HELD);
-            after.wakes.add(g.sender.take());
+            after.wakes.add(g.waiter.take());
         }
     }
 
@@ -671,8 +669,7 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         let news = bits & !g.tag;
         g.set(bits);
-        after.wakes.add(g.sender.take());
-        after.wakes.add(g.receiver.take());
+        after.wakes.add(g.waiter.take());
         g.clear(WATCHED);
         if bits & NO_RECEIVER != 0 && g.has(HELD) {
             // By a guard that was forgotten: nobody else will release it.
@@ -787,19 +784,10 @@ impl<T> Chan<T> {
             side.end();
             return Poll::Ready(());
         }
-        let old = if g.has(QUEUED) {
-            queue(&mut g).wait_for_end(handle, cx.waker(), &mut after);
-            None
-        } else if sending {
-            store(&mut g.sender, cx.waker())
-        } else {
-            // Not WATCHED: an offer is none of its business.
-            g.clear(WATCHED);
-            store(&mut g.receiver, cx.waker())
-        };
+        // The one slot is for those who send and receive; there is room for others in a queue.
+        queue(&mut g).wait_for_end(handle, cx.waker(), &mut after);
+        publish(&mut g);
         side.begin(Doing::Closed);
-        drop(g);
-        drop(old);
         Poll::Pending
     }
 

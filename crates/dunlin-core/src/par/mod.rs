@@ -20,33 +20,37 @@ use crate::pinned::Pinned;
 use ready::Ready;
 
 pin_project_lite::pin_project! {
-    /// A branch: running, or done with its output waiting for the others.
-    struct Slot<F: Future> {
-        #[pin]
-        future: Option<F>,
-        output: Option<F::Output>,
+    /// A branch.
+    #[project = SlotProjected]
+    #[project_replace = SlotReplaced]
+    enum Slot<F: Future> {
+        Running { #[pin] future: F },
+        // Waiting for the others.
+        Done { output: F::Output },
+        Taken,
     }
 }
 
 impl<F: Future> Slot<F> {
     fn new(future: F) -> Self {
-        Self { future: Some(future), output: None }
+        Self::Running { future }
     }
 
     /// Polls the branch. `true`: it is done now. One that was done before has nothing left to do.
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
-        let mut this = self.project();
-        let Some(future) = this.future.as_mut().as_pin_mut() else { return false };
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
+        let SlotProjected::Running { future } = self.as_mut().project() else { return false };
         let Poll::Ready(output) = future.poll(cx) else { return false };
-        // Dropped at once, not with the last branch: it may hold ends.
-        this.future.set(None);
-        *this.output = Some(output);
+        // The future is dropped at once, not with the last branch: it may hold ends.
+        self.set(Self::Done { output });
         true
     }
 
     fn take(self: Pin<&mut Self>) -> F::Output {
-        self.project().output.take().expect("a `par!` that is done was polled again")
+        match self.project_replace(Self::Taken) {
+            SlotReplaced::Done { output } => output,
+            _ => panic!("a `par!` that is done was polled again"),
+        }
     }
 }
 

@@ -241,6 +241,7 @@ pub(crate) struct Ready {
 
 struct Begun {
     header: &'static Entry<Header>,
+    index: u32,
     identities: Identities,
 }
 
@@ -268,7 +269,7 @@ impl Ready {
             unsafe {
                 header.local(|local| local.fill(branches));
             }
-            Begun { header, identities: Identities::new(branches, made) }
+            Begun { header, index: HEADERS.index_of(header), identities: Identities::new(branches, made) }
         })
     }
 
@@ -284,9 +285,8 @@ impl Ready {
         }
         let mut left = self.left;
         let budget = self.budget;
-        let Begun { header, identities } = self.begin();
-        let (index, first) = (header.index(), identities.first().as_u64());
-        let header = header.value();
+        let Begun { header, index, identities } = self.begin();
+        let (header, index, first) = (header.value(), *index, identities.first().as_u64());
         let mut remote = header.remote.lock();
         let old = match &mut remote.task {
             Some(task) if task.will_wake(cx.waker()) => None,
@@ -330,7 +330,7 @@ impl Ready {
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        let Some(Begun { header, identities: _ }) = self.begun.take() else { return };
+        let Some(Begun { header, .. }) = self.begun.take() else { return };
         // SAFETY: dropped, so not being polled: `owner` is 0, and nobody else has this entry.
         unsafe {
             header.local(|local| {

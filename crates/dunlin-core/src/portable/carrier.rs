@@ -216,17 +216,16 @@ fn installed<T, R>(key: &'static LocalKey<RefCell<Option<T>>>, f: impl FnOnce(&m
 /// use dunlin_core::{channel_with, fifo};
 ///
 /// let (tx, mut rx) = channel_with(fifo(1));
-/// let message = vec![tx];
+/// let message = (7, tx);
 ///
 /// let mut outbox = Outbox::new();
 /// outbox.encode(|| serde_json::to_string(&message)).unwrap();
 /// let sealed = outbox.seal().unwrap();
 /// drop(sealed); // the other side would not have it
 ///
-/// let [mut tx] = <[_; 1]>::try_from(message).unwrap();
-/// tx.try_send("still mine").unwrap();
-/// assert_eq!(rx.try_recv(), Ok("still mine".to_string()));
-/// # let _: dunlin_core::Sender<String> = tx;
+/// let (n, mut tx) = message;
+/// tx.try_send(n).unwrap();
+/// assert_eq!(rx.try_recv(), Ok(7));
 /// ```
 ///
 /// Without a carrier an end cannot be written:
@@ -261,9 +260,9 @@ impl Outbox {
         drop(encoding);
         self.encoded = result.is_ok();
         if self.encoded {
-            self.staging.error = None
+            self.staging.error = None;
         } else {
-            self.staging.ends.clear()
+            self.staging.ends.clear();
         }
         result
     }

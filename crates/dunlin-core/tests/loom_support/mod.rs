@@ -1,6 +1,6 @@
 //! What the loom models share: how one is run, and a `block_on` that loom can see.
 //!
-//! `LOOM_MAX_PREEMPTIONS` (2 unless set) bounds the search; what is printed is the number of executions it took.
+//! `LOOM_MAX_PREEMPTIONS` bounds the search; what is printed is the number of executions it took.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
 #![allow(clippy::disallowed_types)] // a clock, to say how long a model took
 
@@ -14,11 +14,17 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread::{self, Thread};
 
-/// Runs `f` under all interleavings with a bounded number of preemptions.
+/// Runs `f` in every order with at most 2 preemptions.
 #[track_caller]
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
+    model_within(2, f);
+}
+
+/// Runs `f` in every order with at most this many preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
+#[track_caller]
+pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 20_000;
     let (executions, began) = (Arc::new(AtomicU64::new(0)), std::time::Instant::now());
     let counted = executions.clone();

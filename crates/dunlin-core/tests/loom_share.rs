@@ -1,0 +1,312 @@
+//! Loom: ends that several hold: lone operations of two handles, claims, and what is passed on.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_share`
+#![cfg(loom)]
+
+mod loom_support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use dunlin_core::{PATIENCE_TICKS, RecvError, alt, channel, channel_with, fifo, waits};
+use loom_support::{block_on, forget_after_one_poll, model, model_within, poll_once, spawn, try_once};
+
+/// Two handles offer side by side; the receiver takes both, and each hears of its own.
+#[test]
+fn two_senders() {
+    model(|| {
+        let (tx, mut rx) = channel();
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let sender = spawn(move || block_on(one.send(1)).unwrap());
+        let receiver = spawn(move || {
+            let got = (block_on(rx.recv()).unwrap(), block_on(rx.recv()).unwrap());
+            assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+            got
+        });
+        block_on(other.send(2)).unwrap();
+        drop(other);
+        sender.join();
+        let got = receiver.join();
+        assert!(got == (1, 2) || got == (2, 1), "{got:?}");
+    });
+}
+
+/// A value wakes all who wait: the one that takes it, and the other, which looks again in vain and waits on.
+#[test]
+fn two_receivers() {
+    model_within(1, || {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let receiver = spawn(move || block_on(one.recv()));
+        let sender = spawn(move || {
+            block_on(tx.send(1)).unwrap();
+            block_on(tx.send(2)).unwrap();
+        });
+        let got = [block_on(other.recv()).unwrap(), receiver.join().unwrap()];
+        assert!(got == [1, 2] || got == [2, 1], "{got:?}");
+        sender.join();
+    });
+}
+
+/// The same over a buffer: admitted, both values must find their receivers.
+#[test]
+fn two_receivers_of_a_buffer() {
+    model(|| {
+        let (mut tx, rx) = channel_with(fifo(1));
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let receiver = spawn(move || block_on(one.recv()));
+        let sender = spawn(move || {
+            block_on(tx.send(1)).unwrap();
+            block_on(tx.send(2)).unwrap();
+        });
+        let got = [block_on(other.recv()).unwrap(), receiver.join().unwrap()];
+        assert!(got == [1, 2] || got == [2, 1], "{got:?}");
+        sender.join();
+    });
+}
+
+/// One value for two: one receives, the other hears of the end.
+#[test]
+fn one_value_for_two_receivers() {
+    model(|| {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let receiver = spawn(move || block_on(one.recv()));
+        let sender = spawn(move || block_on(tx.send(1)).unwrap());
+        let got = [block_on(other.recv()), receiver.join()];
+        assert!(got == [Ok(1), Err(RecvError::Closed)] || got == [Err(RecvError::Closed), Ok(1)], "{got:?}");
+        sender.join();
+    });
+}
+
+/// A receive that was woken is dropped, or never polled again: the value is the other's.
+#[test]
+fn a_woken_receive_is_dropped() {
+    model(|| {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let receiver = spawn(move || try_once(one.recv()).and_then(Result::ok));
+        let sender = spawn(move || block_on(tx.send(1)).unwrap());
+        let got = block_on(other.recv()).ok();
+        let given_up = receiver.join();
+        assert!((got, given_up) == (Some(1), None) || (got, given_up) == (None, Some(1)), "{got:?} {given_up:?}");
+        sender.join();
+    });
+}
+
+#[test]
+fn a_woken_receive_is_never_polled_again() {
+    model(|| {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let mut pinned = Box::pin(one.recv());
+        assert_eq!(poll_once(pinned.as_mut()), None);
+        let sender = spawn(move || block_on(tx.send(1)).unwrap());
+        assert_eq!(block_on(other.recv()), Ok(1));
+        sender.join();
+    });
+}
+
+/// One holds the only place of a buffer by an extended receive, the other waits for a value; the release admits a send
+/// that waited for the place, and its value is the other's: nothing but the release can wake it.
+#[test]
+fn release_of_a_place_wakes_the_other_receiver() {
+    model(|| {
+        let (mut tx, rx) = channel_with(fifo(1));
+        let mut one = rx.share();
+        let mut other = one.clone();
+        tx.try_send(1).unwrap();
+        let held = try_once(one.recv_extended()).unwrap().unwrap();
+        let sender = spawn(move || {
+            block_on(tx.send(2)).unwrap();
+            tx
+        });
+        let receiver = spawn(move || block_on(other.recv()));
+        assert_eq!(held.release(), 1);
+        assert_eq!(receiver.join(), Ok(2));
+        sender.join();
+    });
+}
+
+/// What only the holder of a claim may touch: loom says if two do.
+struct Inside(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: that no two touch it at once is what is tested, by loom's own cell.
+unsafe impl Sync for Inside {}
+// SAFETY: as above.
+unsafe impl Send for Inside {}
+
+/// One holds the end, the other waits in line: released | registered.
+#[test]
+fn claims_exclude_each_other() {
+    model(|| {
+        let (tx, _rx) = channel_with::<u32>(fifo(1));
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let inside = Arc::new(Inside(loom::cell::UnsafeCell::new(0)));
+        let also = inside.clone();
+        let claimer = spawn(move || {
+            let claim = block_on(one.claim()).unwrap();
+            also.0.with_mut(|_| ());
+            drop(claim);
+        });
+        let claim = block_on(other.claim()).unwrap();
+        inside.0.with_mut(|_| ());
+        drop(claim);
+        claimer.join();
+    });
+}
+
+/// The first in line is offered the end and dropped: before the release, while it is offered, after. The second must get it.
+#[test]
+fn a_dropped_claimer_passes_on() {
+    model_within(3, || {
+        let (tx, _rx) = channel::<u32>();
+        let mut one = tx.share();
+        let (mut first, mut second) = (one.clone(), one.clone());
+        let claim = one.try_claim().unwrap();
+        let mut waiting = Box::pin(first.claim());
+        assert!(poll_once(waiting.as_mut()).is_none());
+        let claimer = spawn(move || drop(block_on(second.claim()).unwrap()));
+        drop(claim);
+        drop(waiting);
+        claimer.join();
+    });
+}
+
+#[test]
+fn a_claimer_dropped_elsewhere_passes_on() {
+    model(|| {
+        let (tx, _rx) = channel::<u32>();
+        let mut one = tx.share();
+        let (mut first, mut second) = (one.clone(), one.clone());
+        let claim = one.try_claim().unwrap();
+        let dropped = spawn(move || {
+            let _ = try_once(first.claim());
+        });
+        let claimer = spawn(move || drop(block_on(second.claim()).unwrap()));
+        drop(claim);
+        dropped.join();
+        claimer.join();
+    });
+}
+
+/// The first in line is offered the end and sleeps. Time passes on another thread; the second must get it.
+#[test]
+fn a_sleeper_is_passed_over() {
+    model(|| {
+        let (tx, _rx) = channel::<u32>();
+        let mut one = tx.share();
+        let (mut first, mut second) = (one.clone(), one.clone());
+        let claim = one.try_claim().unwrap();
+        let mut sleeping = Box::pin(first.claim());
+        assert!(poll_once(sleeping.as_mut()).is_none());
+        let claimer = spawn(move || drop(block_on(second.claim()).unwrap()));
+        drop(claim);
+        waits::advance(waits::tick().wrapping_add(PATIENCE_TICKS + 1));
+        claimer.join();
+        assert!(poll_once(sleeping.as_mut()).is_some(), "its place is still there");
+    });
+}
+
+/// A lone send is held back by a claim | it goes on when the claim ends, and a claimer after it.
+#[test]
+fn a_lone_send_beside_a_claim() {
+    model(|| {
+        let (tx, mut rx) = channel();
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let lone = spawn(move || block_on(one.send(1)).unwrap());
+        let claimer = spawn(move || {
+            let mut claim = block_on(other.claim()).unwrap();
+            block_on(claim.send(2)).unwrap();
+        });
+        let got = [block_on(rx.recv()).unwrap(), block_on(rx.recv()).unwrap()];
+        assert!(got == [1, 2] || got == [2, 1], "{got:?}");
+        lone.join();
+        claimer.join();
+    });
+}
+
+/// A lone receive is held back by a claim of the receiving end, a value comes, the claim ends without taking it.
+#[test]
+fn a_lone_receive_is_roused_when_the_claim_ends() {
+    model(|| {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let mut other = one.clone();
+        let claim = one.try_claim().unwrap();
+        let lone = spawn(move || block_on(other.recv()));
+        let sender = spawn(move || block_on(tx.send(1)).unwrap());
+        drop(claim);
+        assert_eq!(lone.join(), Ok(1));
+        sender.join();
+    });
+}
+
+/// A claim as a branch, beside a receive: one of the two, and an unchosen claim leaves no hold.
+#[test]
+fn a_claim_in_a_choice() {
+    model(|| {
+        let ((tx, _rx), (mut ty, mut ry)) = (channel::<u32>(), channel());
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let claim = one.try_claim().unwrap();
+        let sender = spawn(move || block_on(ty.send(1)).is_ok());
+        let chooser = spawn(move || {
+            block_on(async {
+                alt! { biased;
+                    claim = other.claim() => { drop(claim.unwrap()); false }
+                    got = ry.recv() => got.is_ok(),
+                }
+            })
+        });
+        drop(claim);
+        let (sent, received) = (sender.join(), chooser.join());
+        assert_eq!(sent, received);
+        drop(one.try_claim().expect("nobody holds it, and nobody is in line"));
+    });
+}
+
+/// The last handle goes on one thread while another one goes too: the channel ends, once.
+#[test]
+fn the_last_handle_ends_the_channel() {
+    model(|| {
+        let (tx, mut rx) = channel::<u32>();
+        let one = tx.share();
+        let other = one.clone();
+        let dropped = spawn(move || drop(one));
+        let also = spawn(move || drop(other));
+        assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+        dropped.join();
+        also.join();
+    });
+}
+
+/// A lone operation that was forgotten holds up nobody for longer than its patience.
+#[test]
+fn a_forgotten_lone_send_loses_the_floor() {
+    model(|| {
+        let (tx, _rx) = channel();
+        let mut one = tx.share();
+        let (mut lone, mut other) = (one.clone(), one.clone());
+        let claim = one.try_claim().unwrap();
+        let count = Arc::new(AtomicU32::new(0));
+        assert!(forget_after_one_poll(Box::pin(lone.send(1))).is_none());
+        let mine = count.clone();
+        let claimer = spawn(move || {
+            drop(block_on(other.claim()).unwrap());
+            mine.fetch_add(1, Relaxed);
+        });
+        drop(claim);
+        waits::advance(waits::tick().wrapping_add(PATIENCE_TICKS + 1));
+        claimer.join();
+        assert_eq!(count.load(Relaxed), 1);
+    });
+}
