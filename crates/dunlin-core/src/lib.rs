@@ -60,7 +60,7 @@ pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
 pub mod __rt {
     pub use crate::channel::sender::Spare;
     pub use crate::choice::branch::{ChoiceCx, Look};
-    pub use crate::choice::{Order, Step, choose, step};
+    pub use crate::choice::{Order, Step, Survey, choose, step, survey};
     pub use crate::par::Branches;
     pub use crate::wakers::trust;
     pub use dunlin_macros::__alt;

@@ -20,6 +20,10 @@ pub(crate) struct Lock<T> {
     value: crate::sync::UnsafeCell<T>,
     #[cfg(loom)]
     value: loom::cell::UnsafeCell<T>,
+    /// For models of what stands on locks ([`LOCK_IN_ONE_STEP`](crate::sync::LOCK_IN_ONE_STEP)): the lock itself, which
+    /// loom can wait for, with the tag.
+    #[cfg(loom)]
+    gate: loom::sync::Mutex<u32>,
 }
 
 // SAFETY: `value` is only reached through a `Guard`, and the word lets one guard exist at a time.
@@ -35,7 +39,7 @@ impl<T> Lock<T> {
 
     #[cfg(loom)]
     pub(crate) fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(0), value: loom::cell::UnsafeCell::new(value) }
+        Self { word: AtomicU32::new(0), value: loom::cell::UnsafeCell::new(value), gate: loom::sync::Mutex::new(0) }
     }
 
     /// Waits for the lock. The wait is short by the rules above.
@@ -43,7 +47,7 @@ impl<T> Lock<T> {
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         #[cfg(loom)]
         if crate::sync::LOCK_IN_ONE_STEP {
-            return self.lock_in_one_step();
+            return Guard::through(self, self.gate.lock().expect("a model ends with its first panic"));
         }
         let word = self.word.load(Ordering::Relaxed);
         if word & LOCKED == 0
@@ -60,14 +64,8 @@ impl<T> Lock<T> {
     pub(crate) fn lock_when(&self, mask: u32, tag: u32) -> Option<Guard<'_, T>> {
         #[cfg(loom)]
         if crate::sync::LOCK_IN_ONE_STEP {
-            let word = self.word.fetch_or(LOCKED, Ordering::Acquire);
-            if word & (mask | LOCKED) == tag {
-                return Some(Guard::new(self, word));
-            }
-            if word & LOCKED == 0 {
-                self.word.swap(word, Ordering::Release);
-            }
-            return None;
+            let gate = self.gate.try_lock().ok()?;
+            return if *gate & mask == tag { Some(Guard::through(self, gate)) } else { None };
         }
         let word = self.word.load(Ordering::Relaxed);
         if word & (mask | LOCKED) == tag
@@ -76,18 +74,6 @@ impl<T> Lock<T> {
             return Some(Guard::new(self, word));
         }
         None
-    }
-
-    /// For models of what stands on locks: one step where the real one has two or more.
-    #[cfg(loom)]
-    fn lock_in_one_step(&self) -> Guard<'_, T> {
-        loop {
-            let word = self.word.fetch_or(LOCKED, Ordering::Acquire);
-            if word & LOCKED == 0 {
-                return Guard::new(self, word);
-            }
-            relax(0);
-        }
     }
 
     #[cold]
@@ -122,6 +108,8 @@ pub(crate) struct Guard<'a, T> {
     pub(crate) tag: u32,
     #[cfg(loom)]
     value: Option<loom::cell::MutPtr<T>>,
+    #[cfg(loom)]
+    gate: Option<loom::sync::MutexGuard<'a, u32>>,
 }
 
 impl<'a, T> Guard<'a, T> {
@@ -132,7 +120,16 @@ impl<'a, T> Guard<'a, T> {
             tag,
             #[cfg(loom)]
             value: Some(lock.value.get_mut()),
+            #[cfg(loom)]
+            gate: None,
         }
+    }
+
+    #[cfg(loom)]
+    fn through(lock: &'a Lock<T>, gate: loom::sync::MutexGuard<'a, u32>) -> Self {
+        let mut guard = Self::new(lock, *gate);
+        guard.gate = Some(gate);
+        guard
     }
 
     /// Whether all of `bits` are set in the tag.
@@ -198,9 +195,11 @@ impl<T> Drop for Guard<'_, T> {
         #[cfg(loom)]
         drop(self.value.take());
         #[cfg(loom)]
-        if crate::sync::LOCK_IN_ONE_STEP {
-            // To loom, a store is not ordered with another thread's failed attempt.
-            self.lock.word.swap(self.tag, Ordering::Release);
+        if let Some(mut gate) = self.gate.take() {
+            if *gate != self.tag {
+                *gate = self.tag;
+                self.lock.word.store(self.tag, Ordering::Release);
+            }
             return;
         }
         // A plain store suffices: while LOCKED is set nobody else writes the word.

@@ -28,6 +28,11 @@ use carrier::{EndKind, Mobile, Place, Successor};
 /// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say, an end is an error of that
 /// call, and stays as it is.
 ///
+/// Two of serde's ways do not suit ends:
+/// - an `untagged` enum is read by trying its variants, and an end that a failed try has read is gone with it: give enums a tag;
+/// - an `Arc` (serde's feature `rc`) cannot be emptied, so an end inside would stay with its other holders as well:
+///   [`share`](crate::Sender::share) it instead.
+///
 /// # Examples
 /// A protocol that sends itself:
 /// ```

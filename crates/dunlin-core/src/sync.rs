@@ -57,8 +57,8 @@ pub(crate) fn relax(spins: u32) {
     }
 }
 
-/// Whether models see a lock taken in one step, which makes them some ten times smaller. The model of the lock itself
-/// says no.
+/// Whether models take a lock in one step and wait for it without spinning, which makes them a thousand times smaller. The
+/// model of the lock itself says no.
 #[cfg(loom)]
 pub(crate) const LOCK_IN_ONE_STEP: bool = true;
 

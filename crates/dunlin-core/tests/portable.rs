@@ -344,6 +344,33 @@ fn a_stream_that_has_failed_has_failed_after_the_move() {
 }
 
 #[test]
+fn the_ends_of_a_channel_that_is_stretched_already_move() {
+    use dunlin_core::agent::{Inlet, Outlet, join};
+    let ((tx, far), (near, rx)) = (channel(), channel_with(fifo(2)));
+    let stretched = join(Outlet::new(far), Inlet::new(near));
+    block_on(async {
+        par!(
+            async move {
+                let mut tx = tx;
+                for n in 0..10 {
+                    tx = carry(tx);
+                    tx.send(n).await.unwrap();
+                }
+            },
+            async move {
+                let mut rx = rx;
+                for n in 0..10 {
+                    rx = carry(rx);
+                    assert_eq!(rx.recv().await, Ok(n));
+                }
+                assert_eq!(rx.recv().await, Err(RecvError::Closed));
+            },
+            stretched,
+        );
+    });
+}
+
+#[test]
 fn a_lost_message_drops_its_ends() {
     let (tx, mut rx) = channel::<u8>();
     let (mut back, near) = channel::<u8>();
@@ -521,6 +548,16 @@ fn of_several_encodings_the_last_counts() {
 }
 
 #[test]
+fn a_panic_after_a_good_encoding_spoils_it() {
+    let (tx, _rx) = channel::<u8>();
+    let message = (tx, Bad { panics: true });
+    let mut outbox = Outbox::new();
+    outbox.encode(|| serde_json::to_string(&message.0)).unwrap();
+    catch_unwind(AssertUnwindSafe(|| outbox.encode(|| serde_json::to_string(&message)))).unwrap_err();
+    assert_eq!(outbox.seal().unwrap_err(), CarryError::NotEncoded);
+}
+
+#[test]
 fn given_up_before_the_hand_over_nothing_has_happened() {
     let (mut ends, mut others) = ends();
     let mut outbox = Outbox::new();
@@ -543,6 +580,20 @@ fn a_message_dropped_while_it_is_sealed_ends_its_channels() {
     drop(ends);
     assert_eq!(others.0.try_recv(), Err(RecvError::Closed));
     drop(sealed);
+    assert_ended(&mut others);
+}
+
+#[test]
+fn a_hand_over_without_the_message_gives_ends_of_ended_channels() {
+    let (ends, mut others) = ends();
+    let (sealed, json) = encode(&ends);
+    drop(ends);
+    let mut inbox = Inbox::new(sealed.commit(()));
+    let mut ends: Ends = decode(&mut inbox, &json).unwrap();
+    assert_eq!(others.0.try_recv(), Err(RecvError::Closed));
+    assert!(others.1.is_closed());
+    assert_eq!(ends.1.try_recv(), Err(RecvError::WouldBlock), "its sender is still there");
+    drop(ends);
     assert_ended(&mut others);
 }
 

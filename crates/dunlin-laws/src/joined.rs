@@ -37,7 +37,12 @@ impl Transport for Joined {
         Some(calls(requests, asked))
     }
 
-    fn hole(&self, _feature: Feature) -> Option<&'static str> {
-        None
+    fn hole(&self, feature: Feature) -> Option<&'static str> {
+        match feature {
+            Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),
+            Feature::TrySend => Some("Why::WouldBlock: the sender's half has no room of its own (tests/holes.rs)"),
+            Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
+            _ => None,
+        }
     }
 }

@@ -135,6 +135,11 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.settle();
     }
 
+    /// Whether the transport can do this.
+    pub fn can(&self, feature: Feature) -> bool {
+        self.transport.hole(feature).is_none()
+    }
+
     /// A number below `n`.
     pub fn below(&self, n: u64) -> u64 {
         self.rig.below(n)

@@ -19,6 +19,7 @@
 //! assert!(report.broken().is_empty() && report.held() > 0);
 //! ```
 
+pub mod joined;
 pub mod kind;
 pub mod law;
 pub mod laws;
@@ -26,6 +27,7 @@ pub mod report;
 pub mod rig;
 pub mod transport;
 
+pub use joined::Joined;
 pub use kind::{Full, Kind, kinds};
 pub use law::{Cx, Law};
 pub use laws::laws;

@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -291,6 +291,33 @@ impl Rig {
             }
         }
     }
+}
+
+/// A future that is polled inside every wake of it, as some executors do: what another thread could do at the worst moment.
+struct Eager(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
+
+impl Eager {
+    fn poll(self: &Arc<Self>) {
+        // Woken by what it does itself: it is being polled.
+        let Ok(mut future) = self.0.try_lock() else { return };
+        let waker = self.clone().into();
+        if let Some(running) = future.as_mut()
+            && running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        {
+            *future = None;
+        }
+    }
+}
+
+impl Wake for Eager {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
+}
+
+/// Runs `future` now, and from then on within every wake.
+pub fn eager(future: impl Future<Output = ()> + Send + 'static) {
+    Arc::new(Eager(Mutex::new(Some(Box::pin(future))))).poll();
 }
 
 /// Gives way to all other tasks once.

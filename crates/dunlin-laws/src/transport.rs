@@ -22,8 +22,12 @@ pub enum Feature {
     Calls,
     /// Futures that were forgotten.
     Forgetting,
-    /// `len` of both ends.
+    /// `len` of the sender counts what is buffered at the receiver.
     Len,
+    /// `try_send` into a buffer that has room.
+    TrySend,
+    /// A panic of the policy reaches the sender.
+    PolicyPanics,
     /// The wait records name both ends' channel.
     Waits,
 }

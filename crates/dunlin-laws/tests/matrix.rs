@@ -1,6 +1,6 @@
 //! The law matrix, over every transport: prints the table, and fails with law, policy, transport and seed.
 
-use dunlin_laws::{Local, Transport, kinds, laws, run};
+use dunlin_laws::{Joined, Local, Transport, kinds, laws, run};
 
 fn matrix_of<X: Transport>(transport: &X) {
     let report = run(transport, &kinds(), &laws());
@@ -12,4 +12,9 @@ fn matrix_of<X: Transport>(transport: &X) {
 #[test]
 fn both_ends_in_one_program() {
     matrix_of(&Local);
+}
+
+#[test]
+fn two_halves_joined_by_agents() {
+    matrix_of(&Joined);
 }

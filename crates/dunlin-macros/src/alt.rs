@@ -23,7 +23,7 @@
 //!         let chosen = choose(Order::Fair, false, 2, |index, step| match index {
 //!             0 => step(branch0.as_mut(), step).map(Some).map(|value| output0 = value),
 //!             1 => step(branch1.as_mut(), step).map(Some).map(|value| output1 = value),
-//!             _ => Poll::Pending,
+//!             _ => { /* a survey */ survey(branch0.as_mut(), 0, s); survey(branch1.as_mut(), 1, s); Poll::Pending }
 //!         }).await;
 //!         chosen
 //!     };                                          // the operations end here
@@ -293,6 +293,10 @@ impl Alt {
             None => quote_spanned!(ours=> ::core::unreachable!("chosen, but no branch of `alt!`")),
         };
 
+        let looks = names.iter().map(|Names { index, branch, .. }| {
+            quote_spanned!(ours=> #home::__rt::survey(#branch.as_mut(), #index, survey);)
+        });
+
         // The inner `let chosen` makes the temporaries of the wait end before the branches they
         // borrow, in every edition.
         quote_spanned! {ours=> {
@@ -310,7 +314,13 @@ impl Alt {
                         use #home::__rt::step as poll;
                         match index {
                             #(#steps)*
-                            _ => ::core::task::Poll::Pending,
+                            // No branch's number: a look at all of them.
+                            _ => {
+                                if let #home::__rt::Step::Survey(survey) = step {
+                                    #(#looks)*
+                                }
+                                ::core::task::Poll::Pending
+                            }
                         }
                     },
                 ).await;
@@ -646,7 +656,13 @@ mod tests {
                             1 => poll(branch1.as_mut(), step)
                                 .map(::core::option::Option::Some)
                                 .map(|value| output1 = value),
-                            _ => ::core::task::Poll::Pending,
+                            _ => {
+                                if let dunlin::__rt::Step::Survey(survey) = step {
+                                    dunlin::__rt::survey(branch0.as_mut(), 0, survey);
+                                    dunlin::__rt::survey(branch1.as_mut(), 1, survey);
+                                }
+                                ::core::task::Poll::Pending
+                            }
                         }
                     },
                 ).await;

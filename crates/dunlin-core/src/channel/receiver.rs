@@ -287,6 +287,15 @@ impl<'a, T> Take<'a, T> {
         polled
     }
 
+    /// For a branch of a choice. While the choice has offered nothing itself, it is as alone as any receive.
+    fn poll_chosen(&mut self, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Result<T, RecvError>> {
+        if choice.own().is_none() {
+            return self.poll(cx);
+        }
+        self.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value)
+    }
+
+    #[inline(always)]
     fn look(&self) -> Look {
         let turn = Some(self.chan.record.receiver.turn());
         if self.chan.seems_empty() { Look::Empty(turn) } else { Look::Maybe(turn) }
@@ -373,18 +382,14 @@ receive_operation! {
     /// The operation of [`Receiver::recv`].
     Receiving<'a, T> -> T,
     |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx),
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
-        take.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value)
-    }
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| take.poll_chosen(cx, choice)
 }
 
 receive_operation! {
     /// The operation of [`Receiver::next`].
     Next<'a, T> -> Option<T>,
     |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx).map(none_at_the_end),
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
-        take.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value).map(none_at_the_end)
-    }
+    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| take.poll_chosen(cx, choice).map(none_at_the_end)
 }
 
 receive_operation! {

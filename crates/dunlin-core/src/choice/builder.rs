@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::branch::{Branch, Look};
-use super::{Choosing, Order, Step, step_on};
+use super::{Choosing, Order, Step, Survey, step_on};
 use crate::channel::queue::{Handle, Pool};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
@@ -17,6 +17,8 @@ use crate::pinned::Pinned;
 /// Some branches of a [`Choice`], each reached by its number.
 trait Group<T> {
     fn len(&self) -> usize;
+    /// Tells how its branches look; the first of them has the number `first`.
+    fn survey(&mut self, first: usize, survey: &mut Survey);
     fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<T>;
 }
 
@@ -28,6 +30,10 @@ struct One<B, M> {
 impl<B: Branch, M: FnOnce(B::Output) -> T, T> Group<T> for One<B, M> {
     fn len(&self) -> usize {
         1
+    }
+
+    fn survey(&mut self, first: usize, survey: &mut Survey) {
+        survey.see(first, self.branch.look());
     }
 
     fn step(&mut self, _: usize, step: Step<'_, '_>) -> Poll<T> {
@@ -42,6 +48,12 @@ impl<B: Branch, M: FnOnce(B::Output) -> T, T> Group<T> for One<B, M> {
 impl<B: Branch> Group<B::Output> for Pinned<B> {
     fn len(&self) -> usize {
         Self::len(self)
+    }
+
+    fn survey(&mut self, first: usize, survey: &mut Survey) {
+        for index in 0..Self::len(self) {
+            survey.see(first + index, self.get(index).look());
+        }
     }
 
     fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<B::Output> {
@@ -147,6 +159,8 @@ impl<T> Group<T> for Off {
         1
     }
 
+    fn survey(&mut self, _: usize, _: &mut Survey) {}
+
     fn step(&mut self, _: usize, _: Step<'_, '_>) -> Poll<T> {
         Poll::Pending
     }
@@ -192,6 +206,12 @@ impl<T> Future for ChoiceFuture<'_, T> {
         let Self { choosing, firsts, groups, skip } = self.get_mut();
         let mut output = None;
         let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
+            if let Step::Survey(survey) = step {
+                for (first, group) in firsts.iter().zip(groups.iter_mut()) {
+                    group.survey(*first, survey);
+                }
+                return Poll::Pending;
+            }
             let group = firsts.partition_point(|first| *first <= branch) - 1;
             groups[group].step(branch - firsts[group], step).map(|value| output = Some(value))
         }, cx));
@@ -271,12 +291,18 @@ impl<T> Future for SendingToAny<'_, T> {
         }
         let mut result = Ok(());
         let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
+            if let Step::Survey(survey) = step {
+                for (number, (chan, _)) in posts.iter().enumerate() {
+                    survey.see(number, Look::Maybe(Some(chan.record.sender.turn())));
+                }
+                return Poll::Pending;
+            }
             let (chan, post) = &mut posts[branch];
             match step {
                 Step::Poll(cx, choice) => {
                     return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
                 }
-                Step::Look(look) => *look = Look::Maybe(Some(chan.record.sender.turn())),
+                Step::Survey(_) => {}
                 Step::Chosen(turn) => chan.record.sender.set_turn(turn),
                 Step::Rouse => chan.rouse(),
             }

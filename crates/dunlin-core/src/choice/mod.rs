@@ -34,15 +34,18 @@ pub enum Order {
     Random,
 }
 
-/// What a choice asks of one of its branches.
+/// What a choice asks of one of its branches; a survey it asks of all at once, under the number [`ALL`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Step<'a, 'b> {
-    Look(&'a mut Look),
+    Survey(&'a mut Survey),
     Poll(&'a mut Context<'b>, &'a ChoiceCx),
     Chosen(u32),
     Rouse,
 }
+
+/// Not the number of a branch: the step is for all of them.
+const ALL: usize = usize::MAX;
 
 /// Carries out a step on a branch; one that is `None` is off.
 #[doc(hidden)]
@@ -58,11 +61,107 @@ pub fn step<B: Branch>(branch: Pin<&mut Option<B>>, step: Step<'_, '_>) -> Poll<
 pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Poll<B::Output> {
     match step {
         Step::Poll(cx, choice) => return branch.poll_branch(cx, choice),
-        Step::Look(look) => *look = branch.look(),
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
+        Step::Survey(_) => {}
     }
     Poll::Pending
+}
+
+/// Tells a survey how a branch looks.
+#[doc(hidden)]
+#[inline(always)]
+pub fn survey<B: Branch>(branch: Pin<&mut Option<B>>, number: usize, survey: &mut Survey) {
+    if let Some(branch) = branch.as_pin_mut() {
+        survey.see(number, branch.look());
+    }
+}
+
+/// A look at all branches: which are on, and which to try first.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Survey {
+    order: Order,
+    branches: usize,
+    on: Numbers,
+    tried: Numbers,
+    any_on: bool,
+    /// The latest turn of any end that was seen.
+    last: u32,
+    /// How many look ready and have not been tried, and which of them is first, with its turn.
+    ready: u32,
+    best: usize,
+    best_turn: u32,
+}
+
+impl Survey {
+    fn new(order: Order, branches: usize, last: u32) -> Self {
+        let (on, tried) = (Numbers::below(branches), Numbers::below(branches));
+        Self { order, branches, on, tried, any_on: false, last, ready: 0, best: 0, best_turn: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn see(&mut self, number: usize, look: Look) {
+        let (turn, maybe) = match look {
+            Look::Off => return,
+            Look::Empty(turn) => (turn, false),
+            Look::Maybe(turn) => (turn, true),
+        };
+        self.any_on = true;
+        self.on.add(number);
+        if let Some(turn) = turn
+            && (turn.wrapping_sub(self.last) as i32) > 0
+        {
+            self.last = turn;
+        }
+        if maybe && !self.tried.has(number) {
+            self.consider(number, turn);
+        }
+    }
+
+    fn consider(&mut self, number: usize, turn: Option<u32>) {
+        self.ready += 1;
+        let better = self.ready == 1
+            || match self.order {
+                Order::Prioritised => false,
+                // Each of those that look ready is kept with the same chance.
+                Order::Random => random(self.ready) == 0,
+                // What has no memory of its turns, such as a timer, goes first once in a while.
+                Order::Fair => match turn {
+                    Some(turn) => (turn.wrapping_sub(self.best_turn) as i32) < 0,
+                    None => random(self.branches as u32) == 0,
+                },
+            };
+        if better {
+            (self.best, self.best_turn) = (number, turn.unwrap_or(self.last));
+        }
+    }
+}
+
+/// A set of branch numbers. Up to 64 need no memory of their own.
+#[derive(Debug)]
+struct Numbers {
+    first: u64,
+    more: Vec<u64>,
+}
+
+impl Numbers {
+    /// An empty set, for numbers below `branches`.
+    fn below(branches: usize) -> Self {
+        Self { first: 0, more: vec![0; branches.saturating_sub(1) / 64] }
+    }
+
+    #[inline(always)]
+    fn has(&self, number: usize) -> bool {
+        let word = if number < 64 { self.first } else { self.more[number / 64 - 1] };
+        word & 1 << (number % 64) != 0
+    }
+
+    #[inline(always)]
+    fn add(&mut self, number: usize) {
+        let word = if number < 64 { &mut self.first } else { &mut self.more[number / 64 - 1] };
+        *word |= 1 << (number % 64);
+    }
 }
 
 /// A choice over `branches` branches, reached through `step`. Ready with the number of the branch that
@@ -131,12 +230,6 @@ impl Choosing {
         self.begun
     }
 
-    fn look(&mut self, step: &mut impl Stepper, branch: usize) -> Look {
-        let mut look = Look::Off;
-        let _ = step(branch, Step::Look(&mut look));
-        look
-    }
-
     fn attempt(&mut self, step: &mut impl Stepper, branch: usize, cx: &mut Context<'_>) -> Tried {
         self.cx.at(branch as u32);
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
@@ -182,59 +275,35 @@ impl Choosing {
         }
     }
 
-    fn poll_in_order(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
+    /// Tries those that look ready, one after the other as the order says, and then has the rest wait.
+    fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
+        let mut survey = Survey::new(self.order, self.branches, self.last);
+        loop {
+            survey.ready = 0;
+            let _ = step(ALL, Step::Survey(&mut survey));
+            self.last = survey.last;
+            if !self.begun {
+                self.begun = true;
+                let hopeless = !survey.any_on && !self.skip;
+                assert!(!hopeless, "a choice in which every branch is off would wait for ever: add a `skip` or a timeout");
+            }
+            if survey.ready == 0 {
+                break;
+            }
+            let branch = survey.best;
+            survey.tried.add(branch);
+            if let Some(poll) = self.after(step, branch, cx) {
+                return Some(poll);
+            }
+            if survey.ready == 1 {
+                break;
+            }
+        }
         for branch in 0..self.branches {
-            if self.look(step, branch) != Look::Off
+            if survey.on.has(branch)
+                && !survey.tried.has(branch)
                 && let Some(poll) = self.after(step, branch, cx)
             {
-                return Some(poll);
-            }
-        }
-        None
-    }
-
-    /// Fair or random: those that look ready first, one after the other as the order says, then the rest.
-    fn poll_by_turns(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
-        let mut tried = Tries::new(self.branches);
-        loop {
-            let mut best: Option<(usize, u32)> = None;
-            let mut ready = 0;
-            for branch in 0..self.branches {
-                let (turn, maybe) = match self.look(step, branch) {
-                    Look::Off => continue,
-                    Look::Empty(turn) => (turn, false),
-                    Look::Maybe(turn) => (turn, true),
-                };
-                self.last = later(self.last, turn.unwrap_or(self.last));
-                if !maybe || tried.has(branch) {
-                    continue;
-                }
-                ready += 1;
-                let better = match (self.order, best) {
-                    (_, None) => true,
-                    // Each of `ready` is kept with the same chance.
-                    (Order::Random, _) => random(ready) == 0,
-                    // What has no memory of its turns, such as a timer, goes first once in a while.
-                    (_, Some((_, best))) => match turn {
-                        Some(turn) => (turn.wrapping_sub(best) as i32) < 0,
-                        None => random(self.branches as u32) == 0,
-                    },
-                };
-                if better {
-                    best = Some((branch, turn.unwrap_or(self.last)));
-                }
-            }
-            let Some((branch, _)) = best else { break };
-            tried.add(branch);
-            if let Some(poll) = self.after(step, branch, cx) {
-                return Some(poll);
-            }
-        }
-        for branch in 0..self.branches {
-            if tried.has(branch) || self.look(step, branch) == Look::Off {
-                continue;
-            }
-            if let Some(poll) = self.after(step, branch, cx) {
                 return Some(poll);
             }
         }
@@ -259,15 +328,7 @@ impl Choosing {
             }
             self.rouse(step);
         }
-        if !self.begun {
-            self.begun = true;
-            let nothing = !self.skip && (0..self.branches).all(|branch| self.look(step, branch) == Look::Off);
-            assert!(!nothing, "a choice in which every branch is off would wait for ever: add a `skip` or a timeout");
-        }
-        let poll = match self.order {
-            Order::Prioritised => self.poll_in_order(step, cx),
-            Order::Fair | Order::Random => self.poll_by_turns(step, cx),
-        };
+        let poll = self.try_all(step, cx);
         if let Some(poll) = poll {
             return poll;
         }
@@ -288,34 +349,6 @@ impl Choosing {
 /// How a choice reaches its branches.
 pub(crate) trait Stepper: FnMut(usize, Step<'_, '_>) -> Poll<()> {}
 impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Stepper for F {}
-
-fn later(a: u32, b: u32) -> u32 {
-    if (b.wrapping_sub(a) as i32) > 0 { b } else { a }
-}
-
-/// Which branches have been tried in this poll.
-struct Tries {
-    first: u64,
-    more: Vec<u64>,
-}
-
-impl Tries {
-    fn new(branches: usize) -> Self {
-        Self { first: 0, more: vec![0; branches.saturating_sub(1) / 64] }
-    }
-
-    fn word(&mut self, branch: usize) -> &mut u64 {
-        if branch < 64 { &mut self.first } else { &mut self.more[branch / 64 - 1] }
-    }
-
-    fn has(&mut self, branch: usize) -> bool {
-        *self.word(branch) & 1 << (branch % 64) != 0
-    }
-
-    fn add(&mut self, branch: usize) {
-        *self.word(branch) |= 1 << (branch % 64);
-    }
-}
 
 /// A number below `n`. Xorshift (Marsaglia, 2003), seeded by where this thread keeps its state: good enough to
 /// break ties, and not for anything else.

@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use loom::sync::atomic::{AtomicBool, Ordering};
-use loom::thread::{self, Thread};
+use loom::sync::Condvar;
+use loom::thread;
 
 /// Runs `f` in every order with at most 2 preemptions.
 #[track_caller]
@@ -36,20 +36,22 @@ pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     eprintln!("{name}: {} executions, {:.1} s", executions.load(Relaxed), began.elapsed().as_secs_f64());
 }
 
-/// Wakes a loom thread. The flag tells what `park` cannot: loom forgets an unpark that finds the thread yielding.
+/// Wakes a loom thread. (Not `park`: loom's `unpark` also lets a thread go that waits for something else. Not its
+/// `Notify`, nor its `join`: they print a line of debugging each time.)
 struct Signal {
-    woken: AtomicBool,
-    thread: Thread,
+    woken: loom::sync::Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Signal {
-    fn here() -> Arc<Self> {
-        Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() })
+    fn new() -> Arc<Self> {
+        Arc::new(Self { woken: loom::sync::Mutex::new(false), changed: Condvar::new() })
     }
 
     fn wait(&self) {
-        while !self.woken.swap(false, Ordering::Acquire) {
-            thread::park();
+        let mut woken = self.woken.lock().unwrap();
+        while !std::mem::take(&mut *woken) {
+            woken = self.changed.wait(woken).unwrap();
         }
     }
 }
@@ -60,16 +62,15 @@ impl Wake for Signal {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Not a store: to loom two stores of different threads have no order, and the swap above may see either.
-        self.woken.swap(true, Ordering::AcqRel);
-        self.thread.unpark();
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
     }
 }
 
 /// Runs `future` on this loom thread. If it is never woken, loom says deadlock.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let signal = Signal::here();
+    let signal = Signal::new();
     let waker = signal.clone().into();
     let mut cx = Context::from_waker(&waker);
     loop {
@@ -100,14 +101,14 @@ pub fn forget_after_one_poll<F: Future + Unpin>(mut future: F) -> Option<F::Outp
     output
 }
 
-/// A loom thread whose result is fetched. (loom's own `join` prints a line of debugging each time.)
+/// A loom thread whose result is fetched.
 pub struct Running<R> {
     result: Arc<Mutex<Option<R>>>,
     ended: Arc<Signal>,
 }
 
 pub fn spawn<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> Running<R> {
-    let (result, ended) = (Arc::new(Mutex::new(None)), Signal::here());
+    let (result, ended) = (Arc::new(Mutex::new(None)), Signal::new());
     let running = Running { result: result.clone(), ended: ended.clone() };
     thread::spawn(move || {
         *result.lock().unwrap() = Some(f());

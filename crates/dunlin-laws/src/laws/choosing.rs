@@ -7,7 +7,7 @@ use dunlin::{Choice, ChoiceFuture, Receiver, RecvError, SendError, Sender, Why, 
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, laws};
-use crate::rig::{Hand, cut_off, give_way};
+use crate::rig::{Hand, cut_off, eager, give_way};
 use crate::transport::Transport;
 
 fn plain(kind: &Kind) -> bool {
@@ -34,6 +34,10 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a choice that waits is woken by whichever branch becomes ready, and by nothing else for good";
         ended_branches_are_ready if all, needs [Choice] =>
             "a branch whose channel has ended is ready with that error; its slot is full";
+        decided_while_it_is_made if Kind::is_rendezvous, needs [Choice] =>
+            "a choice that is decided while it still offers is decided once, whoever comes at that moment";
+        skip_and_a_taker_race if Kind::is_rendezvous, needs [Choice] =>
+            "a receiver that comes at the very moment of skip: the slot tells which of them it was";
         both_ends_choose if Kind::is_rendezvous, needs [Choice] =>
             "a choice of sends and a choice of receives meet on exactly one channel";
         symmetric_pair if plain, needs [Choice] =>
@@ -242,6 +246,47 @@ fn ended_branches_are_ready<X: Transport>(cx: &Cx<'_, X>) {
     let choice = Choice::prioritised().on(silent.recv(), |_| None).on(tx.send_from(&mut slot), Some).into_future();
     assert_eq!(cx.now(choice), (1, Some(Err(SendError::NotTaken { value: (), why: Why::Poisoned("now".into()) }))));
     assert_eq!(slot, Some(1));
+}
+
+/// A receiver that takes one value within the wake that tells it of one.
+fn taker(mut rx: Receiver<u32>) -> std::sync::Arc<std::sync::Mutex<Vec<u32>>> {
+    let got = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let place = got.clone();
+    eager(async move {
+        while let Ok(value) = rx.recv().await {
+            place.lock().expect("one thread").push(value);
+        }
+    });
+    got
+}
+
+fn decided_while_it_is_made<X: Transport>(cx: &Cx<'_, X>) {
+    for order in [Choice::prioritised(), Choice::fair(), Choice::random()] {
+        let ((mut a_tx, a_rx), (mut b_tx, b_rx)) = (cx.channel(), cx.channel());
+        let (first, second) = (taker(a_rx), taker(b_rx));
+        cx.settle();
+        let (mut a, mut b) = (Some(1), Some(2));
+        let choice = order.on(a_tx.send_from(&mut a), |r| r).on(b_tx.send_from(&mut b), |r| r);
+        let (index, sent) = cx.now(choice.into_future());
+        assert_eq!(sent, Ok(()));
+        assert_eq!((a, b), if index == 0 { (None, Some(2)) } else { (Some(1), None) });
+        let got = (first.lock().expect("one thread").clone(), second.lock().expect("one thread").clone());
+        assert_eq!(got, if index == 0 { (vec![1], vec![]) } else { (vec![], vec![2]) });
+    }
+}
+
+fn skip_and_a_taker_race<X: Transport>(cx: &Cx<'_, X>) {
+    for order in [Choice::prioritised(), Choice::fair()] {
+        let (mut tx, rx) = cx.channel();
+        let (_quiet, mut silent) = cx.channel::<u8>();
+        let got = taker(rx);
+        cx.settle();
+        let mut slot = Some(1);
+        let choice = order.on(tx.send_from(&mut slot), |_| true).on(silent.recv(), |_| true).skip(false);
+        let (_, sent) = cx.now(choice.into_future());
+        assert!(sent, "a receiver was waiting");
+        assert_eq!((slot, got.lock().expect("one thread").clone()), (None, vec![1]));
+    }
 }
 
 fn both_ends_choose<X: Transport>(cx: &Cx<'_, X>) {
@@ -527,7 +572,7 @@ fn a_foreign_branch_closes_the_choice<X: Transport>(cx: &Cx<'_, X>) {
             })) => false,
         }
     });
-    assert!(!choice.poll());
+    assert!(!choice.run());
     assert!(polls.get() > 0);
     drop(choice);
     drop(meanwhile);
@@ -547,10 +592,10 @@ fn a_foreign_branch_closes_the_choice<X: Transport>(cx: &Cx<'_, X>) {
             })) => false,
         }
     });
-    assert!(!choice.poll());
+    assert!(!choice.run());
     let woken = meanwhile.borrow().is_woken();
     assert!(woken, "who was turned away is woken");
-    assert!(meanwhile.borrow_mut().poll(), "and can take now");
+    cx.rig.together(&mut [&mut choice, *meanwhile.borrow_mut()]);
     assert!(choice.run() && choice.out());
     drop(meanwhile);
     assert_eq!(recv.out(), Ok(1));
@@ -613,6 +658,9 @@ fn choices_are_dropped_at_any_poll<X: Transport>(cx: &Cx<'_, X>) {
             let mut slot = Some(value as u64);
             let ended = cut_off(polls, send_to_any(&mut slot, &mut ends)).await;
             assert!(ended.is_none_or(|sent| sent.is_ok()));
+            for end in &mut ends {
+                end.settle(&mut slot).await.expect("known");
+            }
             if slot.is_none() {
                 sent.push(value as u64);
             }

@@ -225,6 +225,9 @@ fn drop_of_both_ends_drops_the_values<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, rx) = cx.channel();
     for _ in 0..3 {
         drop(cx.begin(tx.send(counted.clone())));
+        // Over a connection the end keeps what was dropped, until it is asked.
+        let mut back = None;
+        assert_eq!(cx.now(tx.settle(&mut back)), Ok(()));
     }
     if cx.below(2) == 0 {
         drop(tx);

@@ -85,6 +85,7 @@ fn held_place_is_taken<X: Transport>(cx: &Cx<'_, X>) {
         Full::Waits => {
             assert!(!last.run());
             drop(last);
+            cx.settle();
         }
         Full::Refuses => assert_eq!(last.out().unwrap_err().why(), Some(&Why::Refused)),
         _ => assert_eq!(last.out(), Ok(())),

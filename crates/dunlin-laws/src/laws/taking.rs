@@ -1,10 +1,12 @@
 //! Rule 1: senders offer, receivers take, and only in the poll that returns the value.
 
+use std::sync::{Arc, Mutex};
+
 use dunlin::{Operation, RecvError};
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, laws};
-use crate::rig::give_way;
+use crate::rig::{eager, give_way};
 use crate::transport::Transport;
 
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
@@ -23,6 +25,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a send that is dropped while it waits is never received";
         every_waiting_send_is_woken if Kind::waits =>
             "every receive lets exactly one more waiting send go on";
+        wakes_are_outside_the_lock if all =>
+            "a party that acts within the wake that tells it finds the channel free: nothing deadlocks, nothing is lost";
         one_value_for_two_receivers if all, needs [Shared] =>
             "one value goes to one of two waiting receivers, and the other goes on waiting";
     ]
@@ -147,6 +151,36 @@ fn every_waiting_send_is_woken<X: Transport>(cx: &Cx<'_, X>) {
     for send in sends {
         assert_eq!(send.out(), Ok(()));
     }
+}
+
+fn wakes_are_outside_the_lock<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel::<u32>();
+    let ((mut there, mut from), log) = (cx.channel_of::<u32>(dunlin::unbounded()), Arc::new(Mutex::new(Vec::new())));
+    let place = log.clone();
+    eager(async move {
+        while let Ok(value) = rx.recv().await {
+            if there.send(value).await.is_err() {
+                return;
+            }
+        }
+    });
+    eager(async move {
+        while let Ok(value) = from.recv().await {
+            place.lock().expect("one thread").push(value);
+        }
+    });
+    cx.settle();
+    for value in 0..5 {
+        assert_eq!(cx.now(tx.send(value)), Ok(()));
+        cx.settle();
+    }
+    let shared = tx.share();
+    let mut claim = shared.clone();
+    let mut claim = cx.now(claim.claim()).expect("free");
+    assert_eq!(cx.now(claim.send(5)), Ok(()));
+    claim.retire();
+    cx.settle();
+    assert_eq!(*log.lock().expect("one thread"), [0, 1, 2, 3, 4, 5]);
 }
 
 fn one_value_for_two_receivers<X: Transport>(cx: &Cx<'_, X>) {

@@ -1,0 +1,173 @@
+//! Loom: the lock under every channel, with its real steps, and the table on top of it.
+//!
+//! Here the two modules are compiled again, with a `sync` of their own: the other models take a lock in one step.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_lock`
+#![cfg(loom)]
+#![allow(dead_code, unreachable_pub)] // not all of the modules is used here
+
+#[path = "../src/lock.rs"]
+mod lock;
+mod loom_support;
+#[path = "../src/table.rs"]
+mod table;
+
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    pub(crate) const LOCK_IN_ONE_STEP: bool = false;
+
+    pub(crate) fn relax(_spins: u32) {
+        loom::thread::yield_now();
+    }
+}
+
+use std::sync::Arc;
+
+use lock::Lock;
+use loom_support::{model, model_within, spawn};
+use table::Table;
+
+/// What is only touched by whom the lock or its tag lets in: loom says if two touch it at once, or without order.
+struct Plain(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: that no two touch it at once is what is tested, by loom's own cell.
+unsafe impl Sync for Plain {}
+// SAFETY: as above.
+unsafe impl Send for Plain {}
+
+impl Plain {
+    fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(0))
+    }
+
+    fn add(&self, n: u32) -> u32 {
+        // SAFETY: as above; loom checks that nobody else is here.
+        self.0.with_mut(|value| unsafe {
+            *value += n;
+            *value
+        })
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: as above.
+        self.0.with(|value| unsafe { *value })
+    }
+}
+
+/// One inside, one about to enter: what the first wrote is seen by the second, in any order of the two.
+#[test]
+fn holders_exclude_each_other() {
+    model_within(3, || {
+        let shared = Arc::new((Lock::new(0), Plain::new()));
+        let other = shared.clone();
+        let both = |shared: &(Lock<u32>, Plain)| {
+            for _ in 0..2 {
+                let mut guard = shared.0.lock();
+                *guard += 1;
+                shared.1.add(1);
+            }
+        };
+        let thread = spawn(move || both(&other));
+        both(&shared);
+        thread.join();
+        assert_eq!((*shared.0.lock(), shared.1.get()), (4, 4));
+    });
+}
+
+#[test]
+fn three_holders_exclude_each_other() {
+    model(|| {
+        let shared = Arc::new((Lock::new(0), Plain::new()));
+        let once = |shared: &(Lock<u32>, Plain)| {
+            *shared.0.lock() += 1;
+        };
+        let threads = [shared.clone(), shared.clone()].map(|shared| spawn(move || once(&shared)));
+        once(&shared);
+        threads.map(loom_support::Running::join);
+        assert_eq!(*shared.0.lock(), 3);
+    });
+}
+
+/// The short path: taken only with the tag it asks for, and excludes like the long one.
+#[test]
+fn a_conditional_holder_excludes() {
+    model_within(3, || {
+        let shared = Arc::new((Lock::new(()), Plain::new()));
+        let other = shared.clone();
+        let thread = spawn(move || {
+            let mut guard = other.0.lock();
+            other.1.add(1);
+            guard.set(1);
+        });
+        let entered = shared.0.lock_when(1, 0).map(|guard| {
+            assert!(!guard.has(1));
+            shared.1.add(1)
+        });
+        thread.join();
+        assert_eq!(shared.1.get(), 1 + u32::from(entered.is_some()));
+        assert_eq!(shared.0.tag(), Some(1));
+    });
+}
+
+/// What a holder wrote before it set the tag is there for whoever sees the tag, without the lock: so a sender
+/// knows by one load that its offer was taken.
+#[test]
+fn a_tag_publishes_what_came_before() {
+    model(|| {
+        let shared = Arc::new((Lock::new(()), Plain::new()));
+        let other = shared.clone();
+        let thread = spawn(move || {
+            other.1.add(7);
+            other.0.lock().set(1);
+            // A later holder leaves the tag: what the first one wrote is published by it too.
+            drop(other.0.lock());
+        });
+        if shared.0.tag() == Some(1) {
+            assert_eq!(shared.1.get(), 7);
+        }
+        thread.join();
+    });
+}
+
+loom::lazy_static! {
+    static ref TABLE: Table<Owned> = Table::new();
+}
+
+struct Owned(Plain);
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self(Plain::new())
+    }
+}
+
+/// Two take and give at once: no entry has two owners, and what one owner leaves, the next finds.
+#[test]
+fn an_entry_has_one_owner() {
+    model(|| {
+        let use_twice = || {
+            for _ in 0..2 {
+                let entry = TABLE.take();
+                let value = entry.0.add(1);
+                assert_eq!(entry.0.add(1), value + 1);
+                TABLE.give(entry);
+            }
+        };
+        let thread = spawn(use_twice);
+        use_twice();
+        thread.join();
+        let total: u32 = TABLE.iter().map(|entry| entry.0.get()).sum();
+        assert_eq!(total, 8);
+    });
+}
+
+/// Both held at once are different entries.
+#[test]
+fn entries_taken_at_once_differ() {
+    model(|| {
+        let thread = spawn(|| TABLE.take());
+        let mine = TABLE.take();
+        assert!(!std::ptr::eq(thread.join(), mine));
+    });
+}
