@@ -57,7 +57,8 @@ impl<T: Default + Sync> Table<T> {
     /// The first chunk is there at once: loom does not know of `OnceLock`, and would miss what it orders.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        let table = Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) };
+        let table =
+            Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) };
         table.chunk(0);
         table
     }

@@ -19,7 +19,12 @@ fn plain() -> Ends {
 fn queued() -> Ends {
     let (mut tx, rx) = channel();
     let mut slot = Some(0);
-    assert!(try_once(async { alt! { biased; r = tx.send_from(&mut slot) => r } }).is_none());
+    assert!(
+        try_once(async {
+            alt! { biased; r = tx.send_from(&mut slot) => r }
+        })
+        .is_none()
+    );
     (tx, rx)
 }
 

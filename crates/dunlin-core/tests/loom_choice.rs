@@ -69,7 +69,11 @@ fn two_senders_one_receiving_choice() {
     model(|| {
         let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
         let sender = spawn(move || block_on(tx.send(1)).is_ok());
-        let receiver = spawn(move || block_on(async { alt! { biased; a = rx.recv() => a, b = ry.recv() => b } }));
+        let receiver = spawn(move || {
+            block_on(async {
+                alt! { biased; a = rx.recv() => a, b = ry.recv() => b }
+            })
+        });
         let other = block_on(ty.send(2)).is_ok();
         let (one, got) = (sender.join(), receiver.join().unwrap());
         assert_eq!((one, other), (got == 1, got == 2));

@@ -438,11 +438,8 @@ mod exact {
                     assert_eq!(end.try_recv(), model.recv(false).unwrap_or(Err(RecvError::WouldBlock)), "try_recv");
                 }
                 Op::Retire(from_sender) => {
-                    let retired = if from_sender {
-                        lend(&tx).map(|end| end.retire())
-                    } else {
-                        lend(&rx).map(|end| end.retire())
-                    };
+                    let retired =
+                        if from_sender { lend(&tx).map(|end| end.retire()) } else { lend(&rx).map(|end| end.retire()) };
                     model.retired |= retired.is_some();
                 }
                 Op::Poison(from_sender) => {

@@ -1,6 +1,8 @@
 //! The policies over which the laws run, and what each promises.
 
-use dunlin::{Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded};
+use dunlin::{
+    Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
+};
 
 /// What happens to a value when there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,9 +81,10 @@ fn number(name: &str) -> Option<u64> {
 pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Report {
     listen();
     let only = std::env::var("DUNLIN_LAW").unwrap_or_default();
-    let rows = laws.iter().filter(|law| law.name.contains(&only)).map(|law| {
-        (law.name, kinds.iter().map(|kind| cell(transport, kind, law)).collect())
-    });
+    let rows = laws
+        .iter()
+        .filter(|law| law.name.contains(&only))
+        .map(|law| (law.name, kinds.iter().map(|kind| cell(transport, kind, law)).collect()));
     Report { transport: transport.name(), kinds: kinds.iter().map(|kind| kind.name).collect(), rows: rows.collect() }
 }
 

@@ -39,11 +39,8 @@ pub trait Transport {
 
     /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is given to
     /// `spawn`.
-    fn channel<T: Send + 'static>(
-        &self,
-        policy: Policy,
-        spawn: &mut dyn FnMut(Background),
-    ) -> (Sender<T>, Receiver<T>);
+    fn channel<T: Send + 'static>(&self, policy: Policy, spawn: &mut dyn FnMut(Background))
+    -> (Sender<T>, Receiver<T>);
 
     /// A call channel over this transport, if it has them.
     fn call<Q: Send + 'static, A: Send + 'static>(

@@ -130,28 +130,30 @@ fn aborted_processes_lose_nothing_of_others() {
             let (tx, rx) = (tx.share(), rx.share());
             let sent = Arc::new(AtomicUsize::new(0));
             let got = Arc::new(std::sync::Mutex::new(Vec::new()));
-            let processes: Vec<_> = (0..6).map(|who| {
-                let (got, alive, sent) = (got.clone(), counter.clone(), sent.clone());
-                if who < 3 {
-                    let mut tx = tx.clone();
-                    spawn(async move {
-                        for n in 0..40 {
-                            if tx.send(Counted::new(who * 1000 + n, &alive)).await.is_ok() {
-                                sent.fetch_add(1, Ordering::Relaxed);
+            let processes: Vec<_> = (0..6)
+                .map(|who| {
+                    let (got, alive, sent) = (got.clone(), counter.clone(), sent.clone());
+                    if who < 3 {
+                        let mut tx = tx.clone();
+                        spawn(async move {
+                            for n in 0..40 {
+                                if tx.send(Counted::new(who * 1000 + n, &alive)).await.is_ok() {
+                                    sent.fetch_add(1, Ordering::Relaxed);
+                                }
                             }
-                        }
-                    })
-                } else {
-                    let mut rx = rx.clone();
-                    spawn(async move {
-                        for _ in 0..40 {
-                            if let Ok(value) = rx.recv().await {
-                                got.lock().unwrap().push(value.0);
+                        })
+                    } else {
+                        let mut rx = rx.clone();
+                        spawn(async move {
+                            for _ in 0..40 {
+                                if let Ok(value) = rx.recv().await {
+                                    got.lock().unwrap().push(value.0);
+                                }
                             }
-                        }
-                    })
-                }
-            }).collect();
+                        })
+                    }
+                })
+                .collect();
             give_way(round % 7).await;
             // One of each side is aborted wherever it stands; its partners go on without it.
             processes[0].cancel();
@@ -207,18 +209,20 @@ fn shared_ends_keep_claims_whole() {
     on_two(async {
         let (tx, mut rx) = channel::<(u64, u64)>();
         let tx = tx.share();
-        let voices: Vec<_> = (0..4).map(|who| {
-            let mut tx = tx.clone();
-            spawn(async move {
-                for round in 0..100 {
-                    tx.send((who, 0)).await.unwrap();
-                    let mut claim = tx.claim().await.unwrap();
-                    for n in 1..4 {
-                        claim.send((who, round * 3 + n)).await.unwrap();
+        let voices: Vec<_> = (0..4)
+            .map(|who| {
+                let mut tx = tx.clone();
+                spawn(async move {
+                    for round in 0..100 {
+                        tx.send((who, 0)).await.unwrap();
+                        let mut claim = tx.claim().await.unwrap();
+                        for n in 1..4 {
+                            claim.send((who, round * 3 + n)).await.unwrap();
+                        }
                     }
-                }
+                })
             })
-        }).collect();
+            .collect();
         drop(tx);
         let (mut open, mut count) = (None, 0);
         while let Some((who, n)) = rx.next().await.unwrap() {
@@ -392,9 +396,11 @@ fn graph(parties: usize, edges: &[(usize, usize)], rounds: usize, cut: bool) {
         ends[*to].1.push(rx);
     }
     let (mut sent, mut got) = on_two(async move {
-        let running: Vec<_> = ends.into_iter().enumerate().map(|(who, (out, into))| {
-            spawn(party(who as u64, rounds, cut, out, into))
-        }).collect();
+        let running: Vec<_> = ends
+            .into_iter()
+            .enumerate()
+            .map(|(who, (out, into))| spawn(party(who as u64, rounds, cut, out, into)))
+            .collect();
         let (mut sent, mut got) = (BTreeSet::new(), Vec::new());
         for process in running {
             let (of_one, into_one) = process.await.unwrap();
@@ -436,20 +442,23 @@ fn send_to_any_reaches_exactly_one() {
     on_two(async {
         let ends: Vec<_> = (0..3).map(|_| channel::<u64>()).collect();
         let (mut senders, receivers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
-        let workers: Vec<_> = receivers.into_iter().map(|mut rx| {
-            spawn(async move {
-                let (mut random, mut got) = (Random(1), Vec::new());
-                loop {
-                    tokio::select! {
-                        value = rx.next() => match value.unwrap() {
-                            Some(value) => got.push(value),
-                            None => return got,
-                        },
-                        () = give_way(random.below(4)) => {}
+        let workers: Vec<_> = receivers
+            .into_iter()
+            .map(|mut rx| {
+                spawn(async move {
+                    let (mut random, mut got) = (Random(1), Vec::new());
+                    loop {
+                        tokio::select! {
+                            value = rx.next() => match value.unwrap() {
+                                Some(value) => got.push(value),
+                                None => return got,
+                            },
+                            () = give_way(random.below(4)) => {}
+                        }
                     }
-                }
+                })
             })
-        }).collect();
+            .collect();
         let mut random = Random(2);
         for value in 0..VALUES {
             let mut slot = Some(value);
@@ -475,14 +484,16 @@ fn calls_from_many_processes() {
     on_two(async {
         let (caller, mut callee) = call::<u64, u64>();
         let caller = caller.share();
-        let callers: Vec<_> = (0..4).map(|who| {
-            let mut caller = caller.clone();
-            spawn(async move {
-                for n in 0..VALUES / 10 {
-                    assert_eq!(caller.call(who * 100_000 + n).await.unwrap(), who * 100_000 + n + 1);
-                }
+        let callers: Vec<_> = (0..4)
+            .map(|who| {
+                let mut caller = caller.clone();
+                spawn(async move {
+                    for n in 0..VALUES / 10 {
+                        assert_eq!(caller.call(who * 100_000 + n).await.unwrap(), who * 100_000 + n + 1);
+                    }
+                })
             })
-        }).collect();
+            .collect();
         drop(caller);
         let mut served = 0;
         while let Ok(request) = callee.accept().await {

@@ -230,13 +230,17 @@ impl Choosing {
         self.begun
     }
 
+    #[inline(always)]
     fn attempt(&mut self, step: &mut impl Stepper, branch: usize, cx: &mut Context<'_>) -> Tried {
         self.cx.at(branch as u32);
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
+        // Nothing was offered, so nobody else can have decided, nor needs a turn.
+        let Some(decision) = self.cx.decision() else { return Tried::NotYet };
+        let decided = decision.decided();
         self.rouse(step);
-        match self.cx.decision().and_then(decision::Decision::decided) {
+        match decided {
             Some(branch) => Tried::Decided(branch),
             None if self.cx.take_turn() => Tried::Turn,
             None => Tried::NotYet,
@@ -262,7 +266,7 @@ impl Choosing {
     }
 
     /// Tries one branch; `Some`: the poll ends with this.
-    #[inline]
+    #[inline(always)]
     fn after(&mut self, step: &mut impl Stepper, branch: usize, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         match self.attempt(step, branch, cx) {
             Tried::Happened => Some(Poll::Ready(branch)),

@@ -198,11 +198,19 @@ fn closed_is_woken_by_retire_and_poison<X: Transport>(cx: &Cx<'_, X>) {
     for poison in [false, true] {
         let (tx, mut rx) = cx.channel::<u32>();
         let mut closed = cx.begin(rx.closed());
-        if poison { tx.poison("now") } else { tx.retire() }
+        if poison {
+            tx.poison("now")
+        } else {
+            tx.retire()
+        }
         assert!(closed.run());
         let (mut tx, rx) = cx.channel::<u32>();
         let mut closed = cx.begin(tx.closed());
-        if poison { rx.poison("now") } else { rx.retire() }
+        if poison {
+            rx.poison("now")
+        } else {
+            rx.retire()
+        }
         assert!(closed.run());
     }
 }

@@ -50,19 +50,21 @@ fn call_and_reply<X: Transport>(cx: &Cx<'_, X>) {
 fn calls_of_many<X: Transport>(cx: &Cx<'_, X>) {
     let (caller, mut callee) = cx.call::<u64, u64>();
     let caller = caller.share();
-    let callers: Vec<_> = (0..4).map(|who| {
-        let mut caller = caller.clone();
-        cx.spawn(async move {
-            for n in 0..5 {
-                let ask = who * 100 + n;
-                if n % 2 == 0 {
-                    assert_eq!(caller.call(ask).await, Ok(ask + 1));
-                } else {
-                    assert_eq!(caller.claim().await.expect("granted").call(ask).await, Ok(ask + 1));
+    let callers: Vec<_> = (0..4)
+        .map(|who| {
+            let mut caller = caller.clone();
+            cx.spawn(async move {
+                for n in 0..5 {
+                    let ask = who * 100 + n;
+                    if n % 2 == 0 {
+                        assert_eq!(caller.call(ask).await, Ok(ask + 1));
+                    } else {
+                        assert_eq!(caller.claim().await.expect("granted").call(ask).await, Ok(ask + 1));
+                    }
                 }
-            }
+            })
         })
-    }).collect();
+        .collect();
     drop(caller);
     let server = cx.spawn(async move {
         let mut late = Vec::new();
@@ -123,7 +125,11 @@ fn the_server_is_gone<X: Transport>(cx: &Cx<'_, X>) {
     let closed = |request| Err(CallError::NotTaken { request, why: Why::Closed });
     let (mut caller, callee) = cx.call::<u32, u32>();
     let call = cx.begin(caller.call(1));
-    if cx.below(2) == 0 { callee.retire() } else { drop(callee) }
+    if cx.below(2) == 0 {
+        callee.retire()
+    } else {
+        drop(callee)
+    }
     assert_eq!(call.out(), closed(1));
     assert_eq!(cx.now(caller.call(2)), closed(2));
     assert!(caller.is_closed());

@@ -81,7 +81,8 @@ fn prioritised_goes_down_the_list<X: Transport>(cx: &Cx<'_, X>) {
     for _ in 0..5 {
         let ready: Vec<bool> = (0..4).map(|_| cx.below(2) == 0).collect();
         let Some(first) = ready.iter().position(|ready| *ready) else { continue };
-        let sends: Vec<_> = senders.iter_mut().enumerate().filter(|(n, _)| ready[*n]).map(|(n, tx)| cx.begin(tx.send(n))).collect();
+        let sends: Vec<_> =
+            senders.iter_mut().enumerate().filter(|(n, _)| ready[*n]).map(|(n, tx)| cx.begin(tx.send(n))).collect();
         let (index, value) = cx.now(Choice::prioritised().all(receivers.iter_mut().map(|rx| rx.recv())).into_future());
         assert_eq!((index, value), (first, Ok(first)));
         drop(sends);
@@ -119,7 +120,9 @@ fn skip_if_nothing_is_ready<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(cx.drain(&mut rx), before);
     }
     let send = cx.begin(loud.send(5));
-    let chosen = cx.now(async { alt! { value = other.recv() => value.ok(), skip => None } });
+    let chosen = cx.now(async {
+        alt! { value = other.recv() => value.ok(), skip => None }
+    });
     assert_eq!(chosen, Some(5));
     assert_eq!(send.out(), Ok(()));
     assert_eq!(cx.now(Choice::fair().all([other.recv()]).skip(Ok(9)).into_future()), (1, Ok(9)));
@@ -139,7 +142,14 @@ fn off_branches_are_not_evaluated<X: Transport>(cx: &Cx<'_, X>) {
     });
     assert!(chosen);
     let choice = Choice::fair()
-        .on_if(false, || { evaluated.set(2); future(async {}) }, |()| 1)
+        .on_if(
+            false,
+            || {
+                evaluated.set(2);
+                future(async {})
+            },
+            |()| 1,
+        )
         .on(tx.send_from(&mut empty), |_| 2)
         .on_if(true, || future(async {}), |()| 3);
     assert_eq!(cx.now(choice.into_future()), (2, 3));
@@ -368,10 +378,14 @@ fn graph<X: Transport>(cx: &Cx<'_, X>, parties: usize, edges: &[(usize, usize)],
         ends[*from].0.push(tx);
         ends[*to].1.push(rx);
     }
-    let tasks: Vec<_> = ends.into_iter().enumerate().map(|(n, (out, into))| {
-        let cuts = (0..if cut { 12 } else { 0 }).map(|_| cx.below(6)).collect();
-        cx.spawn(party(n as u64 * 1_000_000, 8, cuts, out, into))
-    }).collect();
+    let tasks: Vec<_> = ends
+        .into_iter()
+        .enumerate()
+        .map(|(n, (out, into))| {
+            let cuts = (0..if cut { 12 } else { 0 }).map(|_| cx.below(6)).collect();
+            cx.spawn(party(n as u64 * 1_000_000, 8, cuts, out, into))
+        })
+        .collect();
     cx.settle();
     let (mut sent, mut got) = (Vec::new(), Vec::new());
     for task in tasks {
@@ -491,7 +505,10 @@ fn its_own_channel_and_another<X: Transport>(cx: &Cx<'_, X>) {
     let ((mut tx, mut rx), (mut loud, mut other)) = (cx.channel(), cx.channel());
     let send = cx.begin(loud.send(5));
     let mut slot = Some(1);
-    let choice = Choice::prioritised().on(other.recv(), |v| v.ok()).on(tx.send_from(&mut slot), |_| None).on(rx.recv(), |_| None);
+    let choice = Choice::prioritised()
+        .on(other.recv(), |v| v.ok())
+        .on(tx.send_from(&mut slot), |_| None)
+        .on(rx.recv(), |_| None);
     assert_eq!(cx.now(choice.into_future()), (0, Some(5)));
     assert_eq!(slot, Some(1));
     assert_eq!(send.out(), Ok(()));
@@ -625,7 +642,8 @@ fn clones_may_be_twice<X: Transport>(cx: &Cx<'_, X>) {
     let mut a = tx.share();
     let mut b = a.clone();
     let (mut s, mut t) = (Some(1), Some(2));
-    let mut choice = cx.begin(Choice::fair().on(a.send_from(&mut s), |r| r).on(b.send_from(&mut t), |r| r).into_future());
+    let mut choice =
+        cx.begin(Choice::fair().on(a.send_from(&mut s), |r| r).on(b.send_from(&mut t), |r| r).into_future());
     let value = cx.now(rx.recv());
     assert_eq!(cx.drain(&mut rx), []);
     assert!(choice.run());

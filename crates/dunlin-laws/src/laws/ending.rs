@@ -55,8 +55,20 @@ fn senders_gone_then_drained<X: Transport>(cx: &Cx<'_, X>) {
 fn waiting_receive_sees_the_end<X: Transport>(cx: &Cx<'_, X>) {
     let ways: [(fn(Sender<u32>) -> Option<Sender<u32>>, RecvError); 3] = [
         (|_| None, RecvError::Closed),
-        (|tx| { tx.retire(); Some(tx) }, RecvError::Closed),
-        (|tx| { tx.poison("now"); Some(tx) }, RecvError::Poisoned("now".into())),
+        (
+            |tx| {
+                tx.retire();
+                Some(tx)
+            },
+            RecvError::Closed,
+        ),
+        (
+            |tx| {
+                tx.poison("now");
+                Some(tx)
+            },
+            RecvError::Poisoned("now".into()),
+        ),
     ];
     for (end, why) in ways {
         let (tx, mut rx) = cx.channel();
@@ -71,7 +83,11 @@ fn retire_keeps_what_is_buffered<X: Transport>(cx: &Cx<'_, X>) {
     for from_sender in [true, false] {
         let (mut tx, mut rx) = cx.channel();
         let values = cx.fill(&mut tx);
-        if from_sender { tx.retire() } else { rx.retire() }
+        if from_sender {
+            tx.retire()
+        } else {
+            rx.retire()
+        }
         cx.settle();
         assert_eq!(cx.now(tx.send(1)), Err(SendError::NotTaken { value: 1, why: Why::Closed }));
         for value in values {
@@ -127,9 +143,17 @@ fn poison_reaches_both_ends<X: Transport>(cx: &Cx<'_, X>) {
     for from_sender in [true, false] {
         let (mut tx, mut rx): (Sender<u32>, Receiver<u32>) = cx.channel();
         cx.fill(&mut tx);
-        if from_sender { tx.poison("first") } else { rx.poison("first") }
+        if from_sender {
+            tx.poison("first")
+        } else {
+            rx.poison("first")
+        }
         cx.settle();
-        if from_sender { rx.poison("second") } else { tx.poison("second") }
+        if from_sender {
+            rx.poison("second")
+        } else {
+            tx.poison("second")
+        }
         cx.settle();
         let (why, none) = (Why::Poisoned("first".into()), RecvError::Poisoned("first".into()));
         assert_eq!(cx.now(tx.send(1)), Err(SendError::NotTaken { value: 1, why: why.clone() }));

@@ -151,9 +151,7 @@ fn a_choices_send_is_held<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     let (mut loud, mut other) = cx.channel();
     let mut slot = Some(1);
-    let mut choice = cx.begin(
-        Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.recv(), Err).into_future(),
-    );
+    let mut choice = cx.begin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.recv(), Err).into_future());
     let guard = cx.now(rx.recv_extended()).expect("offered");
     let send = cx.begin(loud.send(5));
     assert!(!choice.run() && !choice.poll(), "decided, and held");

@@ -84,7 +84,9 @@ fn turns_are_kept_between_choices<X: Transport>(cx: &Cx<'_, X>) {
     let mut turns = [0_u32; 2];
     for round in 0..ROUNDS {
         let taken = if round % 2 == 0 {
-            cx.now(async { alt! { v = a.recv() => v, v = b.recv() => v } })
+            cx.now(async {
+                alt! { v = a.recv() => v, v = b.recv() => v }
+            })
         } else {
             cx.now(Choice::fair().on(b.recv(), |v| v).on(a.recv(), |v| v).into_future()).1
         };

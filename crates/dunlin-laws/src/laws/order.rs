@@ -74,34 +74,38 @@ fn nothing_is_lost<X: Transport>(cx: &Cx<'_, X>) {
 fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel::<(u64, u64)>();
     let (tx, rx) = (tx.share(), rx.share());
-    let senders: Vec<_> = (0..3).map(|who| {
-        let (mut tx, pause) = (tx.clone(), cx.below(3));
-        cx.spawn(async move {
-            let mut sent = Vec::new();
-            for n in 0..8 {
-                if tx.send((who, n)).await.is_ok() {
-                    sent.push((who, n));
+    let senders: Vec<_> = (0..3)
+        .map(|who| {
+            let (mut tx, pause) = (tx.clone(), cx.below(3));
+            cx.spawn(async move {
+                let mut sent = Vec::new();
+                for n in 0..8 {
+                    if tx.send((who, n)).await.is_ok() {
+                        sent.push((who, n));
+                    }
+                    for _ in 0..pause {
+                        give_way().await;
+                    }
                 }
-                for _ in 0..pause {
-                    give_way().await;
-                }
-            }
-            sent
+                sent
+            })
         })
-    }).collect();
-    let receivers: Vec<_> = (0..3).map(|_| {
-        let (mut rx, impatience) = (rx.clone(), cx.below(4));
-        cx.spawn(async move {
-            let mut got = Vec::new();
-            loop {
-                match cut_off(2 + impatience, rx.recv()).await {
-                    None | Some(Err(dunlin::RecvError::Refused | dunlin::RecvError::Expired)) => give_way().await,
-                    Some(Ok(value)) => got.push(value),
-                    Some(Err(_)) => return got,
+        .collect();
+    let receivers: Vec<_> = (0..3)
+        .map(|_| {
+            let (mut rx, impatience) = (rx.clone(), cx.below(4));
+            cx.spawn(async move {
+                let mut got = Vec::new();
+                loop {
+                    match cut_off(2 + impatience, rx.recv()).await {
+                        None | Some(Err(dunlin::RecvError::Refused | dunlin::RecvError::Expired)) => give_way().await,
+                        Some(Ok(value)) => got.push(value),
+                        Some(Err(_)) => return got,
+                    }
                 }
-            }
+            })
         })
-    }).collect();
+        .collect();
     drop((tx, rx));
     cx.settle();
     let sent: Vec<_> = senders.into_iter().flat_map(|task| task.out()).collect();

@@ -78,7 +78,10 @@ fn drop_panics_in_overwriting<X: Transport>(cx: &Cx<'_, X>) {
 fn drop_panics_in_poison<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     assert!(cx.now(tx.send(Bomb(0, true))).is_ok());
-    assert!(panics(|| { tx.poison("now"); cx.settle() }));
+    assert!(panics(|| {
+        tx.poison("now");
+        cx.settle()
+    }));
     cx.settle();
     assert!(cx.now(rx.recv()).is_err_and(|error| error.is_poisoned()));
     assert!(cx.now(tx.send(Bomb(1, false))).is_err_and(|error| error.is_poisoned()));
@@ -87,7 +90,10 @@ fn drop_panics_in_poison<X: Transport>(cx: &Cx<'_, X>) {
 fn drop_panics_in_closing<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, rx) = cx.channel();
     assert!(cx.now(tx.send(Bomb(0, true))).is_ok());
-    assert!(panics(|| { drop(rx); cx.settle() }));
+    assert!(panics(|| {
+        drop(rx);
+        cx.settle()
+    }));
     cx.settle();
     assert!(cx.now(tx.send(Bomb(1, false))).is_err_and(|error| error.is_closed()));
 }

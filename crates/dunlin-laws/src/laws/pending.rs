@@ -133,9 +133,7 @@ fn choices_count_as_waiting<X: Transport>(cx: &Cx<'_, X>) {
     let mut slots = [Some(0), Some(1), Some(2)];
     let [s, t, u] = &mut slots;
     let (loser, waited) = loser(cx.kind);
-    let choose = |send, recv| {
-        dunlin::Choice::fair().on(send, Some).on(recv, |_: Result<u8, RecvError>| None)
-    };
+    let choose = |send, recv| dunlin::Choice::fair().on(send, Some).on(recv, |_: Result<u8, RecvError>| None);
     // The loser is the one in a choice.
     let mut sends: Vec<Box<dyn crate::rig::Runs + '_>> = Vec::new();
     let outcome = std::rc::Rc::new(std::cell::RefCell::new(None));

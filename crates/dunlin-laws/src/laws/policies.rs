@@ -44,7 +44,9 @@ fn capacity_is_exact<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, _rx) = cx.channel();
     for n in 0..8 {
         let mut send = cx.begin(tx.send(n));
-        if (n as usize) < cx.kind.room || matches!(cx.kind.full, Full::DropsOldest | Full::ReplacesNewest | Full::DropsThis) {
+        if (n as usize) < cx.kind.room
+            || matches!(cx.kind.full, Full::DropsOldest | Full::ReplacesNewest | Full::DropsThis)
+        {
             assert_eq!(send.out(), Ok(()), "send {n}");
         } else if cx.kind.full == Full::Refuses {
             assert_eq!(send.out(), Err(SendError::NotTaken { value: n, why: Why::Refused }));
@@ -124,7 +126,8 @@ fn room_comes_back<X: Transport>(cx: &Cx<'_, X>) {
 
 fn waiting_sends_enter_in_order<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, mut rx) = cx.channel();
-    let mut ends: Vec<_> = std::iter::successors(Some(tx.share()), |tx| Some(tx.clone())).take(cx.kind.room + 3).collect();
+    let mut ends: Vec<_> =
+        std::iter::successors(Some(tx.share()), |tx| Some(tx.clone())).take(cx.kind.room + 3).collect();
     let mut sends: Vec<_> = ends.iter_mut().enumerate().map(|(n, tx)| cx.begin(tx.send(n))).collect();
     for n in 0..sends.len() {
         let done = sends.iter_mut().filter_map(|send| send.run().then_some(())).count();

@@ -1,6 +1,6 @@
 //! Shared ends: claims in order, and operations for one message.
 
-use dunlin::{ClaimError, Choice, PATIENCE_TICKS, RecvError, SendError, Why};
+use dunlin::{Choice, ClaimError, PATIENCE_TICKS, RecvError, SendError, Why};
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, expired, laws};
@@ -368,7 +368,11 @@ fn the_end_reaches_held_back_senders<X: Transport>(cx: &Cx<'_, X>) {
         let held = cx.now(a.claim()).expect("free");
         let mut lone = cx.begin(b.send(1));
         assert!(!lone.is_done());
-        if poison { rx.poison("now") } else { rx.retire() }
+        if poison {
+            rx.poison("now")
+        } else {
+            rx.retire()
+        }
         lone.run();
         drop(held);
         let why = if poison { Why::Poisoned("now".into()) } else { Why::Closed };
@@ -399,25 +403,27 @@ fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = cx.channel::<u8>();
     let tx = tx.share();
     let inside = std::rc::Rc::new(std::cell::Cell::new(0));
-    let tasks: Vec<_> = (0..4).map(|_| {
-        let (mut tx, inside) = (tx.clone(), inside.clone());
-        let plan: Vec<u64> = (0..10).map(|_| cx.below(5)).chain([u64::MAX]).collect();
-        cx.spawn(async move {
-            let mut granted = 0;
-            for polls in plan {
-                if let Some(claim) = cut_off(polls, tx.claim()).await {
-                    let claim = claim.expect("granted");
-                    inside.set(inside.get() + 1);
-                    give_way().await;
-                    assert_eq!(inside.get(), 1, "two hold it");
-                    inside.set(inside.get() - 1);
-                    granted += 1;
-                    drop(claim);
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let (mut tx, inside) = (tx.clone(), inside.clone());
+            let plan: Vec<u64> = (0..10).map(|_| cx.below(5)).chain([u64::MAX]).collect();
+            cx.spawn(async move {
+                let mut granted = 0;
+                for polls in plan {
+                    if let Some(claim) = cut_off(polls, tx.claim()).await {
+                        let claim = claim.expect("granted");
+                        inside.set(inside.get() + 1);
+                        give_way().await;
+                        assert_eq!(inside.get(), 1, "two hold it");
+                        inside.set(inside.get() - 1);
+                        granted += 1;
+                        drop(claim);
+                    }
                 }
-            }
-            granted
+                granted
+            })
         })
-    }).collect();
+        .collect();
     cx.settle();
     for task in tasks {
         assert!(task.out() > 0);
