@@ -74,8 +74,7 @@ async fn main() -> Result {
 
     let ((a, to_delta), (b, to_successor)) = (channel(), channel());
     let ((c, to_prefix), (d, to_consumer)) = (channel(), channel());
-    let stages =
-        [spawn(prefix(0, to_prefix, a)), spawn(delta(to_delta, b, d)), spawn(successor(to_successor, c))];
+    let stages = [spawn(prefix(0, to_prefix, a)), spawn(delta(to_delta, b, d)), spawn(successor(to_successor, c))];
     let ns = spawn(consumer(cycles, to_consumer)).await??;
     for stage in stages {
         ended(stage.await?)?;

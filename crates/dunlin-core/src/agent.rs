@@ -26,8 +26,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
-pub use crate::channel::queue::{FromReceiver, Reserved};
-use crate::channel::queue::{Collected, FromSender, Heard};
+use crate::channel::queue::far::{Collected, FromSender, Heard};
+pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
@@ -281,10 +281,7 @@ impl<T: Send + 'static> Drop for Inlet<T> {
 }
 
 /// The ends of a call channel whose requests travel on this channel.
-pub fn calls<Q, A>(
-    requests: Sender<(Q, Reply<A>)>,
-    asked: Receiver<(Q, Reply<A>)>,
-) -> (Caller<Q, A>, Callee<Q, A>) {
+pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>)>) -> (Caller<Q, A>, Callee<Q, A>) {
     (Caller { requests }, Callee { asked })
 }
 

@@ -101,11 +101,7 @@ impl<O: Operation, D: Future> Future for Until<O, D> {
 impl<O: Operation + Branch<Output = <O as Future>::Output>, D: Future> Branch for Until<O, D> {
     type Output = <O as Future>::Output;
 
-    fn poll_branch(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        choice: &ChoiceCx,
-    ) -> Poll<<O as Future>::Output> {
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<<O as Future>::Output> {
         if let Poll::Ready(output) = self.as_mut().project().operation.poll_branch(cx, choice) {
             return Poll::Ready(output);
         }

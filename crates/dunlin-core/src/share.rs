@@ -509,7 +509,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl<'a, O> Lone<'a, O> {
-    pub(crate) fn new<T: 'a, E>(shared: &'a mut Shared<E>, doing: Doing, operation: impl FnOnce(&'a Chan<T>, Handle) -> O) -> Self
+    pub(crate) fn new<T: 'a, E>(
+        shared: &'a mut Shared<E>,
+        doing: Doing,
+        operation: impl FnOnce(&'a Chan<T>, Handle) -> O,
+    ) -> Self
     where
         E: End<Link = Arc<Chan<T>>>,
     {

@@ -342,7 +342,8 @@ pub fn snapshot() -> Vec<Wait> {
         let channel_entry = if of == NOT_A_HANDLE { Some(entry) } else { RECORDS.get(of) };
         let Some(channel_entry) = channel_entry else { continue };
         let Some(made) = channel_entry.made.get() else { continue };
-        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(channel_entry));
+        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32
+            | u64::from(RECORDS.index_of(channel_entry));
         let sides = [(&entry.sender, &entry.receiver), (&entry.receiver, &entry.sender)];
         for (side, other) in sides {
             let (who, Some(doing), since) = side.read() else { continue };

@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use dunlin_core::{Operation, Receiver, RecvError, SendError, Sender, Why, alt, channel, channel_with, fifo, future};
-use loom_support::{block_on, model, poll_once, spawn, try_once, yield_once};
+use loom_support::{block_on, model, model_within, poll_once, spawn, try_once, yield_once};
 
 /// What a party of several choices did.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -66,7 +66,7 @@ fn receive_branch_meets_lone_send() {
 /// A choice of receives only, which has no decision: of two lone sends it takes one.
 #[test]
 fn two_senders_one_receiving_choice() {
-    model(|| {
+    model_within(2, || {
         let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
         let sender = spawn(move || block_on(tx.send(1)).is_ok());
         let receiver = spawn(move || {
@@ -124,7 +124,7 @@ fn offer_both(tx: &mut Sender<u32>, ty: &mut Sender<u32>) -> u32 {
 /// Two receivers compete for one choice with two offers: one gets a value, the other hears of the end.
 #[test]
 fn two_receivers_compete_for_one_choice() {
-    model(|| {
+    model_within(2, || {
         let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
         let one = spawn(move || block_on(rx.recv()));
         let other = spawn(move || block_on(ry.recv()));
@@ -277,7 +277,7 @@ fn deadline_of_a_branch_races_take() {
 /// Poison of one branch's channel | the other branch is taken: one of the two, and no value lost.
 #[test]
 fn poison_races_a_committed_choice() {
-    model(|| {
+    model_within(2, || {
         let ((mut tx, rx), (mut ty, mut ry)) = (channel(), channel());
         let receiver = spawn(move || block_on(ry.recv()).ok());
         let poisoner = spawn(move || rx.poison("on purpose"));
@@ -384,7 +384,7 @@ fn extended_receive_of_a_choice() {
 /// hears that they have gone.
 #[test]
 fn ring_of_three() {
-    model(|| {
+    model_within(2, || {
         let ((mut ab, mut ba), (mut bc, mut cb), (mut ca, mut ac)) = (channel(), channel(), channel());
         let b = spawn(move || send_or_receive(&mut bc, &mut ba, 2, true));
         let c = spawn(move || send_or_receive(&mut ca, &mut cb, 3, true));

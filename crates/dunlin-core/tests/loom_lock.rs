@@ -13,7 +13,7 @@ mod loom_support;
 mod table;
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
     pub(crate) const LOCK_IN_ONE_STEP: bool = false;
 
@@ -85,7 +85,7 @@ fn three_holders_exclude_each_other() {
         };
         let threads = [shared.clone(), shared.clone()].map(|shared| spawn(move || once(&shared)));
         once(&shared);
-        threads.map(loom_support::Running::join);
+        threads.into_iter().for_each(loom_support::Running::join);
         assert_eq!(*shared.0.lock(), 3);
     });
 }

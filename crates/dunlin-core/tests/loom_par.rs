@@ -61,11 +61,11 @@ fn a_wake_from_elsewhere_is_not_lost() {
 /// The same for two branches woken by two threads.
 #[test]
 fn two_wakes_from_elsewhere() {
-    model(|| {
+    model_within(2, || {
         let ((rings, waits), (also_rings, also_waits)) = (bell(), bell());
         let threads = [spawn(move || rings.ring()), spawn(move || also_rings.ring())];
         block_on(async { par!(waits.rung(), also_waits.rung()) });
-        threads.map(loom_support::Running::join);
+        threads.into_iter().for_each(loom_support::Running::join);
     });
 }
 
@@ -92,7 +92,7 @@ fn a_wake_while_the_budget_runs_out() {
 /// exist, and nothing worse.
 #[test]
 fn a_stale_wake_is_harmless() {
-    model_within(3, || {
+    model_within(2, || {
         let kept = Arc::new(Mutex::new(Vec::<Waker>::new()));
         let keep = |kept: &Arc<Mutex<Vec<Waker>>>| {
             let kept = kept.clone();

@@ -14,7 +14,7 @@ use loom_support::{block_on, forget_after_one_poll, model, model_within, poll_on
 /// Two handles offer side by side; the receiver takes both, and each hears of its own.
 #[test]
 fn two_senders() {
-    model(|| {
+    model_within(2, || {
         let (tx, mut rx) = channel();
         let mut one = tx.share();
         let mut other = one.clone();
@@ -35,7 +35,7 @@ fn two_senders() {
 /// A value wakes all who wait: the one that takes it, and the other, which looks again in vain and waits on.
 #[test]
 fn two_receivers() {
-    model_within(1, || {
+    model_within(2, || {
         let (mut tx, rx) = channel();
         let mut one = rx.share();
         let mut other = one.clone();
@@ -53,7 +53,7 @@ fn two_receivers() {
 /// The same over a buffer: admitted, both values must find their receivers.
 #[test]
 fn two_receivers_of_a_buffer() {
-    model(|| {
+    model_within(2, || {
         let (mut tx, rx) = channel_with(fifo(1));
         let mut one = rx.share();
         let mut other = one.clone();
@@ -71,7 +71,7 @@ fn two_receivers_of_a_buffer() {
 /// One value for two: one receives, the other hears of the end.
 #[test]
 fn one_value_for_two_receivers() {
-    model(|| {
+    model_within(2, || {
         let (mut tx, rx) = channel();
         let mut one = rx.share();
         let mut other = one.clone();
@@ -86,7 +86,7 @@ fn one_value_for_two_receivers() {
 /// A receive that was woken is dropped, or never polled again: the value is the other's.
 #[test]
 fn a_woken_receive_is_dropped() {
-    model(|| {
+    model_within(2, || {
         let (mut tx, rx) = channel();
         let mut one = rx.share();
         let mut other = one.clone();
@@ -218,7 +218,7 @@ fn a_sleeper_is_passed_over() {
 /// A lone send is held back by a claim | it goes on when the claim ends, and a claimer after it.
 #[test]
 fn a_lone_send_beside_a_claim() {
-    model(|| {
+    model_within(2, || {
         let (tx, mut rx) = channel();
         let mut one = tx.share();
         let mut other = one.clone();

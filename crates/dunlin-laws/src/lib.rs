@@ -10,6 +10,7 @@
 //! - [`transport`]: how two ends are connected.
 //! - [`law`], [`laws`]: a law, and all of them, by subject.
 //! - [`report`]: runs them and prints the matrix.
+//! - [`refusals`]: what must not compile.
 //!
 //! # Examples
 //! ```
@@ -23,6 +24,7 @@ pub mod joined;
 pub mod kind;
 pub mod law;
 pub mod laws;
+pub mod refusals;
 pub mod report;
 pub mod rig;
 pub mod transport;

@@ -114,17 +114,9 @@ impl Parse for Alt {
         }
         if branches.is_empty() {
             let what = "`alt!` has at least one branch, `pattern = operation => body`";
-            return Err(Error::new(
-                skip.map_or_else(Span::call_site, |skip| skip.word.span),
-                what,
-            ));
+            return Err(Error::new(skip.map_or_else(Span::call_site, |skip| skip.word.span), what));
         }
-        Ok(Self {
-            home,
-            order,
-            branches,
-            skip,
-        })
+        Ok(Self { home, order, branches, skip })
     }
 }
 
@@ -147,15 +139,8 @@ impl Parse for Order {
 impl Parse for Skip {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let word = input.parse()?;
-        let arrow = expect(
-            input,
-            &word,
-            "`skip` is written `skip => body`, and has no condition",
-        )?;
-        Ok(Self {
-            word,
-            body: parse_body(input, &arrow)?,
-        })
+        let arrow = expect(input, &word, "`skip` is written `skip => body`, and has no condition")?;
+        Ok(Self { word, body: parse_body(input, &arrow)? })
     }
 }
 
@@ -184,12 +169,7 @@ impl Parse for Branch {
         };
         let before = condition.as_ref().unwrap_or(&operation);
         let arrow = expect(input, before, what)?;
-        Ok(Self {
-            pattern,
-            body: parse_body(input, &arrow)?,
-            operation,
-            condition,
-        })
+        Ok(Self { pattern, body: parse_body(input, &arrow)?, operation, condition })
     }
 }
 
@@ -200,17 +180,14 @@ fn is_skip(input: ParseStream<'_>) -> bool {
 /// Whether a word known to `alt!` is here the name that a pattern binds: `skip = rx.recv() => ..`.
 fn is_name_of_pattern(input: ParseStream<'_>) -> bool {
     // To peek for `=` is to find `=>` and `==` too.
-    input.peek2(Token![@])
-        || input.peek2(Token![=]) && !input.peek2(Token![=>]) && !input.peek2(Token![==])
+    input.peek2(Token![@]) || input.peek2(Token![=]) && !input.peek2(Token![=>]) && !input.peek2(Token![==])
 }
 
 fn parse_condition(input: ParseStream<'_>) -> Result<Expr> {
     fn has_let(condition: &Expr) -> bool {
         match condition {
             Expr::Let(_) => true,
-            Expr::Binary(both) if matches!(both.op, BinOp::And(_)) => {
-                has_let(&both.left) || has_let(&both.right)
-            }
+            Expr::Binary(both) if matches!(both.op, BinOp::And(_)) => has_let(&both.left) || has_let(&both.right),
             _ => false,
         }
     }
@@ -230,10 +207,7 @@ fn parse_body(input: ParseStream<'_>, arrow: &Token![=>]) -> Result<Expr> {
     let body = Expr::parse_with_earlier_boundary_rule(input)?;
     let comma: Option<Token![,]> = input.parse()?;
     if comma.is_none() && !input.is_empty() && !ends_an_arm(&body) {
-        return Err(Error::new_spanned(
-            body,
-            "a comma follows a body that is not a block",
-        ));
+        return Err(Error::new_spanned(body, "a comma follows a body that is not a block"));
     }
     Ok(body)
 }
@@ -293,9 +267,9 @@ impl Alt {
             None => quote_spanned!(ours=> ::core::unreachable!("chosen, but no branch of `alt!`")),
         };
 
-        let looks = names.iter().map(|Names { index, branch, .. }| {
-            quote_spanned!(ours=> #home::__rt::survey(#branch.as_mut(), #index, survey);)
-        });
+        let looks = names.iter().map(
+            |Names { index, branch, .. }| quote_spanned!(ours=> #home::__rt::survey(#branch.as_mut(), #index, survey);),
+        );
 
         // The inner `let chosen` makes the temporaries of the wait end before the branches they
         // borrow, in every edition.
@@ -357,12 +331,7 @@ impl Branch {
 
     /// `0 => step(branch0.as_mut(), step).map(..),` in the closure that polls.
     fn step(&self, names: &Names) -> TokenStream {
-        let Names {
-            index,
-            branch,
-            output,
-            ..
-        } = names;
+        let Names { index, branch, output, .. } = names;
         let branch = quote_spanned!(Span::mixed_site()=> #branch.as_mut());
         let branch = placed(branch, &self.operation);
         let polled = quote_spanned!(Span::mixed_site()=> poll(#branch, step));
@@ -506,14 +475,8 @@ mod tests {
     #[test]
     fn refusals_of_the_first_word() {
         let unknown = |word: &str| format!("unknown word `{word}`: only `biased;` is known here");
-        assert_eq!(
-            refusal("fair; x = op() => x"),
-            (unknown("fair"), "fair".into())
-        );
-        assert_eq!(
-            refusal("skip; x = op() => x"),
-            (unknown("skip"), "skip".into())
-        );
+        assert_eq!(refusal("fair; x = op() => x"), (unknown("fair"), "fair".into()));
+        assert_eq!(refusal("skip; x = op() => x"), (unknown("skip"), "skip".into()));
 
         let what = "a semicolon follows `biased`";
         assert_eq!(refusal("biased, x = op() => x"), (what.into(), ",".into()));
@@ -523,22 +486,13 @@ mod tests {
     #[test]
     fn refusals_of_skip() {
         let what = "`skip` is the last arm";
-        assert_eq!(
-            refusal("skip => 1, x = op() => x"),
-            (what.into(), "skip".into())
-        );
+        assert_eq!(refusal("skip => 1, x = op() => x"), (what.into(), "skip".into()));
 
         let what = "`alt!` has at most one `skip`";
-        assert_eq!(
-            refusal("x = op() => x, skip => 1, skip => 2"),
-            (what.into(), "skip".into())
-        );
+        assert_eq!(refusal("x = op() => x, skip => 1, skip => 2"), (what.into(), "skip".into()));
 
         let what = "`skip` is written `skip => body`, and has no condition";
-        assert_eq!(
-            refusal("x = op() => x, skip, if a => 1"),
-            (what.into(), ",".into())
-        );
+        assert_eq!(refusal("x = op() => x, skip, if a => 1"), (what.into(), ",".into()));
         assert_eq!(refusal("x = op() => x, skip"), (what.into(), "skip".into()));
     }
 
@@ -564,36 +518,21 @@ mod tests {
     fn refusals_of_a_missing_arrow() {
         let what = "`=> body` or `, if condition => body` follows the operation";
         assert_eq!(refusal("x = rx.recv()"), (what.into(), "rx.recv()".into()));
-        assert_eq!(
-            refusal("x = op(), y = op() => y"),
-            (what.into(), ",".into())
-        );
+        assert_eq!(refusal("x = op(), y = op() => y"), (what.into(), ",".into()));
         assert_eq!(refusal("x = op() { x }"), (what.into(), "{".into()));
 
         let what = "`=> body` follows the condition";
         assert_eq!(refusal("x = op(), if a.b()"), (what.into(), "a.b()".into()));
-        assert_eq!(
-            refusal("x = op(), if a, y = op() => y"),
-            (what.into(), ",".into())
-        );
+        assert_eq!(refusal("x = op(), if a, y = op() => y"), (what.into(), ",".into()));
     }
 
     #[test]
     fn refusals_of_a_condition() {
-        assert_eq!(
-            refusal("x = op() if a => x"),
-            ("a comma precedes `if`".into(), "if".into())
-        );
+        assert_eq!(refusal("x = op() if a => x"), ("a comma precedes `if`".into(), "if".into()));
 
         let what = "a condition is a `bool`: write `matches!(value, pattern)`";
-        assert_eq!(
-            refusal("x = op(), if let Some(a) = b => x"),
-            (what.into(), "let Some(a) = b".into())
-        );
-        assert_eq!(
-            refusal("x = op(), if a && let Some(a) = b => x"),
-            (what.into(), "a && let Some(a) = b".into())
-        );
+        assert_eq!(refusal("x = op(), if let Some(a) = b => x"), (what.into(), "let Some(a) = b".into()));
+        assert_eq!(refusal("x = op(), if a && let Some(a) = b => x"), (what.into(), "a && let Some(a) = b".into()));
     }
 
     #[test]
@@ -602,18 +541,9 @@ mod tests {
         assert_eq!(refusal("x = op() =>"), (what.into(), "=>".into()));
 
         let what = "a comma follows a body that is not a block";
-        assert_eq!(
-            refusal("x = op() => f(x) y = op() => y"),
-            (what.into(), "f(x)".into())
-        );
-        assert_eq!(
-            refusal("x = op() => x skip => 1"),
-            (what.into(), "x".into())
-        );
-        assert_eq!(
-            refusal("x = op() => 1, skip => f() y"),
-            (what.into(), "f()".into())
-        );
+        assert_eq!(refusal("x = op() => f(x) y = op() => y"), (what.into(), "f(x)".into()));
+        assert_eq!(refusal("x = op() => x skip => 1"), (what.into(), "x".into()));
+        assert_eq!(refusal("x = op() => 1, skip => f() y"), (what.into(), "f()".into()));
     }
 
     #[test]
@@ -622,9 +552,7 @@ mod tests {
         for pattern in ["_", "x", "mut x", "_x", "r#type"] {
             assert!(whole(pattern), "{pattern}");
         }
-        for pattern in [
-            "MAX", "_MAX", "None", "ref x", "x @ 1", "()", "(x)", "Ok(x)", "1",
-        ] {
+        for pattern in ["MAX", "_MAX", "None", "ref x", "x @ 1", "()", "(x)", "Ok(x)", "1"] {
             assert!(!whole(pattern), "{pattern}");
         }
     }
@@ -686,18 +614,14 @@ mod tests {
                 _ => ::core::unreachable!("chosen, but no branch of `alt!`"),
             }
         }};
-        assert_eq!(
-            expand(found).expect("valid").to_string(),
-            expected.to_string()
-        );
+        assert_eq!(expand(found).expect("valid").to_string(), expected.to_string());
     }
 
     #[test]
     fn skip_drops_all_outputs() {
         let found = quote!((dunlin) biased; a = x() => a, b = y() => b, skip => rest());
         let found = expand(found).expect("valid").to_string();
-        let skip =
-            quote!(_ => { ::core::mem::drop((output0, output1,)); match () { () => rest() } });
+        let skip = quote!(_ => { ::core::mem::drop((output0, output1,)); match () { () => rest() } });
         assert!(found.contains(&skip.to_string()), "{found}");
         assert!(found.contains(&quote!(dunlin::__rt::Order::Prioritised, true, 2,).to_string()));
     }

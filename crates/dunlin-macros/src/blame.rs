@@ -9,9 +9,6 @@ pub(crate) fn blame(source: &str, expand: fn(TokenStream) -> syn::Result<TokenSt
     let tokens = source.parse().expect(source);
     match expand(tokens) {
         Ok(expansion) => panic!("{source} was accepted: {expansion}"),
-        Err(error) => (
-            error.to_string(),
-            error.span().source_text().unwrap_or_default(),
-        ),
+        Err(error) => (error.to_string(), error.span().source_text().unwrap_or_default()),
     }
 }

@@ -15,9 +15,7 @@
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Result, Type, Visibility, parse2,
-};
+use syn::{Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Result, Type, Visibility, parse2};
 
 use crate::place::placed;
 
@@ -67,10 +65,7 @@ impl Description {
                 return Err(Error::new_spanned(fields, what));
             }
             Fields::Unit => {
-                return Err(Error::new(
-                    input.ident.span(),
-                    "a bundle has channels: `{ field: Type }`",
-                ));
+                return Err(Error::new(input.ident.span(), "a bundle has channels: `{ field: Type }`"));
             }
         };
         Ok(Self {
@@ -90,12 +85,7 @@ impl Description {
     }
 
     fn face(&self, side: Side) -> TokenStream {
-        let Self {
-            name,
-            visibility,
-            members,
-            ..
-        } = self;
+        let Self { name, visibility, members, .. } = self;
         let face = self.face_name(side);
         let (docs, share_docs) = side.docs(name);
         let fields = members.iter().map(|member| member.field(side));
@@ -130,19 +120,13 @@ impl Description {
 
     /// `Pairing`, `Bundle` and the inherent `pair`.
     fn pairing(&self) -> TokenStream {
-        let Self {
-            name,
-            visibility,
-            members,
-            ..
-        } = self;
+        let Self { name, visibility, members, .. } = self;
         let client = self.face_name(Side::Client);
         let server = self.face_name(Side::Server);
         let fields: Vec<_> = members.iter().map(|member| &member.name).collect();
         // Not the fields' names: a `#[policy(fifo(8))]` may stand below a field called `fifo`.
-        let pairs: Vec<_> = (0..members.len())
-            .map(|index| format_ident!("pair{index}", span = Span::mixed_site()))
-            .collect();
+        let pairs: Vec<_> =
+            (0..members.len()).map(|index| format_ident!("pair{index}", span = Span::mixed_site())).collect();
         let factory = Ident::new("factory", Span::mixed_site());
         let made = members.iter().map(|member| member.make(&factory));
         let pair_docs = format!("Makes the channels of a [`{name}`], and its two faces.");
@@ -192,15 +176,10 @@ impl Member {
         for attribute in field.attrs {
             if attribute.path().is_ident("policy") {
                 if policy.is_some() {
-                    return Err(Error::new_spanned(
-                        attribute,
-                        "this field has a policy already",
-                    ));
+                    return Err(Error::new_spanned(attribute, "this field has a policy already"));
                 }
                 let what = "a policy is an expression: `#[policy(fifo(8))]`";
-                let parsed = attribute
-                    .parse_args()
-                    .map_err(|_| Error::new_spanned(&attribute, what));
+                let parsed = attribute.parse_args().map_err(|_| Error::new_spanned(&attribute, what));
                 policy = Some(parsed?);
             } else if attribute.path().is_ident("bundle") {
                 let what = "`#[bundle(..)]` stands above the struct";
@@ -209,16 +188,8 @@ impl Member {
                 docs.push(attribute);
             }
         }
-        let name = field
-            .ident
-            .ok_or_else(|| Error::new_spanned(&field.ty, "a field has a name"))?;
-        Ok(Self {
-            name,
-            visibility: field.vis,
-            pairing: field.ty,
-            policy,
-            docs,
-        })
+        let name = field.ident.ok_or_else(|| Error::new_spanned(&field.ty, "a field has a name"))?;
+        Ok(Self { name, visibility: field.vis, pairing: field.ty, policy, docs })
     }
 
     /// The type of this field on a face.
@@ -229,12 +200,7 @@ impl Member {
     }
 
     fn field(&self, side: Side) -> TokenStream {
-        let Self {
-            name,
-            visibility,
-            docs,
-            ..
-        } = self;
+        let Self { name, visibility, docs, .. } = self;
         let end = self.end(side);
         let docs = if docs.is_empty() {
             let docs = format!("One end of `{name}`.");
@@ -303,9 +269,7 @@ impl Side {
         let side = self.name().to_lowercase();
         (
             format!("The {side}'s face of a [`{bundle}`]."),
-            format!(
-                "Lets several {side}s hold this face, each of which claims it whole to use it."
-            ),
+            format!("Lets several {side}s hold this face, each of which claims it whole to use it."),
         )
     }
 }
@@ -326,19 +290,14 @@ mod tests {
     }
 
     fn expansion(source: &str) -> String {
-        expand(source.parse().expect(source))
-            .expect(source)
-            .to_string()
+        expand(source.parse().expect(source)).expect(source).to_string()
     }
 
     #[test]
     fn refusals_of_what_is_not_a_struct_with_named_fields() {
         let what = "a bundle is a struct";
         assert_eq!(refusal("enum X { A }"), (what.into(), "enum".into()));
-        assert_eq!(
-            refusal("pub union X { a: A }"),
-            (what.into(), "union".into())
-        );
+        assert_eq!(refusal("pub union X { a: A }"), (what.into(), "union".into()));
 
         let what = "the channels of a bundle have names: `struct Name { field: Type }`";
         assert_eq!(refusal("struct X(A, B);"), (what.into(), "(A, B)".into()));
@@ -350,69 +309,37 @@ mod tests {
     #[test]
     fn refusals_of_generics() {
         let what = "a bundle has no generic parameters";
-        assert_eq!(
-            refusal("struct X<T> { a: A<T> }"),
-            (what.into(), "<T>".into())
-        );
-        assert_eq!(
-            refusal("struct X<'a> { a: A<'a> }"),
-            (what.into(), "<'a>".into())
-        );
+        assert_eq!(refusal("struct X<T> { a: A<T> }"), (what.into(), "<T>".into()));
+        assert_eq!(refusal("struct X<'a> { a: A<'a> }"), (what.into(), "<'a>".into()));
 
         let what = "a bundle has no `where` clause";
-        assert_eq!(
-            refusal("struct X where A: B { a: A }"),
-            (what.into(), "where A: B".into())
-        );
+        assert_eq!(refusal("struct X where A: B { a: A }"), (what.into(), "where A: B".into()));
     }
 
     #[test]
     fn refusals_of_attributes() {
         let what = "only `#[bundle(local)]` is known";
-        assert_eq!(
-            refusal("#[bundle(far)] struct X { a: A }"),
-            (what.into(), "far".into())
-        );
-        assert_eq!(
-            refusal("#[bundle(local, far)] struct X { a: A }"),
-            (what.into(), "far".into())
-        );
-        assert_eq!(
-            refusal("#[bundle()] struct X { a: A }"),
-            (what.into(), "#[bundle()]".into())
-        );
+        assert_eq!(refusal("#[bundle(far)] struct X { a: A }"), (what.into(), "far".into()));
+        assert_eq!(refusal("#[bundle(local, far)] struct X { a: A }"), (what.into(), "far".into()));
+        assert_eq!(refusal("#[bundle()] struct X { a: A }"), (what.into(), "#[bundle()]".into()));
 
         let what = "`#[bundle(..)]` stands above the struct";
-        assert_eq!(
-            refusal("struct X { #[bundle(local)] a: A }"),
-            (what.into(), "#[bundle(local)]".into())
-        );
+        assert_eq!(refusal("struct X { #[bundle(local)] a: A }"), (what.into(), "#[bundle(local)]".into()));
 
         let what = "`#[policy(..)]` stands above a field";
-        assert_eq!(
-            refusal("#[policy(p)] struct X { a: A }"),
-            (what.into(), "#[policy(p)]".into())
-        );
+        assert_eq!(refusal("#[policy(p)] struct X { a: A }"), (what.into(), "#[policy(p)]".into()));
     }
 
     #[test]
     fn refusals_of_policies() {
         let what = "a policy is an expression: `#[policy(fifo(8))]`";
-        for policy in [
-            "#[policy]",
-            "#[policy()]",
-            "#[policy(a, b)]",
-            "#[policy = a]",
-        ] {
+        for policy in ["#[policy]", "#[policy()]", "#[policy(a, b)]", "#[policy = a]"] {
             let source = format!("struct X {{ {policy} a: A }}");
             assert_eq!(refusal(&source), (what.into(), policy.into()));
         }
 
         let what = "this field has a policy already";
-        assert_eq!(
-            refusal("struct X { #[policy(p)] #[policy(q)] a: A }"),
-            (what.into(), "#[policy(q)]".into())
-        );
+        assert_eq!(refusal("struct X { #[policy(p)] #[policy(q)] a: A }"), (what.into(), "#[policy(q)]".into()));
     }
 
     #[test]
@@ -427,14 +354,8 @@ mod tests {
             }
         };
         assert!(found.contains(&client.to_string()), "{found}");
-        assert!(
-            found.contains(&quote!(pub(crate) fn share(self)).to_string()),
-            "{found}"
-        );
-        assert!(
-            found.contains(&quote!(pub(crate) fn pair()).to_string()),
-            "{found}"
-        );
+        assert!(found.contains(&quote!(pub(crate) fn share(self)).to_string()), "{found}");
+        assert!(found.contains(&quote!(pub(crate) fn pair()).to_string()), "{found}");
     }
 
     #[test]
@@ -460,11 +381,6 @@ mod tests {
     fn local_faces_are_not_serialised() {
         let serde = "__face_serde";
         assert_eq!(expansion("struct X { a: A }").matches(serde).count(), 2);
-        assert_eq!(
-            expansion("#[bundle(local)] struct X { a: A }")
-                .matches(serde)
-                .count(),
-            0
-        );
+        assert_eq!(expansion("#[bundle(local)] struct X { a: A }").matches(serde).count(), 0);
     }
 }

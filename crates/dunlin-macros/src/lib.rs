@@ -207,7 +207,5 @@ pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
 }
 
 fn or_error(expansion: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
-    expansion
-        .unwrap_or_else(|error| error.into_compile_error())
-        .into()
+    expansion.unwrap_or_else(|error| error.into_compile_error()).into()
 }

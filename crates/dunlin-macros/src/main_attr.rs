@@ -95,15 +95,11 @@ mod tests {
     const MAIN: &str = "async fn main() {}";
 
     fn refusal_of_arguments(arguments: &str) -> Blame {
-        blame(arguments, |arguments| {
-            try_expand(arguments, syn::parse_str(MAIN)?)
-        })
+        blame(arguments, |arguments| try_expand(arguments, syn::parse_str(MAIN)?))
     }
 
     fn refusal_of_function(function: &str) -> Blame {
-        blame(function, |function| {
-            try_expand(TokenStream::new(), parse2(function)?)
-        })
+        blame(function, |function| try_expand(TokenStream::new(), parse2(function)?))
     }
 
     #[test]
@@ -127,10 +123,7 @@ mod tests {
     #[test]
     fn workers_are_counted() {
         for (arguments, count) in [("workers = 3", "3"), ("workers = 0x10usize,", "0x10usize")] {
-            let found = expand(
-                arguments.parse().expect(arguments),
-                MAIN.parse().expect(MAIN),
-            );
+            let found = expand(arguments.parse().expect(arguments), MAIN.parse().expect(MAIN));
             let found = found.to_string();
             assert!(found.contains(&format!("Some ({count})")), "{found}");
         }
@@ -139,15 +132,7 @@ mod tests {
     #[test]
     fn refusals_of_workers() {
         let what = "`workers` is a whole number from 1";
-        for count in [
-            "0",
-            "-1",
-            "1.5",
-            "\"2\"",
-            "3u8",
-            "many",
-            "99999999999999999999999",
-        ] {
+        for count in ["0", "-1", "1.5", "\"2\"", "3u8", "many", "99999999999999999999999"] {
             let found = refusal_of_arguments(&format!("workers = {count}"));
             assert_eq!(found, (what.into(), count.into()));
         }
@@ -160,36 +145,21 @@ mod tests {
     #[test]
     fn refusals_of_arguments() {
         let what = "only `workers = N` is known";
-        assert_eq!(
-            refusal_of_arguments("threads = 1"),
-            (what.into(), "threads".into())
-        );
+        assert_eq!(refusal_of_arguments("threads = 1"), (what.into(), "threads".into()));
         assert_eq!(refusal_of_arguments("3"), (what.into(), "3".into()));
-        assert_eq!(
-            refusal_of_arguments("workers"),
-            ("expected `=`".into(), "".into())
-        );
+        assert_eq!(refusal_of_arguments("workers"), ("expected `=`".into(), "".into()));
     }
 
     #[test]
     fn refusals_of_functions() {
         let what = "the function must be `async`";
-        assert_eq!(
-            refusal_of_function("fn main() {}"),
-            (what.into(), "fn".into())
-        );
+        assert_eq!(refusal_of_function("fn main() {}"), (what.into(), "fn".into()));
 
         let what = "the function takes no arguments: `std::env::args` has the program's";
-        assert_eq!(
-            refusal_of_function("async fn main(a: u8) {}"),
-            (what.into(), "a: u8".into())
-        );
+        assert_eq!(refusal_of_function("async fn main(a: u8) {}"), (what.into(), "a: u8".into()));
 
         let what = "the function has no generic parameters";
-        assert_eq!(
-            refusal_of_function("async fn main<T>() {}"),
-            (what.into(), "<T>".into())
-        );
+        assert_eq!(refusal_of_function("async fn main<T>() {}"), (what.into(), "<T>".into()));
     }
 
     #[test]

@@ -64,7 +64,9 @@ impl Error {
     pub fn is_poisoned(&self) -> bool {
         matches!(
             self,
-            Self::NotTaken(Why::Poisoned(_)) | Self::Recv(RecvError::Poisoned(_)) | Self::NoReply(RecvError::Poisoned(_))
+            Self::NotTaken(Why::Poisoned(_))
+                | Self::Recv(RecvError::Poisoned(_))
+                | Self::NoReply(RecvError::Poisoned(_))
         )
     }
 

@@ -57,10 +57,12 @@ pub use time::{Deadline, Instant, Sleep, sleep, sleep_until};
 pub mod prelude {
     #[cfg(feature = "macros")]
     pub use crate::Bundle;
+    #[cfg(feature = "serde")]
+    pub use crate::Portable;
     pub use crate::{
         Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
-        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share, Shared,
-        ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
+        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,
+        Shared, ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
         overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
@@ -77,3 +79,8 @@ pub mod __rt {
     pub use crate::runtime::main;
     pub use dunlin_core::__rt::*;
 }
+
+/// The README's example runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

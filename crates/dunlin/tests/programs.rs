@@ -280,6 +280,7 @@ mod policies {
     }
 }
 
+#[allow(clippy::unit_arg)] // the program's words
 #[allow(dead_code, unused_imports)]
 mod fates {
     use dunlin::prelude::*;

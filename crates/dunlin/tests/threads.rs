@@ -480,6 +480,34 @@ fn send_to_any_reaches_exactly_one() {
 }
 
 #[test]
+fn skip_races_with_a_taker() {
+    on_two(async {
+        let (mut tx, mut rx) = channel::<u64>();
+        let receiver = spawn(async move {
+            let mut got = 0;
+            while let Ok(value) = rx.recv().await {
+                assert_eq!(value, got, "lost or doubled");
+                got += 1;
+            }
+            got
+        });
+        let (mut value, mut skipped) = (0, 0_u64);
+        while value < VALUES {
+            let mut slot = Some(value);
+            let sent = alt! { biased; sent = tx.send_from(&mut slot) => sent.is_ok(), skip => false };
+            assert_eq!(sent, slot.is_none(), "skip, though a receive has the value");
+            value += u64::from(sent);
+            skipped += u64::from(!sent);
+            if !sent {
+                give_way(1).await;
+            }
+        }
+        drop(tx);
+        assert_eq!(receiver.await.unwrap(), VALUES, "{skipped} skipped");
+    });
+}
+
+#[test]
 fn calls_from_many_processes() {
     on_two(async {
         let (caller, mut callee) = call::<u64, u64>();

@@ -14,7 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::after::{After, Wakes};
 use super::policy::Policy;
-use super::queue::{Ends, FromReceiver, FromSender, Handle, Heard, Offered, Pool, Queue, Source, Stand, Took};
+use super::queue::far::{FromReceiver, FromSender, Heard};
+use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
 use crate::choice::ChoiceCx;
 use crate::error::{Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
@@ -212,12 +213,7 @@ impl<T> Chan<T> {
     }
 
     #[inline(never)]
-    fn poll_send_slowly(
-        &self,
-        post: &mut Post,
-        slot: &mut Option<T>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Why>> {
+    fn poll_send_slowly(&self, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
         if post.ticket == BEHIND {
             post.ticket = 0;
         }
@@ -760,7 +756,8 @@ impl<T> Chan<T> {
     /// Whether no receive can ever succeed again.
     pub(crate) fn is_drained(&self) -> bool {
         let g = self.state.lock();
-        let something = if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
+        let something =
+            if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
         g.has(POISONED) || g.has_any(NO_SENDER | RETIRED) && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
     }
 

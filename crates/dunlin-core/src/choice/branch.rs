@@ -125,7 +125,6 @@ impl ChoiceCx {
         self.turn.take()
     }
 
-
     /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen.
     #[doc(hidden)]
     pub fn poll_foreign<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {

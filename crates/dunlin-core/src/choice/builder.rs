@@ -205,16 +205,19 @@ impl<T> Future for ChoiceFuture<'_, T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(usize, T)> {
         let Self { choosing, firsts, groups, skip } = self.get_mut();
         let mut output = None;
-        let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
-            if let Step::Survey(survey) = step {
-                for (first, group) in firsts.iter().zip(groups.iter_mut()) {
-                    group.survey(*first, survey);
+        let chosen = std::task::ready!(choosing.poll(
+            &mut |branch: usize, step: Step<'_, '_>| {
+                if let Step::Survey(survey) = step {
+                    for (first, group) in firsts.iter().zip(groups.iter_mut()) {
+                        group.survey(*first, survey);
+                    }
+                    return Poll::Pending;
                 }
-                return Poll::Pending;
-            }
-            let group = firsts.partition_point(|first| *first <= branch) - 1;
-            groups[group].step(branch - firsts[group], step).map(|value| output = Some(value))
-        }, cx));
+                let group = firsts.partition_point(|first| *first <= branch) - 1;
+                groups[group].step(branch - firsts[group], step).map(|value| output = Some(value))
+            },
+            cx
+        ));
         let value = output.or_else(|| skip.take()).expect("a branch that happened has an output, and skip a value");
         Poll::Ready((chosen, value))
     }
@@ -290,24 +293,27 @@ impl<T> Future for SendingToAny<'_, T> {
             *pool.lock() = slot.take();
         }
         let mut result = Ok(());
-        let chosen = std::task::ready!(choosing.poll(&mut |branch: usize, step: Step<'_, '_>| {
-            if let Step::Survey(survey) = step {
-                for (number, (chan, _)) in posts.iter().enumerate() {
-                    survey.see(number, Look::Maybe(Some(chan.record.sender.turn())));
+        let chosen = std::task::ready!(choosing.poll(
+            &mut |branch: usize, step: Step<'_, '_>| {
+                if let Step::Survey(survey) = step {
+                    for (number, (chan, _)) in posts.iter().enumerate() {
+                        survey.see(number, Look::Maybe(Some(chan.record.sender.turn())));
+                    }
+                    return Poll::Pending;
                 }
-                return Poll::Pending;
-            }
-            let (chan, post) = &mut posts[branch];
-            match step {
-                Step::Poll(cx, choice) => {
-                    return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
+                let (chan, post) = &mut posts[branch];
+                match step {
+                    Step::Poll(cx, choice) => {
+                        return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
+                    }
+                    Step::Survey(_) => {}
+                    Step::Chosen(turn) => chan.record.sender.set_turn(turn),
+                    Step::Rouse => chan.rouse(),
                 }
-                Step::Survey(_) => {}
-                Step::Chosen(turn) => chan.record.sender.set_turn(turn),
-                Step::Rouse => chan.rouse(),
-            }
-            Poll::Pending
-        }, cx));
+                Poll::Pending
+            },
+            cx
+        ));
         self.take_back();
         Poll::Ready(result.map(|()| chosen).map_err(|why: Why| SendError::NotTaken { value: chosen, why }))
     }

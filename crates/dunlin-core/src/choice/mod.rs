@@ -289,7 +289,10 @@ impl Choosing {
             if !self.begun {
                 self.begun = true;
                 let hopeless = !survey.any_on && !self.skip;
-                assert!(!hopeless, "a choice in which every branch is off would wait for ever: add a `skip` or a timeout");
+                assert!(
+                    !hopeless,
+                    "a choice in which every branch is off would wait for ever: add a `skip` or a timeout"
+                );
             }
             if survey.ready == 0 {
                 break;

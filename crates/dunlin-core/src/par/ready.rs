@@ -312,9 +312,8 @@ impl Ready {
             };
             polls += 1;
             entered.switch(first + u64::from(branch));
-            let done = super::waker::with_waker(index, branch, |waker| {
-                poll(branch as usize, &mut Context::from_waker(waker))
-            });
+            let done =
+                super::waker::with_waker(index, branch, |waker| poll(branch as usize, &mut Context::from_waker(waker)));
             if done {
                 left -= 1;
                 if left == 0 {

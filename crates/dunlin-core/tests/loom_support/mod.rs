@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom::sync::Condvar;
 use loom::thread;
 
-/// Runs `f` in every order with at most 2 preemptions.
+/// Runs `f` in every order with at most 3 preemptions: enough for two threads.
 #[track_caller]
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
-    model_within(2, f);
+    model_within(3, f);
 }
 
 /// Runs `f` in every order with at most this many preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.

@@ -1,7 +1,6 @@
 //! Choice: exactly one branch happens, and the others have had no effect.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
 
 use dunlin::{Choice, ChoiceFuture, Receiver, RecvError, SendError, Sender, Why, alt, future, send_to_any};
 
@@ -64,6 +63,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "send_to_any of an empty slot is done; over no senders it panics";
         a_foreign_branch_closes_the_choice if plain, needs [Choice] =>
             "while a choice polls a foreign future nobody can take its offers; who was turned away is woken after";
+        a_foreign_branch_and_a_stubborn_receiver if plain, needs [Choice] =>
+            "the same when the receiver comes along every time the foreign future is polled: it gets its turn";
         a_foreign_branch_wins_alone if plain, needs [Choice] =>
             "a foreign future that takes the choice's own offer, and is ready, wins alone: the value is back";
         clones_may_be_twice if plain, needs [Choice, Shared] =>
@@ -571,50 +572,45 @@ fn send_to_any_of_nothing<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_foreign_branch_closes_the_choice<X: Transport>(cx: &Cx<'_, X>) {
+    comes_along(cx, 1);
+}
+
+fn a_foreign_branch_and_a_stubborn_receiver<X: Transport>(cx: &Cx<'_, X>) {
+    comes_along(cx, usize::MAX);
+}
+
+/// A choice of a send and a foreign future; while it polls that, so often at most, a receiver comes along.
+fn comes_along<X: Transport>(cx: &Cx<'_, X>, times: usize) {
     let (mut tx, mut rx) = cx.channel();
-    let mut recv = cx.hand(rx.recv());
+    let recv = RefCell::new(cx.hand(rx.recv()));
     let mut slot = Some(1);
-    let polls = Rc::new(Cell::new(0));
-    let seen = polls.clone();
-    let meanwhile = std::cell::RefCell::new(&mut recv);
+    let polls = Cell::new(0);
     let mut choice = cx.hand(async {
         alt! {
             biased;
             sent = tx.send_from(&mut slot) => sent.is_ok(),
             () = future(std::future::poll_fn(|_| {
-                seen.set(seen.get() + 1);
-                // Another party comes along while this branch is being polled.
-                assert!(!meanwhile.borrow_mut().poll(), "taken while the choice was closed");
-                std::task::Poll::Pending
-            })) => false,
-        }
-    });
-    assert!(!choice.run());
-    assert!(polls.get() > 0);
-    drop(choice);
-    drop(meanwhile);
-    drop(recv);
-    // Once more, and now it may take.
-    let mut recv = cx.hand(rx.recv());
-    let meanwhile = std::cell::RefCell::new(&mut recv);
-    let mut choice = cx.hand(async {
-        alt! {
-            biased;
-            sent = tx.send_from(&mut slot) => sent.is_ok(),
-            () = future(std::future::poll_fn(|_| {
-                if !meanwhile.borrow().is_done() {
-                    meanwhile.borrow_mut().poll();
+                polls.set(polls.get() + 1);
+                let mut recv = recv.borrow_mut();
+                if polls.get() <= times && !recv.is_done() {
+                    assert!(!recv.poll(), "taken while the choice was closed");
                 }
                 std::task::Poll::Pending
             })) => false,
         }
     });
     assert!(!choice.run());
-    let woken = meanwhile.borrow().is_woken();
-    assert!(woken, "who was turned away is woken");
-    cx.rig.together(&mut [&mut choice, *meanwhile.borrow_mut()]);
-    assert!(choice.run() && choice.out());
-    drop(meanwhile);
+    assert!(polls.get() > 0);
+    let mut turns = 0;
+    while !choice.is_done() {
+        turns += 1;
+        assert!(turns < 100, "willing partners stay apart");
+        // One after the other: the choice polls the receiver, too.
+        recv.borrow_mut().run();
+        choice.run();
+    }
+    assert!(choice.out());
+    let recv = recv.into_inner();
     assert_eq!(recv.out(), Ok(1));
     assert_eq!(slot, None);
 }

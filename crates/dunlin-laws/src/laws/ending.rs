@@ -53,7 +53,9 @@ fn senders_gone_then_drained<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn waiting_receive_sees_the_end<X: Transport>(cx: &Cx<'_, X>) {
-    let ways: [(fn(Sender<u32>) -> Option<Sender<u32>>, RecvError); 3] = [
+    /// Ends the channel; gives the sender back if it is still there.
+    type End = fn(Sender<u32>) -> Option<Sender<u32>>;
+    let ways: [(End, RecvError); 3] = [
         (|_| None, RecvError::Closed),
         (
             |tx| {

@@ -1,0 +1,524 @@
+//! The queue of a channel whose other half is elsewhere: offers that have gone out to an agent, and offers that came in by one.
+//!
+//! Part of [`Queue`]; nothing here is reached by a channel without agents. Who calls what, and the picture of the whole, is in
+//! [`crate::agent`].
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::{Ends, Handle, Offer, Offered, Queue, Source, Standing, Value};
+use crate::channel::after::{After, Wakes};
+use crate::channel::policy::Admit;
+use crate::choice::decision::{Branching, Reserve, Reserver};
+use crate::error::{Reason, Why};
+
+/// An offer whose value is with the agent of a receiver elsewhere.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Away {
+    /// The agent has been asked to get it back.
+    pub(super) asked_back: bool,
+    /// Nobody waits for the answer: the operation was dropped.
+    pub(super) abandoned: bool,
+    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is over.
+    pub(super) recalled: bool,
+    /// It failed over there while its value was on the way; so it fails when the value is back.
+    pub(super) failing: Option<Why>,
+}
+
+/// An offer that stands here for a sender elsewhere.
+#[derive(Debug)]
+pub(super) struct FromFar {
+    /// Its number, by which its agent knows it.
+    pub(super) number: u64,
+    /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
+    pub(super) choice: Option<u64>,
+    pub(super) ask: Option<Ask>,
+}
+
+/// That a reservation was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    /// Never used twice, so a late answer cannot pass for another one's.
+    pub(super) number: u64,
+    /// For whom; [`Handle::BUFFER`] for a place in the buffer.
+    pub(super) handle: Handle,
+    /// Since this tick the value is here and waits for the receiver to be polled.
+    pub(super) granted: Option<u32>,
+}
+
+/// What an agent has not heard yet, and whom to wake for it.
+pub(crate) struct Heard<E> {
+    pub(crate) events: VecDeque<E>,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl<E> Heard<E> {
+    pub(crate) fn new() -> Self {
+        Self { events: VecDeque::new(), waker: None }
+    }
+
+    pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
+        self.events.push_back(event);
+        wakes.add(self.waker.take());
+    }
+}
+
+/// What the agent at the sending half hears of the sender. Tickets name offers.
+pub(crate) enum FromSender {
+    Offered(u64),
+    AskedBack(u64),
+    /// A reservation that had to wait may be tried again.
+    Unlocked(u64),
+    /// The offer's choice wants its reservation back.
+    Revoke(u64),
+    Retired,
+    Poisoned(Reason),
+    Gone,
+}
+
+/// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
+#[derive(Debug)]
+pub enum FromReceiver<T> {
+    /// A receive has returned the value, or the buffer has admitted it.
+    Taken(u64),
+    /// An extended receive has returned the value; `Released` follows.
+    Held(u64),
+    /// The extended receive is over.
+    Released(u64),
+    /// The offer failed. No value: it had not come yet.
+    Failed(u64, Option<T>, Why),
+    /// A receiver wants this offer of a choice; the second number names the request.
+    Reserve(u64, u64),
+    /// The receiver that had it reserved does not want it any more; the offer stands.
+    Abort(u64, T),
+    /// The channel was retired from here.
+    Retired,
+    /// The channel was poisoned from here.
+    Poisoned(Reason),
+    /// The receiver is gone.
+    Gone,
+}
+
+/// What the agent of a receiver elsewhere finds under a ticket.
+pub(crate) enum Collected<T> {
+    /// A firm offer; the agent has its value now.
+    Firm(T),
+    /// An offer of the choice with this number.
+    Choice(u64),
+    Gone,
+}
+
+/// What came of reserving an offer of a choice.
+#[derive(Debug)]
+pub enum Reserved<T> {
+    /// The agent has the value, and will confirm, or give it back.
+    Granted(T),
+    /// The choice is busy; the agent will hear when to try again.
+    Later,
+    /// The choice has been decided otherwise, or dropped.
+    Gone,
+}
+
+impl<T> Queue<T> {
+    /// Asks for what agents still have of the end's sends, which were all dropped or forgotten. `true`: an answer is owed.
+    pub(crate) fn ask_back_all(&mut self, after: &mut After<T>) -> bool {
+        let mut owed = false;
+        for offer in self.offers.iter_mut().filter(|o| o.handle == Handle::END) {
+            let Standing::Away(away) = &mut offer.standing else { continue };
+            owed = true;
+            away.abandoned = true;
+            if !std::mem::replace(&mut away.asked_back, true)
+                && let Some(outlet) = &mut self.outlet
+            {
+                outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+            }
+        }
+        owed
+    }
+
+    /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back here. It
+    /// comes back: all that waits is offered again.
+    pub(crate) fn claim_sender(&mut self, out: bool, after: &mut After<T>) {
+        self.sender_claimed = out;
+        let Some(outlet) = &mut self.outlet else { return };
+        for offer in self.offers.iter_mut().filter(|o| o.handle != Handle::END) {
+            match &mut offer.standing {
+                Standing::Away(away) if out && !away.asked_back && !away.recalled => {
+                    away.recalled = true;
+                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                }
+                Standing::Waiting if out && offer.choice.is_some() => {
+                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                }
+                Standing::Waiting if !out => outlet.tell(FromSender::Offered(offer.ticket), &mut after.wakes),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn is_far_choice(&self, index: usize) -> bool {
+        self.offers[index].far.as_ref().is_some_and(|far| far.choice.is_some())
+    }
+
+    pub(super) fn is_granted_to(&self, index: usize, handle: Handle) -> bool {
+        let ask = self.offers[index].far.as_ref().and_then(|far| far.ask);
+        ask.is_some_and(|ask| ask.handle == handle && ask.granted.is_some())
+    }
+
+    /// Asks for the offer of a choice elsewhere, unless somebody has, or `handle` has asked for another one here.
+    pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
+        let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
+        if handle != Handle::BUFFER && self.offers.iter().any(asked) {
+            return;
+        }
+        if let Some(far) = &mut self.offers[index].far
+            && far.ask.is_none()
+            && let Some(inlet) = &mut self.inlet
+        {
+            far.ask = Some(Ask { number: self.next_ask, handle, granted: None });
+            inlet.tell(FromReceiver::Reserve(far.number, self.next_ask), &mut after.wakes);
+            self.next_ask += 1;
+        }
+    }
+
+    /// Gives up what was asked for. A value that has come goes back, and others may ask.
+    fn release_ask(&mut self, index: usize, after: &mut After<T>) {
+        let offer = &mut self.offers[index];
+        if let Some(far) = &mut offer.far
+            && far.ask.take().is_some_and(|ask| ask.granted.is_some())
+            && let Some(value) = offer.value.take()
+            && let Some(inlet) = &mut self.inlet
+        {
+            inlet.tell(FromReceiver::Abort(far.number, value), &mut after.wakes);
+        }
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
+        for index in 0..self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.standing == Standing::Waiting
+                && let Some(far) = &offer.far
+                && far.ask.is_some_and(|ask| release(far, &ask))
+            {
+                self.release_ask(index, after);
+            }
+        }
+    }
+
+    pub(super) fn release_asks(&mut self, handle: Handle, after: &mut After<T>) {
+        if self.inlet.is_some() {
+            self.release_asks_if(|_, ask| ask.handle == handle, after);
+        }
+    }
+
+    pub(super) fn give_way(&mut self, handle: Handle, own: Branching<'_>, after: &mut After<T>) {
+        let mine = own.map_or(0, |(decision, _)| decision.id());
+        self.release_asks_if(
+            |far, ask| ask.handle == handle && ask.granted.is_some() && far.choice.is_some_and(|theirs| theirs > mine),
+            after,
+        );
+    }
+
+    /// Gives up grants whose receivers have not been polled since `before`.
+    pub(crate) fn release_stale_asks(&mut self, before: u32, after: &mut After<T>) {
+        let stale = |granted: u32| (before.wrapping_sub(granted) as i32) >= 0;
+        self.release_asks_if(|_, ask| ask.granted.is_some_and(stale), after);
+    }
+
+    /// Whether a granted value waits for its receiver.
+    pub(crate) fn has_grants(&self) -> bool {
+        self.offers.iter().any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.granted.is_some())))
+    }
+
+    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet.
+    pub(crate) fn offer_from_far(
+        &mut self,
+        number: u64,
+        value: Option<T>,
+        choice: Option<u64>,
+        ends: Ends,
+        after: &mut After<T>,
+    ) {
+        let mut slot = value;
+        let offered = if choice.is_none() {
+            // A policy that panics refuses this value; it must not end the agent, who has others' offers.
+            catch_unwind(AssertUnwindSafe(|| {
+                self.try_offer(Handle::END, &mut Source::Slot(&mut slot), None, ends, after)
+            }))
+            .unwrap_or(Offered::Failed(Why::Refused))
+        } else {
+            self.no_more_sends(ends).map_or(Offered::Queued(0, false), Offered::Failed)
+        };
+        let refused = match offered {
+            Offered::Admitted => {
+                if let Some(inlet) = &mut self.inlet {
+                    inlet.tell(FromReceiver::Taken(number), &mut after.wakes);
+                }
+                return;
+            }
+            Offered::Failed(why) => Some(why),
+            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(Handle::END, after).err(),
+        };
+        if let Some(why) = refused {
+            if let Some(inlet) = &mut self.inlet {
+                inlet.tell(FromReceiver::Failed(number, slot, why), &mut after.wakes);
+            }
+            return;
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.offers.push_back(Offer {
+            ticket,
+            handle: Handle::END,
+            value: slot.map_or(Value::Gone, Value::Here),
+            standing: Standing::Waiting,
+            choice: None,
+            waker: None,
+            far: Some(FromFar { number, choice, ask: None }),
+        });
+        if choice.is_some() {
+            // A buffer with room asks for the value itself.
+            self.refill(after);
+        }
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    fn find_far(&self, number: u64) -> Option<usize> {
+        self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.number == number))
+    }
+
+    /// The value that was asked for. Given back if it is not wanted any more.
+    pub(crate) fn grant(
+        &mut self,
+        number: u64,
+        request: u64,
+        value: T,
+        tick: u32,
+        after: &mut After<T>,
+    ) -> Result<(), T> {
+        let Some(index) = self.find_far(number) else { return Err(value) };
+        let queued = self.queued();
+        let offer = &mut self.offers[index];
+        let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
+        if ask.number != request {
+            return Err(value);
+        }
+        if ask.handle != Handle::BUFFER {
+            ask.granted = Some(tick);
+            offer.value = Value::Here(value);
+            self.wake_watchers(&mut after.wakes);
+            return Ok(());
+        }
+        let admit = match &mut self.buffering {
+            Some(buffering) => catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse),
+            None => Admit::Wait,
+        };
+        match admit {
+            Admit::Wait => {
+                // The room has gone to another one meanwhile.
+                if let Some(far) = &mut offer.far {
+                    far.ask = None;
+                }
+                return Err(value);
+            }
+            Admit::Refuse => {
+                offer.value = Value::Here(value);
+                self.fail(index, Why::Refused, after);
+            }
+            admit => {
+                self.admit(admit, value, after);
+                if let Some(offer) = self.offers.remove(index) {
+                    self.tell_taken(offer, after);
+                }
+                self.wake_watchers(&mut after.wakes);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
+    /// the agent has heard or will hear.
+    pub(crate) fn withdraw_from_far(&mut self, number: u64, after: &mut After<T>) -> Option<Option<T>> {
+        let index = self.find_far(number)?;
+        if self.offers[index].standing != Standing::Waiting {
+            return None;
+        }
+        let offer = self.offers.remove(index)?;
+        self.refill(after);
+        Some(offer.value.back())
+    }
+
+    /// The sender's choice wants its reservation back.
+    pub(crate) fn revoke(&mut self, number: u64, after: &mut After<T>) {
+        if let Some(index) = self.find_far(number)
+            && self.offers[index].standing == Standing::Waiting
+        {
+            self.release_ask(index, after);
+        }
+    }
+
+    /// The agent of the receiver elsewhere takes notice of an offer.
+    pub(crate) fn collect(&mut self, ticket: u64) -> Collected<T> {
+        let Some(index) = self.find(ticket) else { return Collected::Gone };
+        if !self.acts(self.offers[index].handle) {
+            // Held back; it is offered again when the claim is over.
+            return Collected::Gone;
+        }
+        let offer = &mut self.offers[index];
+        if offer.standing != Standing::Waiting {
+            return Collected::Gone;
+        }
+        if let Some((decision, _)) = &offer.choice {
+            return Collected::Choice(decision.id());
+        }
+        match offer.value.take() {
+            Some(value) => {
+                offer.standing = Standing::Away(Away::default());
+                Collected::Firm(value)
+            }
+            None => Collected::Gone,
+        }
+    }
+
+    /// The agent wants an offer of a choice for the receiver elsewhere.
+    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>) -> Reserved<T> {
+        let Some(index) = self.find(ticket) else { return Reserved::Gone };
+        let offer = &mut self.offers[index];
+        let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
+        if offer.standing != Standing::Waiting || self.sender_claimed && offer.handle != Handle::END {
+            return Reserved::Gone;
+        }
+        match decision.reserve(reserver) {
+            Reserve::Dead => Reserved::Gone,
+            Reserve::Later => Reserved::Later,
+            Reserve::Granted => {
+                let value = match &mut offer.value {
+                    // It stays known where the value belongs, should it come back.
+                    Value::Pooled(pool) => pool.lock().take(),
+                    value => value.take(),
+                };
+                offer.standing = Standing::Away(Away::default());
+                value.map_or(Reserved::Gone, Reserved::Granted)
+            }
+        }
+    }
+
+    /// The receiver elsewhere has returned the value; with `held`, by an extended receive that is not over.
+    pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return };
+        let offer = &mut self.offers[index];
+        if let (Some((decision, branch)), Standing::Away(_)) = (&offer.choice, &offer.standing) {
+            decision.confirm(*branch, &mut after.wakes);
+        }
+        let was_held = matches!(offer.standing, Standing::Held(_));
+        if held {
+            offer.standing = Standing::Held(Handle::END);
+            self.held_offers += usize::from(!was_held);
+            return;
+        }
+        self.held_offers -= usize::from(was_held);
+        if let Some(offer) = self.offers.remove(index) {
+            after.wakes.add(offer.waker);
+            if let Some((decision, _)) = offer.choice {
+                decision.nudge(&mut after.wakes);
+            }
+        }
+        self.wake_settlers(&mut after.wakes);
+    }
+
+    /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
+    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: T, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+        let offer = &mut self.offers[index];
+        let away = match &mut offer.standing {
+            Standing::Away(away) => std::mem::take(away),
+            _ => return after.dropped.push(value),
+        };
+        offer.standing = Standing::Waiting;
+        match &mut offer.value {
+            Value::Pooled(pool) => *pool.lock() = Some(value),
+            slot => *slot = Value::Here(value),
+        }
+        if let Some((decision, _)) = &offer.choice {
+            decision.abort(&mut after.wakes);
+        }
+        if away.abandoned {
+            if let Some(mut offer) = self.offers.remove(index) {
+                self.kept.extend(offer.value.take());
+            }
+            self.wake_settlers(&mut after.wakes);
+        } else if let Some(why) = away.failing {
+            self.fail(index, why, after);
+        } else if (offer.choice.is_none() || away.recalled)
+            && let Some(outlet) = &mut self.outlet
+        {
+            // Not heard while a claim holds it back; then it is told again.
+            outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        }
+    }
+
+    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
+    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<T>, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+        match &mut self.offers[index].standing {
+            Standing::Away(away) => {
+                if away.asked_back && !away.abandoned {
+                    away.failing = Some(Why::TimedOut);
+                }
+                if let Some(value) = value {
+                    self.far_gave_back(ticket, value, after);
+                }
+            }
+            _ => after.dropped.extend(value),
+        }
+    }
+
+    /// The offer has failed over there.
+    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<T>, why: Why, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+        match (&mut self.offers[index].standing, value) {
+            (Standing::Away(away), value) => {
+                away.failing = Some(why);
+                if let Some(value) = value {
+                    self.far_gave_back(ticket, value, after);
+                }
+            }
+            (Standing::Waiting, _) => {
+                self.fail(index, why, after);
+            }
+            (_, value) => after.dropped.extend(value),
+        }
+    }
+
+    /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
+    pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
+        self.outlet = None;
+        let away = |o: &Offer<T>| matches!(o.standing, Standing::Away(_));
+        while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
+            self.far_took(ticket, false, after);
+        }
+    }
+
+    pub(super) fn wake_settlers(&mut self, wakes: &mut Wakes) {
+        for (_, waker) in self.idle.drain(..) {
+            wakes.add(waker);
+        }
+    }
+
+    /// Offers that came from elsewhere go back: the channel has ended.
+    pub(crate) fn fail_far(&mut self, ends: Ends, after: &mut After<T>) {
+        let Some(why) = self.no_more_sends(ends) else { return };
+        let mut index = 0;
+        while index < self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.far.is_some() && offer.standing == Standing::Waiting {
+                index = self.fail(index, why.clone(), after);
+            } else {
+                index += 1;
+            }
+        }
+    }
+}
