@@ -83,7 +83,7 @@ pub struct MessageId {
 ///
 /// Of [`send_from`](crate::Sender::send_from) the value is in the caller's slot instead, and `T` is `()`.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
+// Exhaustive: that there are these two and `Ok`, and no fourth, is rule 2.
 pub enum SendError<T> {
     /// No receive has taken the value, and none will.
     NotTaken {
@@ -220,7 +220,6 @@ pub enum ClaimError {
 
 /// What became of a call that got no reply.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CallError<Q> {
     /// The request was not taken; it is in the error.
     NotTaken {

@@ -45,6 +45,7 @@ pub(crate) fn keep(waker: &Waker) -> Waker {
     waker::copy(waker).unwrap_or_else(|| keep_counted(waker))
 }
 
+#[inline(never)]
 fn keep_counted(waker: &Waker) -> Waker {
     if is_trusted(waker) {
         let by = BY.try_with(|by| {
@@ -71,6 +72,7 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
+#[inline(never)]
 fn wake_counted(waker: Waker) {
     if !is_trusted(&waker) {
         return waker.wake();

@@ -118,7 +118,6 @@ impl<T> From<SendError<T>> for Error {
         match error {
             SendError::NotTaken { why, .. } => Self::NotTaken(why),
             SendError::Unknown { id, .. } => Self::Unknown(id),
-            _ => Self::other("a kind of send error this version of dunlin does not know"),
         }
     }
 }
@@ -129,7 +128,6 @@ impl<Q> From<CallError<Q>> for Error {
             CallError::NotTaken { why, .. } => Self::NotTaken(why),
             CallError::NoReply(error) => Self::NoReply(error),
             CallError::Unknown { id, .. } => Self::Unknown(id),
-            _ => Self::other("a kind of call error this version of dunlin does not know"),
         }
     }
 }

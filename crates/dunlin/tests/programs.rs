@@ -291,7 +291,6 @@ mod fates {
             Err(SendError::NotTaken { value, why: Why::TimedOut }) => Ok(later.push(value)),
             Err(SendError::NotTaken { value, why }) => Ok(println!("{}: {why:?}", value.0)),
             Err(unknown @ SendError::Unknown { .. }) => Err(unknown.into()), // its node died: nobody can know
-            Err(other) => Err(other.into()),                                 // drift
         }
     }
     async fn hurry(shop: &mut Sender<Order>, order: Order) -> Result<Option<Order>> {

@@ -1,0 +1,509 @@
+//! Shuttle: parties too many for loom, in random orders: rings, a diamond, many senders and receivers, claims, poison.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_choice`
+//!
+//! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and `SHUTTLE_SEED` say otherwise. A failure
+//! prints its schedule, a long hexadecimal word: `SHUTTLE_REPLAY=<that word>` with the name of the test replays it.
+#![cfg(shuttle)]
+#![allow(clippy::disallowed_types)] // a clock, to say how long a model took
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use dunlin_core::{
+    Choice, PATIENCE_TICKS, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par, waits,
+};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread::{self, JoinHandle};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+/// Runs `f` in `iterations` random orders, and in as many that favour few, well-placed preemptions (PCT).
+#[track_caller]
+fn check(iterations: usize, f: impl Fn() + Send + Sync + 'static) {
+    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
+        return shuttle::replay(f, &schedule);
+    }
+    let iterations = number("SHUTTLE_ITERATIONS").map_or(iterations, |n| n as usize);
+    let seed = number("SHUTTLE_SEED").unwrap_or(0x6475_6e6c_696e);
+    let name = std::thread::current().name().unwrap_or("model").to_string();
+    let mut config = shuttle::Config::new();
+    config.stack_size = 0x2_0000;
+    config.silence_warnings = true;
+    let (began, runs) = (std::time::Instant::now(), Arc::new(AtomicU64::new(0)));
+    let f = {
+        let runs = runs.clone();
+        Arc::new(move || {
+            runs.fetch_add(1, Relaxed);
+            f();
+        })
+    };
+    let g = f.clone();
+    shuttle::Runner::new(RandomScheduler::new_from_seed(seed, iterations), config.clone()).run(move || g());
+    shuttle::Runner::new(PctScheduler::new_from_seed(seed, 3, iterations), config).run(move || f());
+    eprintln!("{name}: {} executions, {:.1} s", runs.load(Relaxed), began.elapsed().as_secs_f64());
+}
+
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Runs `future` on this shuttle thread. If it is never woken, shuttle says deadlock.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let signal = Arc::new(Signal { woken: Mutex::new(false), changed: Condvar::new() });
+    let waker = signal.clone().into();
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        let mut woken = signal.woken.lock().unwrap();
+        while !std::mem::take(&mut *woken) {
+            woken = signal.changed.wait(woken).unwrap();
+        }
+    }
+}
+
+fn try_once<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+fn join_all<R>(threads: Vec<JoinHandle<R>>) -> Vec<R> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// What a party did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Did {
+    Sent(u32),
+    Received(u32),
+    Ended,
+}
+
+/// One choice over sends of the numbers in `sends` and receives on all of `receives`, fair.
+fn choose(sends: &mut [(Sender<u32>, u32)], receives: &mut [Receiver<u32>]) -> Did {
+    let mut slots: Vec<_> = sends.iter().map(|(_, value)| Some(*value)).collect();
+    let mut choice = Choice::fair();
+    for ((tx, value), slot) in sends.iter_mut().zip(&mut slots) {
+        let value = *value;
+        choice = choice.on(tx.send_from(slot), move |sent| sent.map_or(Did::Ended, |()| Did::Sent(value)));
+    }
+    for rx in receives {
+        choice = choice.on(rx.recv(), |got| got.map_or(Did::Ended, Did::Received));
+    }
+    let (_, did) = block_on(choice.into_future());
+    let gone: Vec<_> = slots.iter().zip(sends).filter(|(slot, _)| slot.is_none()).map(|(_, (_, v))| *v).collect();
+    match did {
+        Did::Sent(value) => assert_eq!(gone, [value]),
+        _ => assert_eq!(gone, [0; 0], "{did:?}, but a slot is empty"),
+    }
+    did
+}
+
+/// Every value sent was received, once; nobody parted from a willing partner.
+fn agree(did: &[Did]) -> usize {
+    let mut sent: Vec<_> = did.iter().filter_map(|d| if let Did::Sent(v) = d { Some(*v) } else { None }).collect();
+    let mut got: Vec<_> = did.iter().filter_map(|d| if let Did::Received(v) = d { Some(*v) } else { None }).collect();
+    sent.sort_unstable();
+    got.sort_unstable();
+    assert_eq!(sent, got, "{did:?}");
+    sent.len()
+}
+
+type Party = (Vec<(Sender<u32>, u32)>, Vec<Receiver<u32>>);
+
+/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice over all it has, and leaves.
+fn parties(count: usize, edges: &[(usize, usize)]) -> Vec<Did> {
+    let mut all: Vec<Party> = (0..count).map(|_| Default::default()).collect();
+    for (n, (from, to)) in edges.iter().enumerate() {
+        let (tx, rx) = channel();
+        all[*from].0.push((tx, n as u32));
+        all[*to].1.push(rx);
+    }
+    let run = |(mut sends, mut receives): Party| thread::spawn(move || choose(&mut sends, &mut receives));
+    join_all(all.into_iter().map(run).collect())
+}
+
+/// In a ring, as many pairs meet as can.
+fn ring(count: usize) {
+    let edges: Vec<_> = (0..count).map(|n| (n, (n + 1) % count)).collect();
+    let met = agree(&parties(count, &edges));
+    assert!(met >= 1, "nobody met");
+}
+
+#[test]
+fn ring_of_three() {
+    check(20_000, || ring(3));
+}
+
+#[test]
+fn ring_of_five() {
+    check(15_000, || ring(5));
+}
+
+/// Two above and two below, each above joined with each below in both directions.
+#[test]
+fn diamond_of_four() {
+    check(15_000, || {
+        let edges = [(0, 2), (0, 3), (1, 2), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)];
+        assert!(agree(&parties(4, &edges)) >= 1);
+    });
+}
+
+/// Three pairs of which any two choices conflict.
+#[test]
+fn symmetric_triangle() {
+    check(15_000, || {
+        let edges = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)];
+        assert_eq!(agree(&parties(3, &edges)), 1);
+    });
+}
+
+/// Four senders offer on four channels each, four receivers receive from four each: all meet.
+#[test]
+fn four_senders_four_receivers() {
+    check(5_000, || {
+        let mut senders: Vec<Vec<(Sender<u32>, u32)>> = (0..4).map(|_| Vec::new()).collect();
+        let mut receivers: Vec<Vec<Receiver<u32>>> = (0..4).map(|_| Vec::new()).collect();
+        for (s, sends) in senders.iter_mut().enumerate() {
+            for receives in &mut receivers {
+                let (tx, rx) = channel();
+                sends.push((tx, s as u32));
+                receives.push(rx);
+            }
+        }
+        let ends = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut threads = Vec::new();
+        for mut sends in senders {
+            let ends = ends.clone();
+            threads.push(thread::spawn(move || {
+                let did = choose(&mut sends, &mut []);
+                // Kept to the end: a partner that left would end the others' choices.
+                ends.lock().unwrap().push((sends, vec![]));
+                did
+            }));
+        }
+        for mut receives in receivers {
+            let ends = ends.clone();
+            threads.push(thread::spawn(move || {
+                let did = choose(&mut [], &mut receives);
+                ends.lock().unwrap().push((vec![], receives));
+                did
+            }));
+        }
+        assert_eq!(agree(&join_all(threads)), 4);
+    });
+}
+
+/// The same over and over, so that what one choice leaves behind is met by the next: two sending and two receiving parties,
+/// three rounds, dead offers everywhere.
+#[test]
+fn choices_in_a_loop() {
+    check(7_500, || {
+        const ROUNDS: u32 = 3;
+        let ((ta, ra), (tb, rb), (tc, rc), (td, rd)) = (channel(), channel(), channel(), channel());
+        let send = |mut ends: Vec<(Sender<u32>, u32)>, first: u32| {
+            thread::spawn(move || {
+                for round in 0..ROUNDS {
+                    for end in &mut ends {
+                        end.1 = first + round;
+                    }
+                    assert_eq!(choose(&mut ends, &mut []), Did::Sent(first + round));
+                }
+            })
+        };
+        let receive = |mut ends: Vec<Receiver<u32>>| {
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                while let Did::Received(value) = choose(&mut [], &mut ends) {
+                    got.push(value);
+                }
+                // One of the channels has ended; the other may not have.
+                for rx in &mut ends {
+                    while let Ok(value) = block_on(rx.recv()) {
+                        got.push(value);
+                    }
+                }
+                got
+            })
+        };
+        let receivers = vec![receive(vec![ra, rc]), receive(vec![rb, rd])];
+        join_all(vec![send(vec![(ta, 0), (tb, 0)], 10), send(vec![(tc, 0), (td, 0)], 20)]);
+        let mut got: Vec<_> = join_all(receivers).into_iter().flatten().collect();
+        got.sort_unstable();
+        assert_eq!(got, [10, 11, 12, 20, 21, 22]);
+    });
+}
+
+/// One value for any of three workers, while another party offers to the same three.
+#[test]
+fn two_send_to_any() {
+    check(10_000, || {
+        let pairs: Vec<_> = (0..3).map(|_| channel::<u32>()).collect();
+        let (txs, rxs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let shared: Vec<Shared<Sender<u32>>> = txs.into_iter().map(Sender::share).collect();
+        let workers: Vec<_> = rxs
+            .into_iter()
+            .map(|mut rx| {
+                thread::spawn(move || {
+                    let mut got = Vec::new();
+                    while let Ok(value) = block_on(rx.recv()) {
+                        got.push(value);
+                    }
+                    got
+                })
+            })
+            .collect();
+        let offer = |mut ends: Vec<Shared<Sender<u32>>>, value: u32| {
+            thread::spawn(move || {
+                let mut slots = vec![Some(value); ends.len()];
+                let sends = ends.iter_mut().zip(&mut slots).map(|(tx, slot)| tx.send_from(slot));
+                let (index, sent) = block_on(Choice::random().all(sends).into_future());
+                sent.unwrap();
+                let left: Vec<_> = (0..slots.len()).filter(|n| slots[*n].is_none()).collect();
+                assert_eq!(left, [index]);
+            })
+        };
+        let offers = vec![offer(shared.clone(), 1), offer(shared, 2)];
+        join_all(offers);
+        let mut got: Vec<_> = join_all(workers).into_iter().flatten().collect();
+        got.sort_unstable();
+        assert_eq!(got, [1, 2]);
+    });
+}
+
+/// Choices with a foreign branch that is polled often: whoever is turned away is roused.
+#[test]
+fn busy_choices() {
+    check(10_000, || {
+        let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
+        async fn awake(times: u32) {
+            let mut left = times;
+            std::future::poll_fn(|cx| {
+                if left == 0 {
+                    return Poll::Ready(());
+                }
+                left -= 1;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            pending().await
+        }
+        let one = thread::spawn(move || {
+            let mut slot = Some(1);
+            block_on(async {
+                alt! { sent = tx.send_from(&mut slot) => sent.unwrap(), got = ry.recv() => drop(got), () = future(awake(3)) => {} }
+            });
+        });
+        let mut slot = Some(2);
+        block_on(async {
+            alt! { sent = ty.send_from(&mut slot) => sent.unwrap(), got = rx.recv() => drop(got), () = future(awake(2)) => {} }
+        });
+        one.join().unwrap();
+    });
+}
+
+/// Lone sends, claims and claims given up, of three handles each: nobody is stuck, no value is lost, none doubled.
+#[test]
+fn shared_ends_and_claims() {
+    check(7_500, || {
+        let (tx, rx) = channel_with::<u32>(fifo(1));
+        let (tx, rx) = (tx.share(), rx.share());
+        let sent = Arc::new(AtomicU32::new(0));
+        let mut threads = Vec::new();
+        for n in 0..3_u32 {
+            let (mut tx, sent) = (tx.clone(), sent.clone());
+            threads.push(thread::spawn(move || match n {
+                0 => {
+                    block_on(tx.send(1)).unwrap();
+                    sent.fetch_add(1, Relaxed);
+                }
+                1 => {
+                    let mut claim = block_on(tx.claim()).unwrap();
+                    block_on(claim.send(10)).unwrap();
+                    block_on(claim.send(10)).unwrap();
+                    sent.fetch_add(20, Relaxed);
+                }
+                _ => {
+                    // Given up, wherever it stands.
+                    if let Some(claim) = try_once(tx.claim()) {
+                        drop(claim);
+                    }
+                    let mut slot = Some(100);
+                    let _ = try_once(tx.send_from(&mut slot));
+                    sent.fetch_add(100 * u32::from(slot.is_none()), Relaxed);
+                }
+            }));
+        }
+        drop(tx);
+        let receive = |mut rx: Shared<Receiver<u32>>, claims: bool| {
+            thread::spawn(move || {
+                let mut sum = 0;
+                if claims {
+                    let mut claim = block_on(rx.claim()).unwrap();
+                    sum += block_on(claim.recv()).unwrap_or(0);
+                }
+                while let Ok(value) = block_on(rx.recv()) {
+                    sum += value;
+                }
+                sum
+            })
+        };
+        let receivers = vec![receive(rx.clone(), true), receive(rx, false)];
+        // Those who have the floor and those who were offered the end are all polled, but on a thread that may be late.
+        let time = thread::spawn(|| {
+            for _ in 0..4 {
+                thread::yield_now();
+                waits::advance(waits::tick().wrapping_add(PATIENCE_TICKS + 1));
+            }
+        });
+        join_all(threads);
+        time.join().unwrap();
+        let received: u32 = join_all(receivers).into_iter().sum();
+        assert_eq!(received, sent.load(Relaxed));
+    });
+}
+
+/// Poison from a third thread at any moment: a value that was taken was sent, any other is back.
+#[test]
+fn poison_races_committed_choices() {
+    check(15_000, || {
+        let ((mut tx, rx), (ty, mut ry)) = (channel(), channel());
+        let poisoner = {
+            let rx = rx.share();
+            let mut poisons = rx.clone();
+            let thread = thread::spawn(move || block_on(poisons.claim()).unwrap().poison("on purpose"));
+            (rx, thread)
+        };
+        let (mut rx, poisoner) = poisoner;
+        let one = thread::spawn(move || {
+            let (mut ty, mut slot) = (ty, Some(1));
+            let did = block_on(async {
+                alt! {
+                    sent = ty.send_from(&mut slot) => sent.map_or(Did::Ended, |()| Did::Sent(1)),
+                    got = rx.recv() => got.map_or(Did::Ended, Did::Received),
+                }
+            });
+            assert_eq!(slot.is_none(), did == Did::Sent(1));
+            did
+        });
+        let mut slot = Some(2);
+        let did = block_on(async {
+            alt! {
+                sent = tx.send_from(&mut slot) => sent.map_or(Did::Ended, |()| Did::Sent(2)),
+                got = ry.recv() => got.map_or(Did::Ended, Did::Received),
+            }
+        });
+        assert_eq!(slot.is_none(), did == Did::Sent(2));
+        drop((tx, ry));
+        poisoner.join().unwrap();
+        agree(&[did, one.join().unwrap()]);
+    });
+}
+
+/// A `par!` on one thread, its branches in choices with another `par!` on another.
+#[test]
+fn par_against_par() {
+    check(10_000, || {
+        let ((mut tx, mut rx), (mut ty, mut ry)) = (channel::<u32>(), channel::<u32>());
+        let other = thread::spawn(move || {
+            block_on(async {
+                par!(
+                    async {
+                        let mut sum = 0;
+                        while let Ok(value) = rx.recv().await {
+                            sum += value;
+                        }
+                        sum
+                    },
+                    async {
+                        for n in 0..3 {
+                            ty.send(n).await.unwrap();
+                        }
+                        drop(ty);
+                    },
+                )
+                .0
+            })
+        });
+        let (heard, ()) = block_on(async {
+            par!(
+                async {
+                    let mut heard = Vec::new();
+                    while let Ok(value) = ry.recv().await {
+                        heard.push(value);
+                    }
+                    heard
+                },
+                async {
+                    for n in 0..3 {
+                        tx.send(n).await.unwrap();
+                    }
+                    drop(tx);
+                },
+            )
+        });
+        assert_eq!((heard, other.join().unwrap()), (vec![0, 1, 2], 3));
+    });
+}
+
+/// Senders and receivers go at any time while values are on their way.
+#[test]
+fn drops_at_any_time() {
+    check(10_000, || {
+        let (tx, rx) = channel::<Arc<()>>();
+        let (tx, rx) = (tx.share(), rx.share());
+        let value = Arc::new(());
+        let mut threads = Vec::new();
+        for patient in [true, false] {
+            let (mut tx, value) = (tx.clone(), value.clone());
+            threads.push(thread::spawn(move || {
+                let mut slot = Some(value);
+                if patient {
+                    let _ = block_on(tx.send_from(&mut slot));
+                } else {
+                    let _ = try_once(tx.send_from(&mut slot));
+                }
+                u32::from(slot.is_none())
+            }));
+        }
+        drop(tx);
+        let mut receivers = Vec::new();
+        for patient in [true, false] {
+            let mut rx = rx.clone();
+            receivers.push(thread::spawn(move || {
+                let got = if patient { Some(block_on(rx.recv())) } else { try_once(rx.recv()) };
+                assert!(!matches!(got, Some(Err(ref why)) if *why != RecvError::Closed));
+                u32::from(matches!(got, Some(Ok(_))))
+            }));
+        }
+        drop(rx);
+        let sent: u32 = join_all(threads).into_iter().sum();
+        let received: u32 = join_all(receivers).into_iter().sum();
+        assert_eq!(sent, received);
+        assert_eq!(Arc::strong_count(&value), 1, "all are dropped, once");
+    });
+}
