@@ -201,7 +201,8 @@ impl<T: Send> Patient for Chan<T> {
     fn patience_ran_out(&self, tick: u32) -> bool {
         self.with_queue(|queue, _, after| {
             queue.release_stale_asks(tick.wrapping_sub(PATIENCE_TICKS), after);
-            queue.has_grants()
+            queue.patient = queue.has_grants();
+            queue.patient
         })
     }
 }
@@ -246,9 +247,14 @@ impl<T: Send + 'static> Inlet<T> {
     /// The value, if nobody wants it any more.
     pub fn grant(&self, number: u64, request: u64, value: T) -> Result<(), T> {
         let tick = waits::tick();
-        self.chan.with_queue(|queue, _, after| queue.grant(number, request, value, tick, after))?;
-        let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
-        be_patient(patient);
+        let be_patient_now = self.chan.with_queue(|queue, _, after| {
+            queue.grant(number, request, value, tick, after)?;
+            Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
+        })?;
+        if be_patient_now {
+            let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
+            be_patient(patient);
+        }
         Ok(())
     }
 
@@ -316,6 +322,10 @@ pub async fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) {
             if let Poll::Ready(event) = joint.inlet.poll(cx) {
                 quiet = false;
                 if !joint.hear_receiver(event) {
+                    // What was offered after the receiver had gone has failed at once: that stands behind.
+                    while let Poll::Ready(event) = joint.inlet.poll(cx) {
+                        joint.hear_receiver(event);
+                    }
                     return Poll::Ready(());
                 }
             }
@@ -341,6 +351,7 @@ impl<T: Send + 'static> Joint<T> {
             Event::FirmOffer(ticket, value) => self.inlet.offer(ticket, value),
             Event::ChoiceOffer(ticket, choice) => self.inlet.offer_choice(ticket, choice),
             Event::AskedBack(ticket) => {
+                self.later.retain(|(later, _)| *later != ticket);
                 if let Some(value) = self.inlet.withdraw(ticket) {
                     self.outlet.withdrawn(ticket, value);
                 }

@@ -7,6 +7,8 @@
 //! The rules that make a spinning lock right here: nothing that waits is ever called under it; values are dropped and
 //! wakers woken after it is released ([`crate::channel`] collects them); a panic under it (a user's policy) releases it.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::{AtomicU32, Ordering, relax};
@@ -104,6 +106,8 @@ impl<T> Lock<T> {
 /// The lock, held. Released on drop, with the tag as it is then.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
+    /// Not `Sync`: a shared guard would share the value, which need not be `Sync`.
+    not_sync: PhantomData<Cell<()>>,
     /// What the word will say once this guard is gone.
     pub(crate) tag: u32,
     #[cfg(loom)]
@@ -117,6 +121,7 @@ impl<'a, T> Guard<'a, T> {
     fn new(lock: &'a Lock<T>, tag: u32) -> Self {
         Self {
             lock,
+            not_sync: PhantomData,
             tag,
             #[cfg(loom)]
             value: Some(lock.value.get_mut()),

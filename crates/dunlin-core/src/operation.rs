@@ -106,7 +106,7 @@ impl<O: Operation + Branch<Output = <O as Future>::Output>, D: Future> Branch fo
             return Poll::Ready(output);
         }
         // Once the choice is decided for this branch, its offer cannot be taken any more.
-        self.poll_deadline(cx, || choice.commit())
+        self.poll_deadline(cx, || choice.decide())
     }
 
     fn look(&self) -> Look {

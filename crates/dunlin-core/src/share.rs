@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -120,6 +120,8 @@ struct LineState {
     lone: usize,
     /// They have the floor until this tick, before the next claim.
     floor: Option<u32>,
+    /// Somebody's patience runs.
+    patient: bool,
 }
 
 /// Those who want to claim one end, in order.
@@ -229,7 +231,7 @@ impl Line {
     }
 
     fn be_patient(self: &Arc<Self>, waits: bool) {
-        if waits {
+        if waits && !std::mem::replace(&mut self.state.lock().patient, true) {
             let line: Weak<Self> = Arc::downgrade(self);
             be_patient(line);
         }
@@ -249,7 +251,8 @@ impl Patient for Line {
             sleeper.asleep = true;
         }
         state.offer(&mut wakes);
-        state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some())
+        state.patient = state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some());
+        state.patient
     }
 }
 
@@ -269,7 +272,11 @@ global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); 
 /// Called as time passes.
 pub(crate) fn patience_ran_out(tick: u32) {
     let mut patient = std::mem::take(&mut *PATIENT.lock());
-    patient.retain(|patient| patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick)));
+    patient.retain(|patient| {
+        // It may drop a user's value, whose panic must not keep the others from being told.
+        let told = || patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick));
+        catch_unwind(AssertUnwindSafe(told)).unwrap_or(false)
+    });
     PATIENT.lock().append(&mut patient);
 }
 
@@ -413,6 +420,15 @@ impl<T, P> Shared<Sender<T, P>> {
     /// Sends the value in `slot`: see [`Sender::send_from`].
     pub fn send_from<'a>(&'a mut self, slot: &'a mut Option<T>) -> Lone<'a, SendingFrom<'a, T>> {
         Lone::new(self, Doing::Send, |chan, handle| SendingFrom::by(chan, handle, slot))
+    }
+
+    /// After a `send_from` of this handle that was forgotten or dropped: see [`Sender::settle`].
+    ///
+    /// # Errors
+    /// [`SendError::Unknown`] if the receiver's node is lost.
+    pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
+        std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
+        Ok(())
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].
@@ -694,11 +710,18 @@ impl<E: End> DerefMut for Claim<'_, E> {
 
 impl<E: End> Drop for Claim<'_, E> {
     fn drop(&mut self) {
+        /// The line goes on, also if a value that is dropped now panics.
+        struct Released<'a>(&'a Arc<Line>);
+        impl Drop for Released<'_> {
+            fn drop(&mut self) {
+                self.0.release();
+            }
+        }
         let core = &self.shared.core;
+        let _released = Released(&core.line);
         let other = std::mem::replace(&mut *core.end.lock(), self.end.take());
         drop(other);
         E::hold_back(&core.link, false);
-        core.line.release();
     }
 }
 

@@ -233,7 +233,7 @@ impl Recorded {
         Self(entry)
     }
 
-    /// The channel's number: unique while the program runs.
+    /// The channel's number: no other channel has it, nor will before an entry has been used two thousand million times.
     pub(crate) fn id(&self) -> ChannelId {
         ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(self.0)))
     }
@@ -262,7 +262,8 @@ impl Drop for Recorded {
     }
 }
 
-/// Identifies a channel within this program.
+/// Identifies a channel within this program: no two that exist at once have the same, and it is used again only after
+/// two thousand million others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(u64);
 

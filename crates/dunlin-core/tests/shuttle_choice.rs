@@ -5,7 +5,7 @@
 //! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and `SHUTTLE_SEED` say otherwise. A failure
 //! prints its schedule, a long hexadecimal word: `SHUTTLE_REPLAY=<that word>` with the name of the test replays it.
 #![cfg(shuttle)]
-#![allow(clippy::disallowed_types)] // a clock, to say how long a model took
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -13,8 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
+use dunlin_core::agent::{Inlet, Outlet, join};
 use dunlin_core::{
-    Choice, PATIENCE_TICKS, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par, waits,
+    Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par,
+    waits,
 };
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::{Condvar, Mutex};
@@ -134,33 +136,63 @@ fn agree(did: &[Did]) -> usize {
 
 type Party = (Vec<(Sender<u32>, u32)>, Vec<Receiver<u32>>);
 
-/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice over all it has, and leaves.
-fn parties(count: usize, edges: &[(usize, usize)]) -> Vec<Did> {
+/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice over all it
+/// has, and leaves. `apart`: the halves of every channel are joined by agents, on one more thread.
+fn parties(count: usize, edges: &[(usize, usize)], apart: bool) -> Vec<Did> {
     let mut all: Vec<Party> = (0..count).map(|_| Default::default()).collect();
+    let mut agents = Vec::new();
     for (n, (from, to)) in edges.iter().enumerate() {
-        let (tx, rx) = channel();
+        let (tx, rx) = if apart {
+            let ((tx, far), (near, rx)) = (channel(), channel());
+            agents.push(join(Outlet::new(far), Inlet::new(near)));
+            (tx, rx)
+        } else {
+            channel()
+        };
         all[*from].0.push((tx, n as u32));
         all[*to].1.push(rx);
     }
     let run = |(mut sends, mut receives): Party| thread::spawn(move || choose(&mut sends, &mut receives));
-    join_all(all.into_iter().map(run).collect())
+    let agents = thread::spawn(move || block_on(async { agents.into_iter().collect::<Par<_>>().await }));
+    let did = join_all(all.into_iter().map(run).collect());
+    agents.join().unwrap();
+    did
 }
 
 /// In a ring, as many pairs meet as can.
-fn ring(count: usize) {
+fn ring(count: usize, apart: bool) {
     let edges: Vec<_> = (0..count).map(|n| (n, (n + 1) % count)).collect();
-    let met = agree(&parties(count, &edges));
+    let met = agree(&parties(count, &edges, apart));
     assert!(met >= 1, "nobody met");
 }
 
 #[test]
 fn ring_of_three() {
-    check(20_000, || ring(3));
+    check(20_000, || ring(3, false));
 }
 
 #[test]
 fn ring_of_five() {
-    check(15_000, || ring(5));
+    check(15_000, || ring(5, false));
+}
+
+/// The same where every offer, request and answer is a message.
+#[test]
+fn ring_of_three_apart() {
+    check(8_000, || ring(3, true));
+}
+
+#[test]
+fn ring_of_five_apart() {
+    check(4_000, || ring(5, true));
+}
+
+#[test]
+fn symmetric_triangle_apart() {
+    check(4_000, || {
+        let edges = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)];
+        assert_eq!(agree(&parties(3, &edges, true)), 1);
+    });
 }
 
 /// Two above and two below, each above joined with each below in both directions.
@@ -168,7 +200,7 @@ fn ring_of_five() {
 fn diamond_of_four() {
     check(15_000, || {
         let edges = [(0, 2), (0, 3), (1, 2), (1, 3), (2, 0), (2, 1), (3, 0), (3, 1)];
-        assert!(agree(&parties(4, &edges)) >= 1);
+        assert!(agree(&parties(4, &edges, false)) >= 1);
     });
 }
 
@@ -177,7 +209,7 @@ fn diamond_of_four() {
 fn symmetric_triangle() {
     check(15_000, || {
         let edges = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)];
-        assert_eq!(agree(&parties(3, &edges)), 1);
+        assert_eq!(agree(&parties(3, &edges, false)), 1);
     });
 }
 

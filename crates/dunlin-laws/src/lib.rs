@@ -8,7 +8,7 @@
 //! - [`rig`]: the executor; [`Hand`]: one future that only the law polls.
 //! - [`kind`]: the policies and what they promise.
 //! - [`transport`]: how two ends are connected.
-//! - [`law`], [`laws`]: a law, and all of them, by subject.
+//! - [`law`], [`mod@laws`]: a law, and all of them, by subject.
 //! - [`report`]: runs them and prints the matrix.
 //! - [`refusals`]: what must not compile.
 //!

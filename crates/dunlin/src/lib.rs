@@ -51,7 +51,7 @@ pub use runtime::block_on;
 #[cfg(feature = "rt")]
 pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
-pub use time::{Deadline, Instant, Sleep, sleep, sleep_until};
+pub use time::{Deadline, Instant, Sleep, sleep, sleep_until, start_clock};
 
 /// What most programs need: `use dunlin::prelude::*;`.
 pub mod prelude {

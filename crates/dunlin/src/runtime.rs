@@ -34,6 +34,7 @@ pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
 
 /// Runs a future on this thread, which sleeps while it waits.
 pub(crate) fn block_thread_on<F: Future>(future: F) -> F::Output {
+    crate::time::keep_ticking();
     // Within a runtime its handle knows which threads may block, and panics with advice on the others.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         return runtime.block_on(future);

@@ -123,6 +123,7 @@ impl Future for Sleep {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         if this.timer.is_none() {
+            keep_ticking();
             if matches!(this.when, When::After(Duration::ZERO)) {
                 return Poll::Ready(());
             }
@@ -146,7 +147,15 @@ impl Branch for Sleep {
 /// How often the wait records' clock moves. It also bounds how late a claim that was offered in vain moves on.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Starts the thread that moves the wait records' clock, once in a program.
+/// Starts the thread that moves the clock of the wait records, and of patience with those who were offered a claim and do
+/// not take it, once in a program.
+///
+/// [`spawn`](crate::spawn()), [`block_on`](crate::block_on), [`sleep`] and [`Deadline`] do that. Call it in a program that uses none of them, only
+/// channels on a runtime of its own.
+pub fn start_clock() {
+    keep_ticking();
+}
+
 pub(crate) fn keep_ticking() {
     static TICKING: OnceLock<()> = OnceLock::new();
     TICKING.get_or_init(|| {

@@ -1,8 +1,7 @@
 //! Programs 1 to 10 of `api.md`: they compile as written there, and do what they say.
 //!
-//! What differs, marked `drift` below: `blocking` is not there yet (3: a process stands for it), `SendError` is
-//! non-exhaustive, so a `match` needs one more arm (6), without the feature `serde` a message needs no derive, and somebody
-//! must serve the depot or the program waits for ever (9).
+//! What differs, marked `drift` below: `blocking` is not there yet (3: a process stands for it); without the feature `serde`
+//! a message needs no derive, and somebody must serve the depot or the program waits for ever (9).
 
 #[allow(dead_code, unused_imports)]
 mod hello {

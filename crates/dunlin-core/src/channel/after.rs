@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::choice::decision::Reserver;
+use crate::choice::decision::{Decision, Reserver};
 use crate::wakers;
 
 /// Wakers, woken on drop. Keeps one without allocating.
@@ -45,6 +45,8 @@ pub(crate) struct After<T> {
     pub(crate) wakes: Wakes,
     /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very channel.
     pub(crate) stale: Stale,
+    /// The same goes for the wakers of choices.
+    pub(crate) decisions: Vec<Arc<Decision>>,
     pub(crate) dropped: Vec<T>,
 }
 
@@ -72,6 +74,6 @@ impl Stale {
 impl<T> After<T> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { wakes: Wakes::default(), stale: Stale::default(), dropped: Vec::new() }
+        Self { wakes: Wakes::default(), stale: Stale::default(), decisions: Vec::new(), dropped: Vec::new() }
     }
 }

@@ -139,7 +139,7 @@ impl<T, P> Sender<T, P> {
     /// # Cancel safety
     /// Can be asked again.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
-        std::future::poll_fn(|cx| self.chan().poll_settle(slot, cx)).await;
+        std::future::poll_fn(|cx| self.chan().poll_settle(Handle::END, slot, cx)).await;
         Ok(())
     }
 

@@ -425,14 +425,14 @@ impl<T> Chan<T> {
     }
 
     /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while an agent has it.
-    pub(crate) fn poll_settle(&self, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_settle(&self, handle: Handle, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<()> {
         let mut after = After::new();
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             let queue = queue(&mut g);
-            queue.settle_forgotten(slot);
-            if slot.is_none() && queue.ask_back_all(&mut after) {
-                queue.wait_for_end(Handle::END, cx.waker(), &mut after);
+            queue.settle_forgotten(handle, slot, &mut after);
+            if slot.is_none() && queue.ask_back_all(handle, &mut after) {
+                queue.wait_for_end(handle, true, cx.waker(), &mut after);
                 return Poll::Pending;
             }
             publish(&mut g);
@@ -782,7 +782,7 @@ impl<T> Chan<T> {
             return Poll::Ready(());
         }
         // The one slot is for those who send and receive; there is room for others in a queue.
-        queue(&mut g).wait_for_end(handle, cx.waker(), &mut after);
+        queue(&mut g).wait_for_end(handle, sending, cx.waker(), &mut after);
         publish(&mut g);
         side.begin(Doing::Closed);
         Poll::Pending

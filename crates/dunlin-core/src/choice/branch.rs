@@ -115,6 +115,11 @@ impl ChoiceCx {
         self.own().is_none_or(|(decision, branch)| decision.take(branch))
     }
 
+    /// As [`commit`](Self::commit), and if a receiver elsewhere has an offer of this choice reserved, it is asked to give it back.
+    pub(crate) fn decide(&self) -> bool {
+        self.own().is_none_or(|(decision, branch)| decision.close() && decision.take(branch))
+    }
+
     /// The branch that is being polled has woken whoever may take its offer, and they should be polled
     /// before this choice looks at lower branches.
     pub(crate) fn ask_for_a_turn(&self) {

@@ -109,11 +109,7 @@ impl Survey {
         };
         self.any_on = true;
         self.on.add(number);
-        if let Some(turn) = turn
-            && (turn.wrapping_sub(self.last) as i32) > 0
-        {
-            self.last = turn;
-        }
+        self.last = self.last.max(turn.unwrap_or(0));
         if maybe && !self.tried.has(number) {
             self.consider(number, turn);
         }
@@ -128,7 +124,7 @@ impl Survey {
                 Order::Random => random(self.ready) == 0,
                 // What has no memory of its turns, such as a timer, goes first once in a while.
                 Order::Fair => match turn {
-                    Some(turn) => (turn.wrapping_sub(self.best_turn) as i32) < 0,
+                    Some(turn) => turn < self.best_turn,
                     None => random(self.branches as u32) == 0,
                 },
             };
@@ -208,7 +204,7 @@ pub(crate) struct Choosing {
 }
 
 /// The branch number that stands for `skip`.
-const SKIPPED: u32 = u32::MAX;
+pub(crate) const SKIPPED: u32 = u32::MAX;
 
 /// How trying one branch went.
 enum Tried {
@@ -322,7 +318,14 @@ impl Choosing {
         if let (Poll::Ready(chosen), Order::Fair) = (poll, self.order)
             && chosen < self.branches
         {
-            let _ = step(chosen, Step::Chosen(self.last.wrapping_add(1)));
+            if self.last == u32::MAX {
+                // The count is full: all begin anew, as equals.
+                self.last = 0;
+                for branch in 0..self.branches {
+                    let _ = step(branch, Step::Chosen(0));
+                }
+            }
+            let _ = step(chosen, Step::Chosen(self.last + 1));
         }
         poll
     }
@@ -343,12 +346,13 @@ impl Choosing {
             return Poll::Pending;
         }
         self.cx.at(SKIPPED);
-        if self.cx.commit() {
+        if self.cx.decide() {
             return Poll::Ready(self.branches);
         }
         match self.cx.decision().and_then(decision::Decision::decided) {
             Some(branch) => self.finish(step, branch, cx),
-            None => Poll::Ready(self.branches),
+            // Reserved, for a receiver elsewhere that has been asked to give it back: one of both will wake us.
+            None => Poll::Pending,
         }
     }
 }

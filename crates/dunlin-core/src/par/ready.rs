@@ -121,9 +121,13 @@ impl Local {
     }
 }
 
+/// How many wakes from elsewhere are listed before it is looked whether they are the same ones.
+const INBOX_MAX: usize = 64;
+
 #[derive(Default)]
 struct Remote {
     inbox: Vec<u32>,
+    inbox_max: usize,
     task: Option<Waker>,
 }
 
@@ -183,10 +187,12 @@ impl Header {
     #[cold]
     fn wake_from_elsewhere(&self, branch: u32) {
         let mut remote = self.remote.lock();
-        // Bounded: a branch that is woken many times before its `par!` is polled is listed many times, but not beyond
-        // what a few wakers of a few branches leave there.
-        if !remote.inbox.contains(&branch) || remote.inbox.len() > 32 {
-            remote.inbox.push(branch);
+        remote.inbox.push(branch);
+        if remote.inbox.len() > remote.inbox_max {
+            // A branch may have been woken many times before its `par!` is polled.
+            remote.inbox.sort_unstable();
+            remote.inbox.dedup();
+            remote.inbox_max = INBOX_MAX.max(2 * remote.inbox.len());
         }
         self.has_mail.store(true, Ordering::Release);
         let task = remote.task.clone();
@@ -249,6 +255,9 @@ struct Begun {
 /// tenth more than this.
 const BUDGET: u32 = 2048;
 
+/// After how many branch polls the mail is looked into at the latest.
+const MAIL_EVERY: u32 = 64;
+
 impl Ready {
     pub(crate) fn new(branches: usize, made: &'static Location<'static>) -> Self {
         let left = u32::try_from(branches).expect("a `par!` has less than 2^32 branches");
@@ -301,6 +310,10 @@ impl Ready {
             if polls == budget {
                 cx.waker().wake_by_ref();
                 break false;
+            }
+            // Else two branches that always wake each other would keep it unread for ever.
+            if polls % MAIL_EVERY == 0 && header.has_mail.load(Ordering::Acquire) {
+                header.take_mail();
             }
             // SAFETY: this thread's token is in `owner`, and `pop` calls nothing else.
             let Some(branch) = (unsafe { header.local(Local::pop) }) else {

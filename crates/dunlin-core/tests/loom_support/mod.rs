@@ -2,7 +2,7 @@
 //!
 //! `LOOM_MAX_PREEMPTIONS` bounds the search; what is printed is the number of executions it took.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
-#![allow(clippy::disallowed_types)] // a clock, to say how long a model took
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -29,7 +29,10 @@ pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let (executions, began) = (Arc::new(AtomicU64::new(0)), std::time::Instant::now());
     let counted = executions.clone();
     builder.check(move || {
-        counted.fetch_add(1, Relaxed);
+        let n = counted.fetch_add(1, Relaxed);
+        if n.is_multiple_of(50_000) && n > 0 {
+            eprintln!("{n} executions so far");
+        }
         f();
     });
     let name = std::thread::current().name().unwrap_or("model").to_string();

@@ -4,6 +4,7 @@ use dunlin::{Receiver, RecvError, SendError, Sender, Why};
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, laws};
+use crate::rig::give_way;
 use crate::transport::Transport;
 
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
@@ -30,6 +31,10 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "poison does not reach what a later stage has accepted";
         poison_after_retire if all =>
             "poison counts after retire";
+        ends_race_with_sends if Kind::is_rendezvous =>
+            "whenever the receiver retires, poisons or goes, before or after what is under way: Ok if and only if received, else the value is back";
+        retire_races_with_a_buffer if |kind| kind.keeps() =>
+            "whenever the receiver retires: what was sent with Ok is received, all else comes back";
         the_end_is_for_all_clones if all, needs [Shared] =>
             "a shared end ends its side when its last handle goes, not before";
         drop_of_both_ends_drops_the_values if all =>
@@ -224,6 +229,70 @@ fn poison_after_retire<X: Transport>(cx: &Cx<'_, X>) {
     cx.settle();
     assert!(cx.now(rx.recv()).unwrap_err().is_poisoned());
     assert!(cx.now(tx.send(1)).unwrap_err().is_poisoned());
+}
+
+/// Sends until the channel ends; gives what was sent.
+async fn send_all(mut tx: Sender<u64>, pauses: Vec<u64>) -> Vec<u64> {
+    let mut sent = Vec::new();
+    for (value, pause) in (0..).zip(pauses) {
+        let mut slot = Some(value);
+        let result = tx.send_from(&mut slot).await;
+        assert_eq!(result.is_ok(), slot.is_none(), "the slot of {value}");
+        match result {
+            Ok(()) => sent.push(value),
+            Err(error) if error.why() == Some(&Why::Refused) => {}
+            Err(_) => break,
+        }
+        for _ in 0..pause {
+            give_way().await;
+        }
+    }
+    sent
+}
+
+fn ends_race_with_sends<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel::<u64>();
+    let sender = cx.spawn(send_all(tx, (0..30).map(|_| cx.below(3)).collect()));
+    let (count, way, pause) = (cx.below(4), cx.below(3), cx.below(6));
+    let receiver = cx.spawn(async move {
+        let mut got = Vec::new();
+        for _ in 0..count {
+            got.push(rx.recv().await.expect("the sender is there"));
+        }
+        for _ in 0..pause {
+            give_way().await;
+        }
+        match way {
+            0 => drop(rx),
+            1 => rx.retire(),
+            _ => rx.poison("now"),
+        }
+        got
+    });
+    cx.settle();
+    assert_eq!(sender.out(), receiver.out(), "sent, and received (way {way})");
+}
+
+fn retire_races_with_a_buffer<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, mut rx) = cx.channel::<u64>();
+    let sender = cx.spawn(send_all(tx, (0..30).map(|_| cx.below(3)).collect()));
+    let (count, pause) = (cx.below(4), cx.below(6));
+    let receiver = cx.spawn(async move {
+        let mut got = Vec::new();
+        for _ in 0..count {
+            got.extend(rx.recv().await);
+        }
+        for _ in 0..pause {
+            give_way().await;
+        }
+        rx.retire();
+        while let Ok(value) = rx.recv().await {
+            got.push(value);
+        }
+        got
+    });
+    cx.settle();
+    assert_eq!(sender.out(), receiver.out());
 }
 
 fn the_end_is_for_all_clones<X: Transport>(cx: &Cx<'_, X>) {

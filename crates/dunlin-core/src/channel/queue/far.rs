@@ -122,10 +122,11 @@ pub enum Reserved<T> {
 }
 
 impl<T> Queue<T> {
-    /// Asks for what agents still have of the end's sends, which were all dropped or forgotten. `true`: an answer is owed.
-    pub(crate) fn ask_back_all(&mut self, after: &mut After<T>) -> bool {
+    /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
+    /// owed.
+    pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
         let mut owed = false;
-        for offer in self.offers.iter_mut().filter(|o| o.handle == Handle::END) {
+        for offer in self.offers.iter_mut().filter(|o| o.handle == handle) {
             let Standing::Away(away) = &mut offer.standing else { continue };
             owed = true;
             away.abandoned = true;
@@ -242,6 +243,10 @@ impl<T> Queue<T> {
         ends: Ends,
         after: &mut After<T>,
     ) {
+        if self.find_far(number).is_some() {
+            // Told twice: once when it was made, and once when a claim was over.
+            return;
+        }
         let mut slot = value;
         let offered = if choice.is_none() {
             // A policy that panics refuses this value; it must not end the agent, who has others' offers.
@@ -330,7 +335,7 @@ impl<T> Queue<T> {
             }
             admit => {
                 self.admit(admit, value, after);
-                if let Some(offer) = self.offers.remove(index) {
+                if let Some(offer) = self.remove(index, after) {
                     self.tell_taken(offer, after);
                 }
                 self.wake_watchers(&mut after.wakes);
@@ -346,7 +351,11 @@ impl<T> Queue<T> {
         if self.offers[index].standing != Standing::Waiting {
             return None;
         }
-        let offer = self.offers.remove(index)?;
+        let offer = self.remove(index, after)?;
+        if offer.far.is_some_and(|far| far.ask.is_some()) {
+            // It asked for this one, and may now ask for another.
+            self.wake_watchers(&mut after.wakes);
+        }
         self.refill(after);
         Some(offer.value.back())
     }
@@ -420,7 +429,7 @@ impl<T> Queue<T> {
             return;
         }
         self.held_offers -= usize::from(was_held);
-        if let Some(offer) = self.offers.remove(index) {
+        if let Some(offer) = self.remove(index, after) {
             after.wakes.add(offer.waker);
             if let Some((decision, _)) = offer.choice {
                 decision.nudge(&mut after.wakes);
@@ -446,8 +455,8 @@ impl<T> Queue<T> {
             decision.abort(&mut after.wakes);
         }
         if away.abandoned {
-            if let Some(mut offer) = self.offers.remove(index) {
-                self.kept.extend(offer.value.take());
+            if let Some(mut offer) = self.remove(index, after) {
+                self.kept.extend(offer.value.take().map(|value| (offer.handle, value)));
             }
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
@@ -503,8 +512,8 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn wake_settlers(&mut self, wakes: &mut Wakes) {
-        for (_, waker) in self.idle.drain(..) {
-            wakes.add(waker);
+        for idle in self.idle.drain(..) {
+            wakes.add(idle.waker);
         }
     }
 

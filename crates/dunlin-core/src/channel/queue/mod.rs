@@ -123,6 +123,13 @@ struct Offer<T> {
     far: Option<FromFar>,
 }
 
+/// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
+struct Idle {
+    handle: Handle,
+    sending: bool,
+    waker: Option<Waker>,
+}
+
 /// What is left of an offer whose choice was decided for another branch.
 struct Stranded<T> {
     ticket: u64,
@@ -193,7 +200,7 @@ pub(crate) struct Queue<T> {
     next_ticket: u64,
     watchers: VecDeque<Watcher>,
     /// Those who wait only for the channel to end.
-    idle: Vec<(Handle, Option<Waker>)>,
+    idle: Vec<Idle>,
     senders_bound: Option<Bound>,
     receivers_bound: Option<Bound>,
     /// A claim is out: only the end itself acts, its clones are held back.
@@ -203,7 +210,9 @@ pub(crate) struct Queue<T> {
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
     /// Values whose send was dropped while they were with an agent, come back since.
-    kept: Vec<T>,
+    kept: Vec<(Handle, T)>,
+    /// The patience of those who keep a grant runs.
+    pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
     pub(crate) outlet: Option<Heard<FromSender>>,
     /// The agent that is the sender here, and what it has not heard yet.
@@ -236,6 +245,7 @@ impl<T> Queue<T> {
             sealed: false,
             stranded: Vec::new(),
             kept: Vec::new(),
+            patient: false,
             outlet: None,
             inlet: None,
             next_ask: 0,
@@ -273,6 +283,13 @@ impl<T> Queue<T> {
         !self.sender_claimed || handle == Handle::END
     }
 
+    /// Takes an offer out. Its choice's state, which may be the last thing that holds a waker, is dropped outside the lock.
+    fn remove(&mut self, index: usize, after: &mut After<T>) -> Option<Offer<T>> {
+        let offer = self.offers.remove(index)?;
+        after.decisions.extend(offer.choice.as_ref().map(|(decision, _)| decision.clone()));
+        Some(offer)
+    }
+
     fn find(&self, ticket: u64) -> Option<usize> {
         self.offers.binary_search_by_key(&ticket, |o| o.ticket).ok()
     }
@@ -303,7 +320,7 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         // What a dropped send left behind is dropped by the next one.
-        after.dropped.append(&mut self.kept);
+        after.dropped.extend(self.kept.extract_if(.., |(kept, _)| *kept == handle).map(|(_, value)| value));
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
@@ -312,6 +329,8 @@ impl<T> Queue<T> {
         if let Err(why) = self.make_room(handle, after) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
+        // First, while the value is where it was: cloning a waker runs code of the executor's.
+        let waker = if choice.is_none() { Some(wakers::keep(waker)) } else { None };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.offers.push_back(Offer {
@@ -320,7 +339,7 @@ impl<T> Queue<T> {
             value: source.offered(),
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
-            waker: if choice.is_none() { Some(wakers::keep(waker)) } else { None },
+            waker,
             far: None,
         });
         Offered::Queued(ticket, self.announce(ticket, handle, after))
@@ -440,7 +459,7 @@ impl<T> Queue<T> {
                     continue;
                 }
                 Settled::Dead => {
-                    self.strand(index);
+                    self.strand(index, after);
                     continue;
                 }
             }
@@ -448,7 +467,7 @@ impl<T> Queue<T> {
                 index = self.fail(index, Why::Refused, after);
                 continue;
             }
-            if let Some(mut offer) = self.offers.remove(index) {
+            if let Some(mut offer) = self.remove(index, after) {
                 if let Some(value) = offer.value.take() {
                     self.admit(admit, value, after);
                 }
@@ -467,8 +486,8 @@ impl<T> Queue<T> {
     }
 
     /// A dead offer costs nothing lasting: nobody scans it again.
-    fn strand(&mut self, index: usize) {
-        if let Some(offer) = self.offers.remove(index) {
+    fn strand(&mut self, index: usize, after: &mut After<T>) {
+        if let Some(offer) = self.remove(index, after) {
             let (ticket, handle, value) = (offer.ticket, offer.handle, offer.value.back());
             self.stranded.push(Stranded { ticket, handle, value });
         }
@@ -477,10 +496,13 @@ impl<T> Queue<T> {
     /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
-            if let Some(offer) = self.offers.remove(index)
+            if let Some(offer) = self.remove(index, after)
                 && let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet)
             {
                 inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
+                if far.ask.is_some() {
+                    self.wake_watchers(&mut after.wakes);
+                }
             }
             return index;
         }
@@ -523,7 +545,7 @@ impl<T> Queue<T> {
             Standing::Held(_) | Standing::Away(_) => None,
         };
         if let Some(why) = why {
-            source.put_back(self.offers.remove(index).and_then(|o| o.value.back()));
+            source.put_back(self.remove(index, after).and_then(|o| o.value.back()));
             return Stand::Failed(why);
         }
         let offer = &mut self.offers[index];
@@ -566,7 +588,7 @@ impl<T> Queue<T> {
             }
             Standing::Waiting | Standing::Failed(_) => {}
         }
-        if let Some(offer) = self.offers.remove(index) {
+        if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
             // The agent may know of it.
@@ -580,21 +602,37 @@ impl<T> Queue<T> {
     }
 
     /// Takes back the value of an offer whose future was forgotten.
-    pub(crate) fn settle_forgotten(&mut self, slot: &mut Option<T>) {
-        let forgotten = |o: &Offer<T>| o.handle == Handle::END && matches!(o.value, Value::Here(_));
-        if slot.is_none()
+    /// `handle` has no other operation now, so whatever is still here of it was forgotten or dropped.
+    pub(crate) fn settle_forgotten(&mut self, handle: Handle, slot: &mut Option<T>, after: &mut After<T>) {
+        let forgotten = |o: &Offer<T>| o.handle == handle && matches!(o.value, Value::Here(_) | Value::Pooled(_));
+        while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
-            *slot = self.offers.remove(index).and_then(|o| o.value.back());
+            // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead too. If it is
+            // reserved its answer is coming.
+            let settled = match &self.offers[index].choice {
+                Some((decision, branch)) => {
+                    decision.take(crate::choice::SKIPPED) || decision.decided().is_some_and(|taken| taken != *branch)
+                }
+                None => true,
+            };
+            if !settled {
+                break;
+            }
+            if let Some(mut offer) = self.remove(index, after) {
+                after.stale.add(offer.waker.take());
+                *slot = offer.value.take();
+            }
         }
-        // The end has no other operation now, so what it has stranded was forgotten too.
         if slot.is_none()
-            && let Some(index) = self.stranded.iter().position(|s| s.handle == Handle::END)
+            && let Some(index) = self.stranded.iter().position(|s| s.handle == handle)
         {
             *slot = self.stranded.swap_remove(index).value;
         }
-        if slot.is_none() {
-            *slot = self.kept.pop();
+        if slot.is_none()
+            && let Some(index) = self.kept.iter().position(|(kept, _)| *kept == handle)
+        {
+            *slot = Some(self.kept.swap_remove(index).1);
         }
     }
 
@@ -687,7 +725,7 @@ impl<T> Queue<T> {
                     continue;
                 }
                 Settled::Dead => {
-                    self.strand(index);
+                    self.strand(index, after);
                     continue;
                 }
             }
@@ -701,7 +739,7 @@ impl<T> Queue<T> {
                 }
                 return Took::Value(value, Some(offer.ticket));
             }
-            if let Some(offer) = self.offers.remove(index) {
+            if let Some(offer) = self.remove(index, after) {
                 self.tell_taken(offer, after);
             }
             return Took::Value(value, None);
@@ -760,7 +798,7 @@ impl<T> Queue<T> {
     pub(crate) fn release(&mut self, handle: Handle, ticket: Option<u64>, after: &mut After<T>) {
         if let Some(ticket) = ticket {
             if let Some(index) = self.find(ticket)
-                && let Some(offer) = self.offers.remove(index)
+                && let Some(offer) = self.remove(index, after)
             {
                 self.held_offers -= 1;
                 after.wakes.add(offer.waker);
@@ -810,10 +848,10 @@ impl<T> Queue<T> {
     }
 
     /// Registers one who waits only for the end.
-    pub(crate) fn wait_for_end(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) {
-        match self.idle.iter_mut().find(|(h, _)| *h == handle) {
-            Some((_, slot)) => after.stale.store(slot, waker),
-            None => self.idle.push((handle, Some(wakers::keep(waker)))),
+    pub(crate) fn wait_for_end(&mut self, handle: Handle, sending: bool, waker: &Waker, after: &mut After<T>) {
+        match self.idle.iter_mut().find(|i| i.handle == handle && i.sending == sending) {
+            Some(idle) => after.stale.store(&mut idle.waker, waker),
+            None => self.idle.push(Idle { handle, sending, waker: Some(wakers::keep(waker)) }),
         }
     }
 
@@ -826,8 +864,8 @@ impl<T> Queue<T> {
                 decision.nudge(wakes);
             }
         }
-        for (_, waker) in self.idle.drain(..) {
-            wakes.add(waker);
+        for idle in self.idle.drain(..) {
+            wakes.add(idle.waker);
         }
     }
 

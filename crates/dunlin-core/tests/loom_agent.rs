@@ -1,0 +1,196 @@
+//! Loom: a channel whose halves are apart, with the agents that join them on a thread of their own.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_agent`
+#![cfg(loom)]
+
+mod loom_support;
+
+use dunlin_core::agent::{Inlet, Outlet, join};
+use dunlin_core::{Receiver, RecvError, SendError, Sender, alt, channel, future, par};
+use loom_support::{Running, block_on, model, model_within, spawn, try_once, yield_once};
+
+/// Two halves, and what carries between them.
+fn halves() -> (Sender<u32>, Receiver<u32>, impl Future<Output = ()> + Send) {
+    let ((tx, far), (near, rx)) = (channel(), channel());
+    (tx, rx, join(Outlet::new(far), Inlet::new(near)))
+}
+
+fn joined() -> (Sender<u32>, Receiver<u32>, Running<()>) {
+    let (tx, rx, agents) = halves();
+    (tx, rx, spawn(move || block_on(agents)))
+}
+
+/// Offer, take and the answer cross; then the end does, and the agents end with it.
+#[test]
+fn a_value_crosses_then_the_end() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let sender = spawn(move || block_on(tx.send(7)).unwrap());
+        assert_eq!(block_on(rx.recv()), Ok(7));
+        assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+        drop(rx);
+        sender.join();
+        agents.join();
+    });
+}
+
+/// The receiver goes while an offer is on its way: the value comes back exactly when it was not taken.
+#[test]
+fn the_receiver_is_dropped() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let receiver = spawn(move || try_once(rx.recv()).and_then(Result::ok));
+        let sent = block_on(tx.send(7));
+        drop(tx);
+        match (sent, receiver.join()) {
+            (Ok(()), Some(7)) | (Err(SendError::NotTaken { value: 7, .. }), None) => {}
+            other => panic!("a value lost or doubled: {other:?}"),
+        }
+        agents.join();
+    });
+}
+
+/// A dropped send asks for its value | the value is taken: once it is settled, it is in one place.
+#[test]
+fn a_dropped_send_is_settled() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let receiver = spawn(move || block_on(rx.recv()).ok());
+        let mut slot = Some(7);
+        let _ = try_once(tx.send_from(&mut slot));
+        block_on(tx.settle(&mut slot)).unwrap();
+        drop(tx);
+        let received = receiver.join();
+        assert!(matches!((slot, received), (Some(7), None) | (None, Some(7))), "slot {slot:?}, received {received:?}");
+        agents.join();
+    });
+}
+
+/// A choice's offer crosses without its value, which is asked for, and the choice is decided by the answer.
+#[test]
+fn a_choice_is_reserved_and_decided() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let (_ty, mut ry) = channel::<u32>();
+        let receiver = spawn(move || assert_eq!(block_on(rx.recv()), Ok(7)));
+        let mut slot = Some(7);
+        block_on(async {
+            alt! { biased; sent = tx.send_from(&mut slot) => sent.unwrap(), got = ry.recv() => drop(got) }
+        });
+        assert_eq!(slot, None);
+        drop(tx);
+        receiver.join();
+        agents.join();
+    });
+}
+
+/// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is done, and a
+/// reservation is asked back when the future wants its turn. (With 2 preemptions the two may go on asking.)
+#[test]
+fn a_reservation_meets_a_foreign_branch() {
+    model_within(1, || {
+        let (mut tx, mut rx, agents) = joined();
+        let receiver = spawn(move || block_on(rx.recv()).ok());
+        let mut slot = Some(7);
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut slot) => { sent.unwrap(); true }
+                () = future(yield_once()) => false,
+            }
+        });
+        drop(tx);
+        assert_eq!((slot, receiver.join()), if sent { (None, Some(7)) } else { (Some(7), None) });
+        agents.join();
+    });
+}
+
+/// The asker gives up while the answer is on its way: the choice is open again, and its other branch can happen.
+#[test]
+fn a_reservation_is_aborted() {
+    model_within(1, || {
+        let (mut tx, mut rx, agents) = joined();
+        let (mut ty, mut ry) = channel();
+        let receiver = spawn(move || {
+            let got = try_once(rx.recv()).and_then(Result::ok);
+            let other = if got.is_none() { block_on(ry.recv()).ok() } else { None };
+            (got, other, rx, ry)
+        });
+        let (mut a, mut b) = (Some(1), Some(2));
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut a) => { sent.unwrap(); 1 }
+                sent = ty.send_from(&mut b) => { sent.unwrap(); 2 }
+            }
+        });
+        drop((tx, ty));
+        let (got, other, ..) = receiver.join();
+        assert_eq!(
+            (got, other, a, b),
+            if sent == 1 { (Some(1), None, None, Some(2)) } else { (None, Some(2), Some(1), None) }
+        );
+        agents.join();
+    });
+}
+
+/// Both parties choose, over halves in both directions: both wait for the other's answer, and the lower gives way.
+#[test]
+fn symmetric_pair() {
+    model_within(1, || {
+        let ((mut tx, mut rx, one), (mut ty, mut ry, other)) = (halves(), halves());
+        let agents = spawn(move || block_on(async { par!(one, other) }));
+        let party = |tx: &mut Sender<u32>, rx: &mut Receiver<u32>, value| {
+            let mut slot = Some(value);
+            let got = block_on(async {
+                alt! { biased;
+                    sent = tx.send_from(&mut slot) => { sent.unwrap(); None }
+                    got = rx.recv() => Some(got.unwrap()),
+                }
+            });
+            assert_eq!(slot.is_none(), got.is_none());
+            got
+        };
+        let second = spawn(move || (party(&mut ty, &mut rx, 2), ty, rx));
+        let first = party(&mut tx, &mut ry, 1);
+        let (second, ty, rx) = second.join();
+        assert!(matches!((first, second), (None, Some(1)) | (Some(2), None)), "{first:?} {second:?}");
+        drop((tx, rx, ty, ry));
+        agents.join();
+    });
+}
+
+/// Poison from either side | an offer on its way: a value that was taken was sent, any other is back.
+#[test]
+fn poison_crosses() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let receiver = spawn(move || {
+            let received = try_once(rx.recv()).and_then(Result::ok);
+            rx.poison("on purpose");
+            received
+        });
+        let sent = block_on(tx.send(7));
+        drop(tx);
+        match (sent, receiver.join()) {
+            (Ok(()), Some(7)) | (Err(SendError::NotTaken { value: 7, .. }), None) => {}
+            other => panic!("a value lost or doubled: {other:?}"),
+        }
+        agents.join();
+    });
+}
+
+/// An extended receive over agents: the send ends after the release.
+#[test]
+fn an_extended_receive_crosses() {
+    model(|| {
+        let (mut tx, mut rx, agents) = joined();
+        let mut slot = Some(7);
+        let sender = spawn(move || {
+            block_on(tx.send_from(&mut slot)).unwrap();
+            slot
+        });
+        assert_eq!(block_on(rx.recv_extended()).unwrap().release(), 7);
+        drop(rx);
+        assert_eq!(sender.join(), None);
+        agents.join();
+    });
+}
