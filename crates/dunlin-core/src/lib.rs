@@ -62,7 +62,6 @@ pub mod __rt {
     pub use crate::choice::branch::{ChoiceCx, Look};
     pub use crate::choice::{Order, Step, Survey, choose, step, survey};
     pub use crate::par::Branches;
-    pub use crate::wakers::trust;
     pub use dunlin_macros::__alt;
 }
 

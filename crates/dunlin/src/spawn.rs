@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use dunlin_core::__rt::{ChoiceCx, trust};
+use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::Branch;
 use dunlin_core::waits::{Identities, Pid};
 
@@ -56,13 +56,12 @@ where
         identities.set_name(name);
     }
     let who = Who { pid: identities.first(), name: name.map(Arc::from) };
-    Process { task: tokio::spawn(Running { begun: false, identities, future }), who }
+    Process { task: tokio::spawn(Running { identities, future }), who }
 }
 
 pin_project_lite::pin_project! {
     /// A process's body, polled under its own identity.
     struct Running<F> {
-        begun: bool,
         identities: Identities,
         #[pin]
         future: F,
@@ -76,11 +75,6 @@ impl<F: Future> Future for Running<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let future = this.future;
-        if !*this.begun {
-            *this.begun = true;
-            // tokio drops a task's future when the task ends or is aborted, whoever still has its waker.
-            trust(cx.waker());
-        }
         this.identities.run(|| future.poll(cx))
     }
 }
