@@ -315,6 +315,32 @@ fn release_lets_the_sender_go((mut tx, mut rx): Ends) {
     sender.join();
 }
 
+/// The deadline of a send passes while an extended receive holds its value: the send was successful, and ends after
+/// the release, not before. If it was not taken yet, it comes back.
+fn deadline_waits_for_the_release((mut tx, mut rx): Ends) {
+    let released = std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
+    let seen = released.clone();
+    let receiver = spawn(move || {
+        let held = block_on(rx.recv_extended()).ok()?;
+        released.store(true, loom::sync::atomic::Ordering::Relaxed);
+        Some(held.release())
+    });
+    let sent = block_on(tx.send(7).until(std::future::ready(())));
+    assert!(sent.is_err() || seen.load(loom::sync::atomic::Ordering::Relaxed), "the send ended before the release");
+    drop(tx);
+    exactly_once(sent, receiver.join());
+}
+
+#[test]
+fn release_after_the_deadline() {
+    model(|| deadline_waits_for_the_release(plain()));
+}
+
+#[test]
+fn queued_release_after_the_deadline() {
+    model(|| deadline_waits_for_the_release(queued()));
+}
+
 #[test]
 fn release() {
     model(|| release_lets_the_sender_go(plain()));

@@ -369,6 +369,32 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
     });
 }
 
+/// The same with a receiver that waits, while another one holds a place: the value that has room now must find it.
+#[test]
+fn a_value_behind_a_withdrawn_offer_finds_its_receiver() {
+    model_within(2, || {
+        let ((tx, rx), slot) = (channel_with(fifo(2)), &mut Some(7));
+        let (mut tx, mut one) = (tx.share(), rx.share());
+        let (mut also_tx, mut other) = (tx.clone(), one.clone());
+        tx.try_send(1).unwrap();
+        tx.try_send(2).unwrap();
+        let held = try_once(one.recv_extended()).unwrap().unwrap();
+        let receiver = spawn(move || (block_on(other.recv()), block_on(other.recv())));
+        let sender = spawn(move || block_on(also_tx.send(3)).unwrap());
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(slot) => { sent.unwrap(); true }
+                () = future(yield_once()) => false,
+            }
+        });
+        let (first, second) = receiver.join();
+        assert_eq!(first, Ok(2));
+        assert!(second == Ok(3) || sent && second == Ok(7), "{second:?}");
+        sender.join();
+        assert_eq!(held.release(), 1);
+    });
+}
+
 /// An extended receive of a choice's offer: the choice is decided at once, and ends with the release.
 #[test]
 fn extended_receive_of_a_choice() {

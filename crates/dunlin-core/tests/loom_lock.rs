@@ -172,3 +172,24 @@ fn entries_taken_at_once_differ() {
         assert!(!std::ptr::eq(thread.join(), mine));
     });
 }
+
+/// One gives while the other takes from what was given before: the list is whole afterwards.
+#[test]
+fn giving_races_taking() {
+    model_within(3, || {
+        let (mine, before) = (TABLE.take(), TABLE.take());
+        TABLE.give(before);
+        let thread = spawn(|| {
+            let entry = TABLE.take();
+            entry.0.add(1);
+            entry
+        });
+        TABLE.give(mine);
+        let taken = [TABLE.take(), TABLE.take()];
+        for entry in taken {
+            entry.0.add(1);
+        }
+        let theirs = thread.join();
+        assert!(taken.iter().all(|entry| !std::ptr::eq(*entry, theirs)));
+    });
+}

@@ -69,6 +69,24 @@ fn two_wakes_from_elsewhere() {
     });
 }
 
+/// A wake on the very thread that polls the `par!`, but between two polls: it is a wake from elsewhere.
+#[test]
+fn a_wake_between_two_polls() {
+    model(|| {
+        let (rings, waits) = bell();
+        let mut pinned = Box::pin(async { par!(waits.rung()) });
+        let mut rung = false;
+        block_on(poll_fn(|cx| {
+            let polled = pinned.as_mut().poll(cx);
+            if !std::mem::replace(&mut rung, true) {
+                assert!(polled.is_pending());
+                rings.ring();
+            }
+            polled
+        }));
+    });
+}
+
 /// A branch that is busy with itself does not keep the mail from another: the budget ends the poll, and the wake must last.
 #[test]
 fn a_wake_while_the_budget_runs_out() {
