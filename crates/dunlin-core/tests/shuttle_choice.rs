@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_choice`
 //!
 //! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and `SHUTTLE_SEED` say otherwise. A failure
-//! prints its schedule, a long hexadecimal word: `SHUTTLE_REPLAY=<that word>` with the name of the test replays it.
+//! prints its schedule, some lines of hexadecimal digits: `SHUTTLE_REPLAY="<those>"` with `--exact <test>` replays it.
 #![cfg(shuttle)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
 
@@ -18,7 +18,7 @@ use dunlin_core::{
     Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par,
     waits,
 };
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread::{self, JoinHandle};
 
@@ -29,15 +29,19 @@ fn number(name: &str) -> Option<u64> {
 /// Runs `f` in `iterations` random orders, and in as many that favour few, well-placed preemptions (PCT).
 #[track_caller]
 fn check(iterations: usize, f: impl Fn() + Send + Sync + 'static) {
-    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
-        return shuttle::replay(f, &schedule);
-    }
     let iterations = number("SHUTTLE_ITERATIONS").map_or(iterations, |n| n as usize);
     let seed = number("SHUTTLE_SEED").unwrap_or(0x6475_6e6c_696e);
     let name = std::thread::current().name().unwrap_or("model").to_string();
     let mut config = shuttle::Config::new();
     config.stack_size = 0x2_0000;
     config.silence_warnings = true;
+    // Some ten times what a run takes: a lock that is never given back is a spin without end.
+    config.max_steps = shuttle::MaxSteps::FailAfter(50_000);
+    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
+        let schedule: String = schedule.split_whitespace().collect();
+        shuttle::Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(f);
+        return;
+    }
     let (began, runs) = (std::time::Instant::now(), Arc::new(AtomicU64::new(0)));
     let f = {
         let runs = runs.clone();
