@@ -18,7 +18,7 @@
 //!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
 //! ```
 //!
-//! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `shared/choice.md`.
+//! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -116,7 +116,7 @@ pub mod __rt {
 /// ```
 ///
 /// # Source
-/// ALT of occam; output guards and their implementation: `docs/laws.md`.
+/// ALT of occam; the algorithm for choices with sends, found by exhaustive models: `docs/choice.md`.
 #[macro_export]
 macro_rules! alt {
     ($($branches:tt)*) => {

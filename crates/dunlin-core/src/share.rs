@@ -2,7 +2,7 @@
 //!
 //! Those who want to claim stand in a [`Line`]. They are offered the end in order. One who was offered it and is not
 //! polled within its patience is *asleep*: the next is offered, and a later poll gives the sleeper its place back. A
-//! waiter that is dropped passes its offer on. What breaks without each of these is in `shared/claim.md`.
+//! waiter that is dropped passes its offer on. What breaks without each of these is in `docs/claim.md`.
 //!
 //! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but
 //! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them

@@ -233,6 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_of_zero_is_refused_with_advice() {
+        let senders = std::panic::catch_unwind(|| rendezvous().pending_senders(0, Overflow::Reject)).unwrap_err();
+        assert!(senders.downcast_ref::<&str>().unwrap().contains("use `try_send`"));
+        let receivers = std::panic::catch_unwind(|| rendezvous().pending_receivers(0, Overflow::Reject)).unwrap_err();
+        assert!(receivers.downcast_ref::<&str>().unwrap().contains("use `try_recv`"));
+    }
+
+    #[test]
     fn a_full_buffer_answers_by_its_kind() {
         let kinds = [
             (fifo(2), Admit::Wait),

@@ -2,7 +2,7 @@
 //!
 //! A choice with only receives needs none. One whose sends are offered in several channels must be
 //! decided once, by itself or by a receiver of any of these offers, on any thread. The algorithm, and what breaks without each part, is in
-//! `shared/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
+//! `docs/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
 //! elsewhere; or decided.
 //!
 //! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
