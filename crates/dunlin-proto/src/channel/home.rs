@@ -1,0 +1,337 @@
+//! The home of a channel: what its driver says, and what arrives from the sending halves.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::{Attached, Home, HomeHears, Standing, check_value};
+use crate::connection::inbox::Arrived;
+use crate::id::{ChannelId, NodeId, Request, Ticket};
+use crate::machine::{Action, Machine};
+use crate::time::Time;
+use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
+
+impl Machine {
+    /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
+    ///
+    /// The terms' `value_max` is lowered to the configuration's.
+    pub fn open_home(&mut self, channel: ChannelId, mut terms: Terms, declaration: Declaration, many: bool) {
+        terms.value_max = terms.value_max.min(self.config.value_max as u64);
+        terms.window = terms.window.max(1);
+        self.homes.insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), ended: None });
+    }
+
+    fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
+        self.say(now, to, Frame::FromHome(channel, said));
+    }
+
+    /// The record of an offer at a home, if it still stands.
+    fn standing(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) -> Option<&mut Standing> {
+        self.homes.get_mut(&channel)?.attached.get_mut(&from)?.open.get_mut(&ticket)
+    }
+
+    fn settle_offer(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&from)) else {
+            return false;
+        };
+        let stood = attached.open.remove(&ticket).is_some();
+        self.forget_if_over(channel, from);
+        stood
+    }
+
+    /// A receive has returned the value of this offer.
+    pub fn taken(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if self.settle_offer(channel, from, ticket) {
+            self.tell(now, from, channel, FromHome::Taken(ticket));
+        }
+    }
+
+    /// An extended receive has returned the value.
+    pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if let Some(standing) = self.standing(channel, from, ticket) {
+            *standing = Standing::Held;
+            self.tell(now, from, channel, FromHome::Held(ticket));
+        }
+    }
+
+    /// The extended receive is over.
+    pub fn released(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if self.settle_offer(channel, from, ticket) {
+            self.tell(now, from, channel, FromHome::Released(ticket));
+        }
+    }
+
+    /// The offer has failed.
+    pub fn failed(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, why: Failure) {
+        if self.settle_offer(channel, from, ticket) {
+            self.tell(now, from, channel, FromHome::Failed(ticket, why));
+        }
+    }
+
+    /// The offer that was [asked back](HomeHears::Withdraw) has not been taken.
+    pub fn withdrawn(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if self.settle_offer(channel, from, ticket) {
+            self.tell(now, from, channel, FromHome::Withdrawn(ticket));
+        }
+    }
+
+    /// Asks for what a choice offers.
+    pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
+            *standing = Standing::Asked(request);
+            self.tell(now, from, channel, FromHome::Reserve(ticket, request));
+        }
+    }
+
+    /// Gives a reservation up.
+    pub fn abort(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if let Some(standing) = self.standing(channel, from, ticket)
+            && let Standing::Asked(request) | Standing::Reserved(request) = *standing
+        {
+            *standing = Standing::Tentative;
+            self.tell(now, from, channel, FromHome::Abort(ticket, request));
+        }
+    }
+
+    /// So many more places for values that are sent on credit.
+    pub fn credit(&mut self, now: Time, channel: ChannelId, to: NodeId, count: u32) {
+        let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&to)) else { return };
+        if count > 0 && !attached.gone {
+            attached.credits += u64::from(count);
+            self.tell(now, to, channel, FromHome::Credit(count));
+        }
+    }
+
+    /// The channel has ended here. What was offered and not taken must have been told before.
+    ///
+    /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
+    pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        if home.ended.replace(how.clone()).is_some() {
+            return;
+        }
+        let nodes: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.gone).map(|(node, _)| *node).collect();
+        for node in nodes {
+            self.tell(now, node, channel, FromHome::Ended(how.clone()));
+        }
+        self.forget_home_if_over(channel);
+    }
+
+    fn forget_if_over(&mut self, channel: ChannelId, from: NodeId) {
+        if let Some(home) = self.homes.get_mut(&channel) {
+            if home.attached.get(&from).is_some_and(|attached| attached.gone && attached.open.is_empty()) {
+                home.attached.remove(&from);
+            }
+            self.forget_home_if_over(channel);
+        }
+    }
+
+    fn forget_home_if_over(&mut self, channel: ChannelId) {
+        if self.homes.get(&channel).is_some_and(|home| home.ended.is_some() && home.attached.is_empty()) {
+            self.homes.remove(&channel);
+        }
+    }
+
+    fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
+        self.actions.push_back(Action::Home(channel, from, heard));
+    }
+
+    /// What a sending half says.
+    pub(crate) fn hear_sender(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: ToHome,
+    ) -> Result<(), &'static str> {
+        match said {
+            ToHome::Attach(theirs) => {
+                self.attach_here(now, from, channel, &theirs);
+                Ok(())
+            }
+            ToHome::Value { head, total, first } => self.value_begins(now, from, channel, head, total, first),
+            said => {
+                let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
+                let over = home.ended.is_some();
+                let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
+                match said {
+                    ToHome::OfferChoice(..) if attached.gone => {
+                        return Err("an offer from a sending half that is gone");
+                    }
+                    ToHome::OfferChoice(ticket, _) if attached.open.contains_key(&ticket) => {
+                        return Err("an offer under a number that is in use");
+                    }
+                    ToHome::OfferChoice(..) if attached.open.len() >= home.terms.window as usize => {
+                        return Err("more offers than the window has");
+                    }
+                    ToHome::OfferChoice(..) if over => {}
+                    ToHome::OfferChoice(ticket, choice) => {
+                        attached.open.insert(ticket, Standing::Tentative);
+                        self.hears(channel, from, HomeHears::OfferedByChoice(ticket, choice));
+                    }
+                    // What has been settled meanwhile has been told, or will be.
+                    ToHome::Withdraw(ticket) if attached.open.contains_key(&ticket) => {
+                        self.hears(channel, from, HomeHears::Withdraw(ticket));
+                    }
+                    ToHome::Revoke(ticket) if attached.open.contains_key(&ticket) => {
+                        self.hears(channel, from, HomeHears::Revoke(ticket));
+                    }
+                    ToHome::Withdraw(_) | ToHome::Revoke(_) => {}
+                    ToHome::Ended(how) => {
+                        if attached.gone {
+                            return Err("an end from a sending half that is gone");
+                        }
+                        if how == End::Gone {
+                            attached.gone = true;
+                        }
+                        if over {
+                            attached.open.clear();
+                        } else {
+                            self.hears(channel, from, HomeHears::Ended(how));
+                        }
+                        self.forget_if_over(channel, from);
+                    }
+                    ToHome::Attach(_) | ToHome::Value { .. } => unreachable!("they were matched above"),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn attach_here(&mut self, now: Time, from: NodeId, channel: ChannelId, theirs: &Declaration) {
+        let room =
+            self.homes.values().filter(|home| home.attached.contains_key(&from)).count() < self.config.attached_max;
+        let rejection = match self.homes.get_mut(&channel) {
+            None => Some(Rejection::NoSuchChannel),
+            Some(home) if home.ended.is_some() => Some(Rejection::NoSuchChannel),
+            Some(home) if !fit(&home.declaration, theirs) => Some(Rejection::Mismatch(home.declaration.clone())),
+            Some(home) if home.attached.contains_key(&from) || (!home.many && !home.attached.is_empty()) => {
+                Some(Rejection::Occupied)
+            }
+            Some(_) if !room => Some(Rejection::Full),
+            Some(home) => {
+                let credits = home.terms.credits.into();
+                home.attached.insert(from, Attached { open: BTreeMap::new(), credits, gone: false });
+                None
+            }
+        };
+        match rejection {
+            Some(why) => self.tell(now, from, channel, FromHome::Rejected(why)),
+            None => {
+                let terms = self.homes[&channel].terms;
+                self.tell(now, from, channel, FromHome::Attached(terms));
+                self.hears(channel, from, HomeHears::Attached);
+            }
+        }
+    }
+
+    fn value_begins(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        head: Head,
+        total: u64,
+        first: Bytes,
+    ) -> Result<(), &'static str> {
+        let mut wanted = false;
+        if let Some(home) = self.homes.get_mut(&channel)
+            && let Some(attached) = home.attached.get(&from)
+        {
+            check_value(home, attached, head)?;
+            wanted = home.ended.is_none() || (head == Head::Sent && home.ended == Some(End::Retired));
+            if total > home.terms.value_max {
+                match head {
+                    Head::Offer(ticket) => {
+                        let max = home.terms.value_max;
+                        self.tell(now, from, channel, FromHome::Failed(ticket, Failure::TooLarge { max }));
+                    }
+                    // Its sender knew the terms.
+                    Head::Grant(..) | Head::Sent => return Err("a value larger than the terms allow"),
+                }
+                wanted = false;
+            }
+        }
+        match self.connection(from).inbox.begin(channel, head, total, first, wanted) {
+            Arrived::NotYet | Arrived::Unwanted => Ok(()),
+            Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
+            Arrived::Wrong => Err("a value within another"),
+        }
+    }
+
+    /// The next piece of a value.
+    pub(crate) fn more(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        piece: &Bytes,
+    ) -> Result<(), &'static str> {
+        match self.connection(from).inbox.more(channel, piece) {
+            Arrived::NotYet | Arrived::Unwanted => Ok(()),
+            Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
+            Arrived::Wrong => Err("a piece of no value"),
+        }
+    }
+
+    fn value_is_whole(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        head: Head,
+        value: Bytes,
+    ) -> Result<(), &'static str> {
+        let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
+        let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
+        if home.ended.is_some() && !(head == Head::Sent && home.ended == Some(End::Retired)) {
+            return Ok(());
+        }
+        match head {
+            Head::Offer(ticket) => {
+                attached.open.insert(ticket, Standing::Firm);
+                self.hears(channel, from, HomeHears::Offered(ticket, value));
+            }
+            Head::Grant(ticket, request) => match attached.open.get_mut(&ticket) {
+                Some(standing) if *standing == Standing::Asked(request) => {
+                    *standing = Standing::Reserved(request);
+                    self.hears(channel, from, HomeHears::Granted(ticket, request, value));
+                }
+                // It has been given up meanwhile: the value goes back.
+                Some(_) => self.tell(now, from, channel, FromHome::Abort(ticket, request)),
+                None => {}
+            },
+            Head::Sent => {
+                attached.credits -= 1;
+                self.hears(channel, from, HomeHears::Sent(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node is lost: what it offered stands no more.
+    pub(crate) fn settle_homes(&mut self, node: NodeId) {
+        let channels: Vec<ChannelId> =
+            self.homes.iter().filter(|(_, home)| home.attached.contains_key(&node)).map(|(id, _)| *id).collect();
+        for channel in channels {
+            let home = self.homes.get_mut(&channel).expect("it was just there");
+            let Some(attached) = home.attached.remove(&node) else { continue };
+            let over = home.ended.is_some();
+            if !over {
+                let stood = attached.open.into_keys().collect();
+                self.hears(channel, node, HomeHears::Lost(stood));
+            }
+            self.forget_home_if_over(channel);
+        }
+    }
+}
+
+/// Whether what each says of the other is so.
+fn fit(one: &Declaration, other: &Declaration) -> bool {
+    let holds = |expected: Expected, shared: bool| match expected {
+        Expected::Unknown => true,
+        Expected::Unshared => !shared,
+        Expected::Shared => shared,
+    };
+    holds(one.expects, other.shared) && holds(other.expects, one.shared)
+}

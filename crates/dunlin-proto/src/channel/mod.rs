@@ -1,0 +1,163 @@
+//! Channels whose two ends are on two nodes: the *home*, where the receiver is, and *proxies*, where senders are.
+//!
+//! The queue itself (policy, order, choice) is the driver's, `dunlin_core`'s with an agent at each side. What is here carries
+//! what the agents say, checks what comes from the network against what can be, and settles what is open when a
+//! connection dies.
+
+mod home;
+mod proxy;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::id::{ChoiceId, NodeId, Request, Ticket};
+use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms};
+
+/// What the driver of a home hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HomeHears {
+    /// A node has a sending half.
+    Attached,
+    /// A value is offered.
+    Offered(Ticket, Bytes),
+    /// A choice offers something.
+    OfferedByChoice(Ticket, ChoiceId),
+    /// The value that was asked for.
+    Granted(Ticket, Request, Bytes),
+    /// A value that was sent on a credit.
+    Sent(Bytes),
+    /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end has been told.
+    Withdraw(Ticket),
+    /// The reservation is asked back.
+    Revoke(Ticket),
+    /// The sending half has ended the channel, or is gone.
+    Ended(End),
+    /// The sending half's node is lost; its offers that stand do so no more.
+    Lost(Vec<Ticket>),
+}
+
+/// What the driver of a proxy hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyHears {
+    /// The home knows this half.
+    Attached(Terms),
+    /// The home does not accept this half. Nothing that was sent has been taken.
+    Rejected(Rejection),
+    /// A receive has returned the value.
+    Taken(Ticket),
+    /// An extended receive has returned the value.
+    Held(Ticket),
+    /// The extended receive is over.
+    Released(Ticket),
+    /// The offer has failed.
+    Failed(Ticket, Failure),
+    /// The offer that was asked back has not been taken.
+    Withdrawn(Ticket),
+    /// What the choice offers is asked for.
+    Reserve(Ticket, Request),
+    /// The reservation is given up.
+    Abort(Ticket),
+    /// So many more values may be sent at once.
+    Credit(u32),
+    /// The channel has ended. Offers that stand have failed.
+    Ended(End),
+    /// The home's node is lost.
+    Lost {
+        /// Offers of which nobody can know.
+        unknown: Vec<Ticket>,
+        /// Offers that have certainly not been taken.
+        not_taken: Vec<Ticket>,
+        /// Values that an extended receive had returned and not released: they were received.
+        taken: Vec<Ticket>,
+    },
+}
+
+/// Where an offer stands. The same words at both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its value is at the home, or on its way there.
+    Firm,
+    /// A choice's; no value is at the home.
+    Tentative,
+    /// A choice's, asked for under this number.
+    Asked(Request),
+    /// A choice's, whose value has been granted under this number.
+    Reserved(Request),
+    /// An extended receive has the value.
+    Held,
+}
+
+/// The sending half of a channel, at its node.
+#[derive(Debug)]
+pub(crate) struct Proxy {
+    pub(crate) home: NodeId,
+    /// `None`: the home has not answered.
+    pub(crate) terms: Option<Terms>,
+    pub(crate) open: BTreeMap<Ticket, Standing>,
+    /// Offers that the home has no room for yet.
+    pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
+    pub(crate) credits: u64,
+    /// The end is gone here; what is open is still to be settled.
+    pub(crate) gone: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Value(Bytes),
+    Choice(ChoiceId),
+}
+
+/// Until the home has told its terms, so many offers may stand.
+pub(crate) const FIRST_WINDOW: u32 = 1;
+
+impl Proxy {
+    pub(crate) fn new(home: NodeId) -> Self {
+        Self { home, terms: None, open: BTreeMap::new(), backlog: VecDeque::new(), credits: 0, gone: false }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        (self.open.len() as u32) < self.terms.map_or(FIRST_WINDOW, |terms| terms.window)
+    }
+
+    /// Whether nothing is left to be heard or said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.gone && self.open.is_empty() && self.backlog.is_empty()
+    }
+}
+
+/// A channel whose receiver is here.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) terms: Terms,
+    pub(crate) declaration: Declaration,
+    /// Whether several nodes may have a sending half.
+    pub(crate) many: bool,
+    pub(crate) attached: BTreeMap<NodeId, Attached>,
+    /// How it ended; then it only waits for its proxies to notice.
+    pub(crate) ended: Option<End>,
+}
+
+/// What a home knows of a node with a sending half.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) open: BTreeMap<Ticket, Standing>,
+    /// Credits that are out.
+    pub(crate) credits: u64,
+    /// The half is gone; what it offered stays.
+    pub(crate) gone: bool,
+}
+
+/// What a node with a sending half may not do.
+pub(crate) fn check_value(home: &Home, from: &Attached, head: Head) -> Result<(), &'static str> {
+    match head {
+        _ if from.gone => Err("a value from a sending half that is gone"),
+        Head::Offer(ticket) if from.open.contains_key(&ticket) => Err("an offer under a number that is in use"),
+        Head::Offer(_) if from.open.len() >= home.terms.window as usize => Err("more offers than the window has"),
+        Head::Grant(ticket, _) if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
+            Err("a grant for what no choice offers")
+        }
+        Head::Sent if from.credits == 0 => Err("a value without a credit"),
+        Head::Offer(_) | Head::Grant(..) | Head::Sent => Ok(()),
+    }
+}

@@ -1,0 +1,259 @@
+//! A sending half: what its driver says, and what the home answers.
+
+use bytes::Bytes;
+
+use super::{Proxy, ProxyHears, Standing, Waiting};
+use crate::connection::outbox::Recalled;
+use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
+use crate::machine::{Action, Machine};
+use crate::time::Time;
+use crate::wire::{Declaration, End, Frame, FromHome, Head, ToHome};
+
+impl Machine {
+    /// The sender of this channel is here, its home at that node. Offers may follow at once.
+    pub fn attach(&mut self, now: Time, channel: ChannelId, home: NodeId, declaration: Declaration) {
+        self.proxies.insert(channel, Proxy::new(home));
+        self.say_to_home(now, channel, ToHome::Attach(declaration));
+    }
+
+    fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
+        if let Some(proxy) = self.proxies.get(&channel) {
+            let home = proxy.home;
+            self.say(now, home, Frame::ToHome(channel, said));
+        }
+    }
+
+    /// Offers a value. What becomes of it is heard under its number.
+    pub fn offer(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
+        self.wait_for_room(channel, ticket, Waiting::Value(value));
+        self.offer_waiting(now, channel);
+    }
+
+    /// Offers what a choice would send; the value is asked for by [`ProxyHears::Reserve`].
+    pub fn offer_choice(&mut self, now: Time, channel: ChannelId, ticket: Ticket, choice: ChoiceId) {
+        self.wait_for_room(channel, ticket, Waiting::Choice(choice));
+        self.offer_waiting(now, channel);
+    }
+
+    fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
+        match self.proxies.get_mut(&channel) {
+            Some(proxy) => proxy.backlog.push_back((ticket, what)),
+            None => self.proxy_hears(channel, ProxyHears::Failed(ticket, crate::wire::Failure::Closed)),
+        }
+    }
+
+    fn offer_waiting(&mut self, now: Time, channel: ChannelId) {
+        while let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.has_room()
+            && let Some((ticket, what)) = proxy.backlog.pop_front()
+        {
+            let said = match what {
+                Waiting::Value(value) => {
+                    proxy.open.insert(ticket, Standing::Firm);
+                    ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
+                }
+                Waiting::Choice(choice) => {
+                    proxy.open.insert(ticket, Standing::Tentative);
+                    ToHome::OfferChoice(ticket, choice)
+                }
+            };
+            self.say_to_home(now, channel, said);
+        }
+    }
+
+    /// Hands over what was [asked for](ProxyHears::Reserve).
+    pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if let Some(standing) = proxy.open.get_mut(&ticket)
+            && *standing == Standing::Asked(request)
+        {
+            *standing = Standing::Reserved(request);
+            let total = value.len() as u64;
+            self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
+        }
+    }
+
+    /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel.
+    pub fn send_on_credit(&mut self, now: Time, channel: ChannelId, value: Bytes) -> bool {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
+        if proxy.credits == 0 || proxy.gone {
+            return false;
+        }
+        proxy.credits -= 1;
+        let total = value.len() as u64;
+        self.say_to_home(now, channel, ToHome::Value { head: Head::Sent, total, first: value });
+        true
+    }
+
+    /// Asks an offer back: [`ProxyHears::Withdrawn`], or what became of it. If it has not been sent yet, that is known at once.
+    pub fn withdraw(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if let Some(at) = proxy.backlog.iter().position(|(t, _)| *t == ticket) {
+            proxy.backlog.remove(at);
+            self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+            return self.forget_proxy_if_over(channel);
+        }
+        let Some(standing) = proxy.open.get(&ticket).copied() else { return };
+        let home = proxy.home;
+        let firm_or_tentative = matches!(standing, Standing::Firm | Standing::Tentative);
+        if firm_or_tentative && self.recall(home, channel, ticket) == Recalled::Unsent {
+            self.settled(now, channel, ticket);
+            self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+            return self.forget_proxy_if_over(channel);
+        }
+        self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+    }
+
+    /// Asks for a reservation back.
+    pub fn revoke(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
+        self.say_to_home(now, channel, ToHome::Revoke(ticket));
+    }
+
+    /// The sending half has ended the channel, or ([`End::Gone`]) is gone; what it offered stays.
+    pub fn end_proxy(&mut self, now: Time, channel: ChannelId, how: End) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.gone {
+            return;
+        }
+        proxy.gone = how == End::Gone;
+        self.say_to_home(now, channel, ToHome::Ended(how));
+        self.forget_proxy_if_over(channel);
+    }
+
+    fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
+        self.actions.push_back(Action::Proxy(channel, heard));
+    }
+
+    /// `false`: no such offer stands.
+    fn settled(&mut self, now: Time, channel: ChannelId, ticket: Ticket) -> bool {
+        let stood = self.proxies.get_mut(&channel).is_some_and(|proxy| proxy.open.remove(&ticket).is_some());
+        self.offer_waiting(now, channel);
+        stood
+    }
+
+    fn forget_proxy_if_over(&mut self, channel: ChannelId) {
+        if self.proxies.get(&channel).is_some_and(Proxy::is_over) {
+            self.proxies.remove(&channel);
+        }
+    }
+
+    /// What the home says.
+    pub(crate) fn hear_home(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: FromHome,
+    ) -> Result<(), &'static str> {
+        // A half that is gone here may still be spoken to: the two have crossed.
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        if proxy.home != from {
+            return Err("an answer from a node that is not the channel's home");
+        }
+        let heard = match said {
+            FromHome::Attached(terms) => {
+                if proxy.terms.replace(terms).is_some() {
+                    return Err("terms for a half that has some");
+                }
+                proxy.credits += u64::from(terms.credits);
+                self.offer_waiting(now, channel);
+                ProxyHears::Attached(terms)
+            }
+            FromHome::Rejected(why) => {
+                self.proxies.remove(&channel);
+                ProxyHears::Rejected(why)
+            }
+            FromHome::Taken(ticket) => {
+                if !self.settled(now, channel, ticket) {
+                    return Err("a value taken that was not offered");
+                }
+                ProxyHears::Taken(ticket)
+            }
+            FromHome::Held(ticket) => match proxy.open.get_mut(&ticket) {
+                Some(standing) if *standing != Standing::Held => {
+                    *standing = Standing::Held;
+                    ProxyHears::Held(ticket)
+                }
+                _ => return Err("a value held that was not offered"),
+            },
+            FromHome::Released(ticket) => {
+                if proxy.open.get(&ticket) != Some(&Standing::Held) {
+                    return Err("a value released that was not held");
+                }
+                self.settled(now, channel, ticket);
+                ProxyHears::Released(ticket)
+            }
+            FromHome::Failed(ticket, why) => {
+                // It may have crossed a cut: then the offer has been settled here.
+                if !self.settled(now, channel, ticket) {
+                    return Ok(());
+                }
+                ProxyHears::Failed(ticket, why)
+            }
+            FromHome::Withdrawn(ticket) => {
+                if !self.settled(now, channel, ticket) {
+                    return Err("a withdrawal of what was not offered");
+                }
+                ProxyHears::Withdrawn(ticket)
+            }
+            FromHome::Reserve(ticket, request) => match proxy.open.get_mut(&ticket) {
+                Some(standing @ (Standing::Tentative | Standing::Asked(_))) => {
+                    *standing = Standing::Asked(request);
+                    ProxyHears::Reserve(ticket, request)
+                }
+                _ => return Err("a reservation of what no choice offers"),
+            },
+            FromHome::Abort(ticket, request) => match proxy.open.get_mut(&ticket) {
+                Some(standing) if [Standing::Asked(request), Standing::Reserved(request)].contains(standing) => {
+                    *standing = Standing::Tentative;
+                    ProxyHears::Abort(ticket)
+                }
+                // The answer to a grant that had crossed an earlier abort.
+                _ => return Ok(()),
+            },
+            FromHome::Credit(count) => {
+                proxy.credits += u64::from(count);
+                ProxyHears::Credit(count)
+            }
+            FromHome::Ended(how) => {
+                let gone = proxy.gone;
+                if !gone {
+                    // So that the home knows that nothing more is on its way.
+                    self.say_to_home(now, channel, ToHome::Ended(End::Gone));
+                }
+                self.proxies.remove(&channel);
+                ProxyHears::Ended(how)
+            }
+        };
+        self.proxy_hears(channel, heard);
+        self.forget_proxy_if_over(channel);
+        Ok(())
+    }
+
+    /// A node is lost: what was offered to it is not taken if it was not sent, else nobody can know.
+    pub(crate) fn settle_proxies(&mut self, node: NodeId) {
+        let channels: Vec<ChannelId> =
+            self.proxies.iter().filter(|(_, proxy)| proxy.home == node).map(|(id, _)| *id).collect();
+        for channel in channels {
+            let proxy = self.proxies.remove(&channel).expect("it was just there");
+            let (mut unknown, mut not_taken, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+            for (ticket, standing) in proxy.open {
+                let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
+                match standing {
+                    Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
+                    Standing::Firm if unsent() => not_taken.push(ticket),
+                    Standing::Firm | Standing::Reserved(_) => unknown.push(ticket),
+                    Standing::Held => taken.push(ticket),
+                }
+            }
+            not_taken.extend(proxy.backlog.into_iter().map(|(ticket, _)| ticket));
+            self.proxy_hears(channel, ProxyHears::Lost { unknown, not_taken, taken });
+        }
+    }
+
+    /// What has to do with a node is settled; the connection to it is over.
+    pub(crate) fn settle(&mut self, node: NodeId) {
+        self.settle_proxies(node);
+        self.settle_homes(node);
+    }
+}

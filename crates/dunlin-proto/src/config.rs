@@ -1,0 +1,59 @@
+//! What a node is told once: its application, its times, its limits.
+
+use std::time::Duration;
+
+/// The settings of a machine. [`Config::new`] has defaults for all but the application's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Nodes of different applications refuse each other. At most 64 bytes.
+    pub application: String,
+    /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: it has to dial them.
+    pub addresses: Vec<String>,
+    /// If nothing else was to be sent for so long, a heartbeat is.
+    pub heartbeat: Duration,
+    /// A socket on which no byte arrived for so long counts as lost.
+    pub silence: Duration,
+    /// For so long a connection without a socket may come back; then it is dead.
+    pub grace: Duration,
+    /// An acknowledgement that could ride on nothing goes alone after so long.
+    pub ack_delay: Duration,
+    /// A socket that has not shaken hands after so long is closed.
+    pub handshake: Duration,
+    /// The first wait between two attempts to dial; it doubles...
+    pub backoff_min: Duration,
+    /// ... up to this.
+    pub backoff_max: Duration,
+    /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1 MiB.
+    pub chunk: usize,
+    /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
+    pub unacked_max: usize,
+    /// The largest encoded value, in bytes.
+    pub value_max: usize,
+    /// So many sockets may be without a finished handshake at once.
+    pub strangers_max: usize,
+    /// So many channels may be attached by one other node.
+    pub attached_max: usize,
+}
+
+impl Config {
+    /// The defaults for an application of this name.
+    pub fn new(application: impl Into<String>) -> Self {
+        Self {
+            application: application.into(),
+            addresses: Vec::new(),
+            heartbeat: Duration::from_secs(1),
+            silence: Duration::from_millis(3500),
+            grace: Duration::from_secs(15),
+            ack_delay: Duration::from_millis(20),
+            handshake: Duration::from_secs(5),
+            backoff_min: Duration::from_millis(20),
+            backoff_max: Duration::from_secs(1),
+            chunk: 16 << 10,
+            unacked_max: 4 << 20,
+            value_max: 64 << 20,
+            strangers_max: 256,
+            attached_max: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a connection has heard: how far, and the values that are not complete yet.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::id::ChannelId;
+use crate::wire::Head;
+
+/// A value of which pieces are still to come.
+#[derive(Debug)]
+struct Unfinished {
+    head: Head,
+    total: u64,
+    /// `None`: nobody wants it; its pieces are only counted.
+    bytes: Option<BytesMut>,
+    arrived: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// So many numbered frames have been seen: the next has this number.
+    pub(crate) seen: u64,
+    /// So many have been acknowledged.
+    pub(crate) acked: u64,
+    /// Bytes seen and not yet acknowledged.
+    pub(crate) unacked_bytes: usize,
+    unfinished: BTreeMap<ChannelId, Unfinished>,
+}
+
+/// What a piece has led to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// More is to come.
+    NotYet,
+    /// The value is complete.
+    Whole(Head, Bytes),
+    /// The value is complete, and nobody wants it.
+    Unwanted,
+    /// The piece does not belong to anything, or is too long.
+    Wrong,
+}
+
+impl Inbox {
+    /// A value begins. `wanted`: it is kept; what has not arrived yet gets no memory in advance.
+    pub(crate) fn begin(&mut self, channel: ChannelId, head: Head, total: u64, first: Bytes, wanted: bool) -> Arrived {
+        if self.unfinished.contains_key(&channel) {
+            return Arrived::Wrong;
+        }
+        let arrived = first.len() as u64;
+        if arrived == total {
+            return if wanted { Arrived::Whole(head, first) } else { Arrived::Unwanted };
+        }
+        if first.is_empty() {
+            // A piece that is not the last has at least a byte: else a value could stay for ever at no cost to its sender.
+            return Arrived::Wrong;
+        }
+        let bytes = wanted.then(|| BytesMut::from(first));
+        self.unfinished.insert(channel, Unfinished { head, total, bytes, arrived });
+        Arrived::NotYet
+    }
+
+    pub(crate) fn more(&mut self, channel: ChannelId, piece: &Bytes) -> Arrived {
+        let Some(value) = self.unfinished.get_mut(&channel) else { return Arrived::Wrong };
+        value.arrived += piece.len() as u64;
+        if piece.is_empty() || value.arrived > value.total {
+            return Arrived::Wrong;
+        }
+        if let Some(bytes) = &mut value.bytes {
+            bytes.extend_from_slice(piece);
+        }
+        if value.arrived < value.total {
+            return Arrived::NotYet;
+        }
+        let value = self.unfinished.remove(&channel).expect("it was just found");
+        value.bytes.map_or(Arrived::Unwanted, |bytes| Arrived::Whole(value.head, bytes.freeze()))
+    }
+
+    /// The value that has begun is not wanted any more by its sender. `false`: none has begun.
+    pub(crate) fn cut(&mut self, channel: ChannelId) -> bool {
+        self.unfinished.remove(&channel).is_some()
+    }
+
+    /// Values that are not complete.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.unfinished.len()
+    }
+}

@@ -1,0 +1,152 @@
+//! The connection between two nodes, above the sockets that carry it.
+//!
+//! It has lives, numbered by `run`. Within a life it loses nothing and doubles nothing: numbered frames are kept until the
+//! other side has said that it has seen them, and when a new socket comes each side goes on from what the other has seen. A
+//! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
+//! side breaks the protocol; and then for both sides, because the next handshake names the run.
+
+pub(crate) mod inbox;
+pub(crate) mod outbox;
+
+use std::time::Duration;
+
+use crate::id::{DialId, Incarnation, Life, SocketId};
+use crate::time::Time;
+use inbox::Inbox;
+use outbox::Outbox;
+
+/// How a connection is, for those who look at it from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It carries.
+    Up(Life),
+    /// Its socket is gone. It may come back until then.
+    Lost(Time),
+    /// It carries again, and nothing was lost.
+    Resumed,
+    /// It is over. What was under way on its channels has been settled one way or another.
+    Down(Down),
+}
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Down {
+    /// It could not be made, or made again, within the grace period.
+    #[error("it could not be reached for {0:?}: {1}")]
+    Unreachable(Duration, String),
+    /// The other side gave up first.
+    #[error("the other side had given the connection up")]
+    GivenUp,
+    /// The other node was restarted.
+    #[error("it was restarted")]
+    Restarted,
+    /// The other node left.
+    #[error("it left")]
+    Left,
+    /// The other node broke the protocol.
+    #[error("it broke the protocol: {0}")]
+    Violation(String),
+    /// The other node will not have this one.
+    #[error("it refuses: {0}")]
+    Refused(crate::wire::handshake::Refusal),
+}
+
+/// Whether and how a connection is carried now.
+#[derive(Debug)]
+pub(crate) enum Carried {
+    /// Nobody needs it.
+    Idle,
+    /// No socket since `since`; at `until` it dies.
+    Lost { since: Time, until: Time },
+    /// By this socket.
+    By(SocketId),
+}
+
+/// How this side tries to make a socket.
+#[derive(Debug, Default)]
+pub(crate) struct Dialling {
+    /// The attempt that runs.
+    pub(crate) running: Option<Attempt>,
+    /// When the next begins, if none runs.
+    pub(crate) next: Option<Time>,
+    /// How often it has failed since the connection was last up.
+    pub(crate) failures: u32,
+    /// What the last one failed of.
+    pub(crate) last: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// The driver is at it.
+    Dial(DialId),
+    /// The socket is there; the other side has not answered.
+    Hello(SocketId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Which life of the other node has been met.
+    pub(crate) met: Option<Incarnation>,
+    /// The connection's present life.
+    pub(crate) run: u64,
+    /// Whether it has been up in this life.
+    pub(crate) was_up: bool,
+    pub(crate) carried: Carried,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) dialling: Dialling,
+    /// This side's attempts, counted.
+    pub(crate) attempts: u64,
+    /// The other side's latest attempt that has arrived.
+    pub(crate) their_attempt: u64,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+    /// When something was last written to the socket, and heard from it.
+    pub(crate) said: Time,
+    pub(crate) heard: Time,
+    /// When an acknowledgement has to go, if nothing else takes it along.
+    pub(crate) ack_at: Option<Time>,
+    /// This node leaves, and has said so.
+    pub(crate) leaving: bool,
+}
+
+impl Connection {
+    pub(crate) fn new() -> Self {
+        Self {
+            met: None,
+            run: 1,
+            was_up: false,
+            carried: Carried::Idle,
+            addresses: Vec::new(),
+            dialling: Dialling::default(),
+            attempts: 0,
+            their_attempt: 0,
+            outbox: Outbox::default(),
+            inbox: Inbox::default(),
+            said: Time::default(),
+            heard: Time::default(),
+            ack_at: None,
+            leaving: false,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> Option<SocketId> {
+        match self.carried {
+            Carried::By(socket) => Some(socket),
+            Carried::Idle | Carried::Lost { .. } => None,
+        }
+    }
+
+    /// A new life begins, at least this one. What the old one had to say is gone.
+    pub(crate) fn begin_life(&mut self, run: u64) {
+        self.run = run;
+        self.was_up = false;
+        self.carried = Carried::Idle;
+        self.outbox = Outbox::default();
+        self.inbox = Inbox::default();
+        self.ack_at = None;
+        self.leaving = false;
+        self.dialling.next = None;
+        self.dialling.failures = 0;
+    }
+}

@@ -1,0 +1,76 @@
+//! Who is who: nodes, channels, sockets.
+
+use std::fmt;
+
+/// A node of an application. Random, or given by its configuration; the same after a restart if it was given.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u128);
+
+/// Which life of a node: a restarted node has a greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// One life of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Life {
+    /// Whose.
+    pub node: NodeId,
+    /// Which.
+    pub incarnation: Incarnation,
+}
+
+/// A channel: 128 random bits, handed in by whoever drives the machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChannelId(pub u128);
+
+/// What is being sent on a channel: a number of the sending half's choosing, not used twice on a channel by one node.
+pub type Ticket = u64;
+
+/// Which attempt to reserve an offer.
+pub type Request = u64;
+
+/// A choice with sends: totally ordered over all nodes, the same at every poll (section 2 of `docs/choice.md`).
+pub type ChoiceId = u128;
+
+/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u64);
+
+/// An attempt to make a socket, numbered by the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DialId(pub u64);
+
+/// The first 8 hex digits are enough to tell nodes apart in a log.
+fn short(id: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{:08x}", (id >> 96) as u32)
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        short(self.0, f)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+impl fmt::Display for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        short(self.0, f)
+    }
+}
+
+impl fmt::Debug for ChannelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChannelId({self})")
+    }
+}
+
+impl fmt::Display for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.node, self.incarnation.0)
+    }
+}

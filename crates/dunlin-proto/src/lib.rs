@@ -1,0 +1,68 @@
+//! The protocol between dunlin's nodes, as a pure state machine.
+//!
+//! A [`Machine`] is one node's half. Whoever drives it (the crate `dunlin` over real networks, `dunlin-sim` over a
+//! simulated one) tells it what happens and does what it says: it has no sockets, no clock, no threads, and no chance but its
+//! seed. `docs/wire.md` has the frames byte by byte.
+//!
+//! Two machines, joined by hand:
+//! ```
+//! use bytes::Bytes;
+//! use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+//! use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+//! use dunlin_proto::time::Time;
+//! use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+//!
+//! let life = |n| Life { node: NodeId(n), incarnation: Incarnation(1) };
+//! let mut nodes = [Machine::new(Config::new("tides"), life(1), 1), Machine::new(Config::new("tides"), life(2), 2)];
+//! let (now, channel) = (Time(0), ChannelId(7));
+//! let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+//!
+//! let terms = Terms { window: 8, credits: 0, value_max: 1 << 20 };
+//! nodes[1].open_home(channel, terms, face(Face::Receiver), false);
+//! nodes[0].learn(NodeId(2), &["there".into()]);
+//! nodes[0].attach(now, channel, NodeId(2), face(Face::Sender));
+//! nodes[0].offer(now, channel, 1, Bytes::from_static(b"krill"));
+//!
+//! let mut outcome = None;
+//! let mut busy = true;
+//! while busy {
+//!     busy = false;
+//!     for me in 0..2 {
+//!         while let Some(action) = nodes[me].poll() {
+//!             busy = true;
+//!             match action {
+//!                 Action::Dial(dial, _) => {
+//!                     nodes[me].dialled(now, dial, SocketId(0));
+//!                     nodes[1 - me].accepted(now, SocketId(0));
+//!                 }
+//!                 Action::Write(socket) => {
+//!                     let mut out = Vec::new();
+//!                     while nodes[me].fill(now, socket, 64 << 10, &mut out) > 0 {}
+//!                     out.into_iter().for_each(|bytes| nodes[1 - me].received(now, socket, bytes));
+//!                 }
+//!                 Action::Home(channel, from, HomeHears::Offered(ticket, value)) => {
+//!                     assert_eq!(&value[..], b"krill");
+//!                     nodes[me].taken(now, channel, from, ticket);
+//!                 }
+//!                 Action::Proxy(_, heard @ ProxyHears::Taken(_)) => outcome = Some(heard),
+//!                 _ => {}
+//!             }
+//!         }
+//!     }
+//! }
+//! assert_eq!(outcome, Some(ProxyHears::Taken(1)));
+//! ```
+
+pub mod channel;
+mod config;
+pub mod connection;
+pub mod id;
+mod machine;
+mod random;
+pub mod time;
+pub mod wire;
+
+pub use channel::{HomeHears, ProxyHears};
+pub use config::Config;
+pub use connection::{Down, State};
+pub use machine::{Action, Census, Closed, Machine};

@@ -1,0 +1,928 @@
+//! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::channel::{Home, HomeHears, Proxy, ProxyHears};
+use crate::config::Config;
+use crate::connection::outbox::Recalled;
+use crate::connection::{Attempt, Carried, Connection, Down, State};
+use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::random::Random;
+use crate::time::Time;
+use crate::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use crate::wire::{Frame, Names, VERSIONS, codec};
+
+/// What the machine wants its driver to do or to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make a socket to this address; answer with [`Machine::dialled`] or [`Machine::dial_failed`].
+    Dial(DialId, String),
+    /// The socket has something to write: call [`Machine::fill`] when it can.
+    Write(SocketId),
+    /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
+    Close(SocketId, Closed),
+    /// A connection has changed.
+    Connection(NodeId, State),
+    /// Something for the home of a channel, from the node with a sending half.
+    Home(ChannelId, NodeId, HomeHears),
+    /// Something for a proxy.
+    Proxy(ChannelId, ProxyHears),
+    /// A message of the name service, from this node.
+    Names(Life, Names),
+    /// What became of [`Machine::introduce`]: the node at this address, or why there is none.
+    Introduced(String, Result<NodeId, String>),
+}
+
+/// Why a socket is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Closed {
+    /// Nothing was heard from it for too long.
+    #[error("nothing was heard from it for too long")]
+    Silent,
+    /// It did not finish its handshake in time.
+    #[error("it did not finish its handshake in time")]
+    NoHandshake,
+    /// Another socket has taken its place.
+    #[error("another socket has taken its place")]
+    Superseded,
+    /// One side refused the other.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// What arrived on it was not the protocol.
+    #[error("what arrived is not the protocol: {0}")]
+    Garbage(String),
+    /// Too many sockets are without a handshake.
+    #[error("too many sockets are waiting for their handshake")]
+    Crowded,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Over,
+}
+
+/// What a socket is used for.
+#[derive(Debug)]
+enum Phase {
+    /// Somebody has dialled; a `Hello` is to come.
+    Stranger,
+    /// This node has dialled and said `Hello`, in this run of the connection.
+    Greeting { wanted: Option<NodeId>, run: u64, address: String },
+    /// It carries the connection to this node.
+    Carries(NodeId),
+    /// It has been answered for good; what still arrives is not read.
+    Parting,
+}
+
+#[derive(Debug)]
+struct Socket {
+    phase: Phase,
+    /// What has arrived and is no whole message yet.
+    arrived: BytesMut,
+    /// A message outside the sequence: a handshake's, or the last.
+    ready: Option<Bytes>,
+    /// When it has to have shaken hands.
+    until: Time,
+}
+
+/// What a dial is for.
+#[derive(Debug)]
+struct Dial {
+    wanted: Option<NodeId>,
+    address: String,
+}
+
+/// How many records a machine holds. At rest all are zero but those of what is really there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Channels whose receiver is here.
+    pub homes: usize,
+    /// Nodes that are attached to them.
+    pub attached: usize,
+    /// Sending halves here whose home is elsewhere.
+    pub proxies: usize,
+    /// Offers that are not settled, at both.
+    pub offers: usize,
+    /// Values of which pieces are still to come.
+    pub unfinished: usize,
+    /// Bytes that are kept because they may have to be sent again.
+    pub unacked_bytes: usize,
+    /// Sockets of any kind.
+    pub sockets: usize,
+}
+
+/// One node's half of the protocol.
+///
+/// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The machine does no I/O and reads no
+/// clock: the same events with the same seed have the same results.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) config: Config,
+    me: Life,
+    random: Random,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) connections: BTreeMap<NodeId, Connection>,
+    sockets: BTreeMap<SocketId, Socket>,
+    dials: BTreeMap<DialId, Dial>,
+    next_dial: u64,
+    /// Nothing has to be done before this, but perhaps nothing then either.
+    due: Option<Time>,
+    pub(crate) homes: BTreeMap<ChannelId, Home>,
+    pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
+}
+
+impl Machine {
+    /// A node that knows nobody.
+    pub fn new(config: Config, me: Life, seed: u64) -> Self {
+        Self {
+            config,
+            me,
+            random: Random::new(seed),
+            actions: VecDeque::new(),
+            connections: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            next_dial: 0,
+            due: None,
+            homes: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+        }
+    }
+
+    /// Who this is.
+    pub fn me(&self) -> Life {
+        self.me
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`tick`](Self::tick) at the latest.
+    pub fn next_tick(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// What is there.
+    pub fn census(&self) -> Census {
+        let attached = || self.homes.values().flat_map(|home| home.attached.values());
+        Census {
+            homes: self.homes.len(),
+            attached: attached().count(),
+            proxies: self.proxies.len(),
+            offers: attached().map(|from| from.open.len()).sum::<usize>()
+                + self.proxies.values().map(|proxy| proxy.open.len() + proxy.backlog.len()).sum::<usize>(),
+            unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
+            unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
+            sockets: self.sockets.len(),
+        }
+    }
+
+    // Who can be reached, and where.
+
+    /// Where a node can be dialled. What it says itself when it is met comes first.
+    pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
+        let connection = self.connection(node);
+        for address in addresses {
+            if !connection.addresses.contains(address) {
+                connection.addresses.push(address.clone());
+            }
+        }
+    }
+
+    /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
+    pub fn introduce(&mut self, address: String) {
+        self.dial(None, address);
+    }
+
+    /// Makes a connection, if there is none.
+    pub fn connect(&mut self, now: Time, node: NodeId) {
+        self.want(now, node);
+    }
+
+    /// How the connection to a node is: the socket that carries it.
+    pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
+        self.connections.get(&node).and_then(Connection::socket)
+    }
+
+    /// Leaves: every connection is told, after what it still has to say.
+    pub fn leave(&mut self, now: Time) {
+        let peers: Vec<NodeId> = self.connections.keys().copied().collect();
+        for peer in peers {
+            let connection = self.connection(peer);
+            if !connection.leaving && connection.was_up {
+                connection.leaving = true;
+                self.say(now, peer, Frame::Goodbye);
+            }
+        }
+    }
+
+    /// Whether everything that was said has been heard.
+    pub fn is_flushed(&self) -> bool {
+        self.connections.values().all(|connection| connection.outbox.is_done())
+    }
+
+    pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
+        self.connections.entry(node).or_insert_with(|| Connection::new())
+    }
+
+    /// Queues a frame for a node. If there is no connection, one is made.
+    pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
+        let connection = self.connection(node);
+        connection.outbox.push(frame);
+        match connection.carried {
+            Carried::By(socket) => self.act_write(socket),
+            Carried::Lost { .. } => {}
+            Carried::Idle => self.want(now, node),
+        }
+    }
+
+    fn act_write(&mut self, socket: SocketId) {
+        // One is enough, and the last action is the likeliest to be one.
+        if self.actions.back() != Some(&Action::Write(socket)) {
+            self.actions.push_back(Action::Write(socket));
+        }
+    }
+
+    fn due_at(&mut self, at: Time) {
+        if self.due.is_none_or(|due| at < due) {
+            self.due = Some(at);
+        }
+    }
+
+    /// Somebody here needs a connection to this node.
+    fn want(&mut self, now: Time, node: NodeId) {
+        let until = now + self.config.grace;
+        let connection = self.connection(node);
+        if !matches!(connection.carried, Carried::Idle) {
+            return;
+        }
+        connection.carried = Carried::Lost { since: now, until };
+        if connection.dialling.next.is_none_or(|next| next < now) {
+            connection.dialling.next = Some(now);
+        }
+        self.due_at(until);
+        self.dial_if_due(now, node);
+    }
+
+    // Dialling.
+
+    fn dial(&mut self, wanted: Option<NodeId>, address: String) -> DialId {
+        let id = DialId(self.next_dial);
+        self.next_dial += 1;
+        self.dials.insert(id, Dial { wanted, address: address.clone() });
+        self.actions.push_back(Action::Dial(id, address));
+        id
+    }
+
+    fn dial_if_due(&mut self, now: Time, node: NodeId) {
+        let connection = self.connection(node);
+        let Carried::Lost { .. } = connection.carried else { return };
+        let dialling = &mut connection.dialling;
+        let Some(next) = dialling.next.filter(|_| dialling.running.is_none()) else { return };
+        if next > now {
+            return self.due_at(next);
+        }
+        dialling.next = None;
+        // Without an address there is nothing to dial: the other side has to.
+        if connection.addresses.is_empty() {
+            if dialling.last.is_empty() {
+                dialling.last = "no address of it is known".to_owned();
+            }
+            return;
+        }
+        let address = connection.addresses[dialling.failures as usize % connection.addresses.len()].clone();
+        let id = self.dial(Some(node), address);
+        self.connection(node).dialling.running = Some(Attempt::Dial(id));
+    }
+
+    fn attempt_failed(&mut self, now: Time, node: NodeId, attempt: Attempt, why: String) {
+        let (min, max) = (self.config.backoff_min, self.config.backoff_max);
+        let failures = {
+            let dialling = &mut self.connection(node).dialling;
+            if dialling.running != Some(attempt) {
+                return;
+            }
+            dialling.running = None;
+            dialling.last = why;
+            dialling.failures = dialling.failures.saturating_add(1);
+            dialling.failures
+        };
+        let wait = self.random.jitter((min * 2u32.saturating_pow(failures.min(16) - 1)).min(max));
+        self.connection(node).dialling.next = Some(now + wait);
+        self.dial_if_due(now, node);
+    }
+
+    /// The socket that was asked for is there.
+    pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
+        let Some(dial) = self.dials.remove(&id) else {
+            return self.actions.push_back(Action::Close(socket, Closed::Superseded));
+        };
+        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
+        if let Some(node) = dial.wanted {
+            let connection = self.connection(node);
+            let stands = connection.dialling.running == Some(Attempt::Dial(id));
+            if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
+                if stands {
+                    connection.dialling.running = None;
+                }
+                return self.actions.push_back(Action::Close(socket, Closed::Superseded));
+            }
+            connection.dialling.running = Some(Attempt::Hello(socket));
+            connection.attempts += 1;
+            attempt = connection.attempts;
+            met = connection.met.unwrap_or(Incarnation(0));
+            resume = Resume { run: connection.run, seen: connection.inbox.seen };
+        }
+        let hello = Hello {
+            versions: VERSIONS,
+            application: self.config.application.clone(),
+            me: self.me,
+            wanted: dial.wanted.unwrap_or(NodeId(0)),
+            met,
+            attempt,
+            resume,
+            addresses: self.config.addresses.clone(),
+            identity: Bytes::new(),
+        };
+        let phase = Phase::Greeting { wanted: dial.wanted, run: resume.run, address: dial.address };
+        self.add_socket(now, socket, phase, Some(hello.encode()));
+        self.act_write(socket);
+    }
+
+    /// There is no socket to be had.
+    pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
+        let Some(dial) = self.dials.remove(&id) else { return };
+        match dial.wanted {
+            Some(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
+            None => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+        }
+    }
+
+    // Sockets.
+
+    fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>) {
+        let until = now + self.config.handshake;
+        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until });
+        self.due_at(until);
+    }
+
+    /// Somebody has dialled this node.
+    pub fn accepted(&mut self, now: Time, socket: SocketId) {
+        let strangers = self.sockets.values().filter(|s| matches!(s.phase, Phase::Stranger)).count();
+        if strangers >= self.config.strangers_max {
+            return self.actions.push_back(Action::Close(socket, Closed::Crowded));
+        }
+        self.add_socket(now, socket, Phase::Stranger, None);
+    }
+
+    /// The socket is gone, or will not carry any more.
+    pub fn closed(&mut self, now: Time, socket: SocketId) {
+        self.drop_socket(now, socket, "the socket was closed");
+    }
+
+    fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
+        let text = why.to_string();
+        self.actions.push_back(Action::Close(socket, why));
+        self.drop_socket(now, socket, &text);
+    }
+
+    fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
+        let Some(socket) = self.sockets.remove(&id) else { return };
+        match socket.phase {
+            Phase::Stranger | Phase::Parting => {}
+            Phase::Greeting { wanted: Some(node), .. } => {
+                self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
+            }
+            Phase::Greeting { wanted: None, address, .. } => {
+                self.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
+            }
+            Phase::Carries(node) => {
+                let until = now + self.config.grace;
+                let connection = self.connection(node);
+                if connection.socket() != Some(id) {
+                    return;
+                }
+                if connection.leaving {
+                    return self.die(node, Down::Left);
+                }
+                connection.carried = Carried::Lost { since: now, until };
+                connection.ack_at = None;
+                connection.dialling.next = Some(now);
+                connection.dialling.failures = 0;
+                connection.dialling.last = why.to_owned();
+                self.actions.push_back(Action::Connection(node, State::Lost(until)));
+                self.due_at(until);
+                self.dial_if_due(now, node);
+            }
+        }
+    }
+
+    /// Writes what a socket has to carry behind `out`, about `room` bytes. Returns how many bytes.
+    pub fn fill(&mut self, now: Time, socket: SocketId, room: usize, out: &mut Vec<Bytes>) -> usize {
+        let Some(entry) = self.sockets.get_mut(&socket) else { return 0 };
+        let mut total = 0;
+        if let Some(message) = entry.ready.take() {
+            total += message.len();
+            out.push(message);
+        }
+        let Phase::Carries(node) = entry.phase else { return total };
+        let Some(connection) = self.connections.get_mut(&node) else { return total };
+        let owed = connection.inbox.seen != connection.inbox.acked;
+        let speaks = connection.outbox.has_something(&self.config);
+        let silent = now >= connection.said + self.config.heartbeat;
+        let overdue = connection.ack_at.is_some_and(|at| now >= at);
+        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= ACK_BYTES) {
+            connection.inbox.acked = connection.inbox.seen;
+            connection.inbox.unacked_bytes = 0;
+            connection.ack_at = None;
+            Some(Frame::Ack { seen: connection.inbox.seen })
+        } else {
+            silent.then_some(Frame::Heartbeat)
+        };
+        let written = connection.outbox.fill(moment, &self.config, room, out);
+        if written > 0 {
+            connection.said = now;
+        }
+        total + written
+    }
+
+    /// Whether [`fill`](Self::fill) would write something.
+    pub fn has_something(&self, now: Time, socket: SocketId) -> bool {
+        let Some(entry) = self.sockets.get(&socket) else { return false };
+        if entry.ready.is_some() {
+            return true;
+        }
+        let Phase::Carries(node) = entry.phase else { return false };
+        self.connections.get(&node).is_some_and(|connection| {
+            connection.outbox.has_something(&self.config)
+                || connection.ack_at.is_some_and(|at| now >= at)
+                || connection.inbox.unacked_bytes >= ACK_BYTES
+        })
+    }
+
+    /// Bytes have arrived.
+    pub fn received(&mut self, now: Time, id: SocketId, bytes: Bytes) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        match socket.phase {
+            Phase::Parting => return,
+            Phase::Carries(node) => {
+                let arrived = std::mem::take(&mut socket.arrived);
+                return self.carry(now, id, node, arrived, bytes);
+            }
+            Phase::Stranger | Phase::Greeting { .. } => {}
+        }
+        socket.arrived.extend_from_slice(&bytes);
+        match socket.phase {
+            Phase::Stranger => match Hello::decode(&mut socket.arrived) {
+                Ok(None) => {}
+                Ok(Some(hello)) => self.hello(now, id, hello),
+                Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
+            },
+            Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
+                Ok(None) => return,
+                Ok(Some(Answer::Welcome(welcome))) => self.welcome(now, id, welcome),
+                Ok(Some(Answer::Refused(why))) => self.refused(now, id, why),
+                Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
+            },
+            Phase::Parting | Phase::Carries(_) => return,
+        }
+        // What came behind the handshake in one piece.
+        if let Some(socket) = self.sockets.get_mut(&id)
+            && let Phase::Carries(node) = socket.phase
+            && !socket.arrived.is_empty()
+        {
+            let arrived = std::mem::take(&mut socket.arrived).freeze();
+            self.carry(now, id, node, BytesMut::new(), arrived);
+        }
+    }
+
+    // The handshake.
+
+    fn refuse(&mut self, id: SocketId, why: Refusal) {
+        self.part(id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
+    }
+
+    /// The last word on a socket. It stays known until the driver has fetched it.
+    fn part(&mut self, id: SocketId, last: Bytes, why: Closed) {
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.ready = Some(last);
+            socket.phase = Phase::Parting;
+            self.actions.push_back(Action::Close(id, why));
+        }
+    }
+
+    /// At the dialled side.
+    fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
+        let version = VERSIONS.1.min(hello.versions.1);
+        let refusal = if version < VERSIONS.0.max(hello.versions.0) {
+            Some(Refusal::Version(VERSIONS))
+        } else if hello.application != self.config.application {
+            Some(Refusal::Application(self.config.application.clone()))
+        } else if hello.me.node == self.me.node {
+            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
+        } else if hello.wanted != NodeId(0) && hello.wanted != self.me.node {
+            Some(Refusal::WrongNode(self.me.node))
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return self.refuse(id, why);
+        }
+        let introduces = hello.wanted == NodeId(0);
+        let node = hello.me.node;
+        let me = self.me;
+        let connection = self.connection(node);
+        if let Some(met) = connection.met {
+            if hello.me.incarnation < met {
+                return self.refuse(id, Refusal::Stale(met));
+            }
+            if hello.me.incarnation > met {
+                self.die(node, Down::Restarted);
+                let connection = self.connection(node);
+                connection.their_attempt = 0;
+                connection.begin_life(1);
+            }
+        }
+        if introduces {
+            // It only wants to know who is here; it will dial again for a connection.
+            let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
+            return self.part(id, welcome, Closed::Over);
+        }
+        let connection = self.connection(node);
+        if hello.attempt <= connection.their_attempt {
+            return self.refuse(id, Refusal::Late);
+        }
+        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node {
+            return self.refuse(id, Refusal::Crossed);
+        }
+        connection.their_attempt = hello.attempt;
+        connection.met = Some(hello.me.incarnation);
+        // What it says of another life of this node says nothing of this one.
+        let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
+        let run = connection.run.max(theirs.run);
+        if run > connection.run {
+            self.end_life(node, Down::GivenUp, run);
+        }
+        let seen = if theirs.run == run { theirs.seen } else { 0 };
+        let connection = self.connection(node);
+        if !connection.outbox.resume(seen) {
+            self.end_life(node, Down::GivenUp, run + 1);
+        }
+        let connection = self.connection(node);
+        let resume = Resume { run: connection.run, seen: connection.inbox.seen };
+        self.learn_first(node, hello.addresses);
+        let welcome = self.say_welcome(version, resume);
+        self.sockets.get_mut(&id).expect("it is the one that arrived").ready = Some(welcome);
+        self.carry_by(now, node, id);
+    }
+
+    fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
+        let welcome =
+            Welcome { version, me: self.me, resume, addresses: self.config.addresses.clone(), identity: Bytes::new() };
+        Answer::Welcome(welcome).encode()
+    }
+
+    /// What a node says of itself comes before what others say of it.
+    fn learn_first(&mut self, node: NodeId, mut addresses: Vec<String>) {
+        let connection = self.connection(node);
+        let others = std::mem::take(&mut connection.addresses);
+        addresses.extend(others.into_iter().filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
+        addresses.truncate(2 * crate::wire::limits::ADDRESSES);
+        self.connection(node).addresses = addresses;
+    }
+
+    /// At the dialling side.
+    fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
+        let Some(Phase::Greeting { wanted, run, address }) = self.sockets.get(&id).map(|socket| &socket.phase) else {
+            return;
+        };
+        let (wanted, said_run, address) = (*wanted, *run, address.clone());
+        let life = welcome.me;
+        let Some(node) = wanted else {
+            // It was only an introduction.
+            self.sockets.remove(&id);
+            self.actions.push_back(Action::Close(id, Closed::Over));
+            self.learn(life.node, std::slice::from_ref(&address));
+            return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
+        };
+        if life.node != node {
+            return self.close(now, id, Closed::Refused(Refusal::WrongNode(life.node)));
+        }
+        if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
+            return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
+        }
+        let connection = self.connection(node);
+        // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
+        let stands = connection.dialling.running == Some(Attempt::Hello(id))
+            && matches!(connection.carried, Carried::Lost { .. })
+            && connection.run == said_run;
+        if !stands {
+            return self.close(now, id, Closed::Superseded);
+        }
+        match connection.met {
+            Some(met) if life.incarnation < met => {
+                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if life.incarnation > met => {
+                self.end_life(node, Down::Restarted, 1);
+                self.connection(node).their_attempt = 0;
+            }
+            _ => {}
+        }
+        let connection = self.connection(node);
+        connection.met = Some(life.incarnation);
+        let theirs = welcome.resume;
+        if theirs.run > connection.run {
+            self.end_life(node, Down::GivenUp, theirs.run);
+        }
+        let connection = self.connection(node);
+        if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
+            // It cannot go on from there: the next handshake says that this life is over.
+            let run = connection.run + 1;
+            self.end_life(node, Down::GivenUp, run);
+            return self.close(now, id, Closed::Over);
+        }
+        connection.dialling.running = None;
+        self.learn_first(node, welcome.addresses);
+        self.carry_by(now, node, id);
+    }
+
+    fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
+        let Some(Phase::Greeting { wanted, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else { return };
+        let wanted = *wanted;
+        self.close(now, id, Closed::Refused(why.clone()));
+        // These will not be different the next time; the others may.
+        if let Some(node) = wanted
+            && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
+        {
+            self.die(node, Down::Refused(why));
+        }
+    }
+
+    /// A socket takes up a connection.
+    fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
+        let connection = self.connection(node);
+        let state = if connection.was_up {
+            State::Resumed
+        } else {
+            let incarnation = connection.met.expect("the handshake told");
+            State::Up(Life { node, incarnation })
+        };
+        let before = std::mem::replace(&mut connection.carried, Carried::By(id));
+        let hello = match connection.dialling.running.take() {
+            Some(Attempt::Hello(socket)) if socket != id => Some(socket),
+            _ => None,
+        };
+        connection.was_up = true;
+        connection.dialling.next = None;
+        connection.dialling.failures = 0;
+        connection.said = now;
+        connection.heard = now;
+        connection.inbox.acked = connection.inbox.seen;
+        connection.ack_at = None;
+        let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
+        socket.phase = Phase::Carries(node);
+        if let Carried::By(old) = before {
+            // The other side has noticed before this one that it is lost.
+            self.sockets.remove(&old);
+            self.actions.push_back(Action::Close(old, Closed::Superseded));
+            self.actions.push_back(Action::Connection(node, State::Lost(now)));
+        }
+        if let Some(socket) = hello {
+            self.sockets.remove(&socket);
+            self.actions.push_back(Action::Close(socket, Closed::Superseded));
+        }
+        self.actions.push_back(Action::Connection(node, state));
+        self.due_at(now + self.config.heartbeat);
+        self.due_at(now + self.config.silence);
+        self.act_write(id);
+    }
+
+    // The end of a connection's life.
+
+    /// The connection is over, for a reason of this side. The next one is another life.
+    pub(crate) fn die(&mut self, node: NodeId, why: Down) {
+        let run = self.connection(node).run + 1;
+        self.end_life(node, why, run);
+    }
+
+    fn end_life(&mut self, node: NodeId, why: Down, run: u64) {
+        let connection = self.connection(node);
+        let was = std::mem::replace(&mut connection.carried, Carried::Idle);
+        let fresh = !connection.was_up && !matches!(why, Down::Unreachable(..) | Down::Refused(_));
+        let running = connection.dialling.running;
+        if fresh {
+            // Nothing has been said in this life: what waits to be said can wait for the next.
+            connection.run = run;
+            connection.carried = was;
+            return;
+        }
+        self.settle(node);
+        self.connection(node).begin_life(run);
+        let mut sockets = Vec::new();
+        if let Carried::By(socket) = was {
+            sockets.push(socket);
+        }
+        if matches!(why, Down::Unreachable(..) | Down::Refused(_)) {
+            self.connection(node).dialling.running = None;
+            if let Some(Attempt::Hello(socket)) = running {
+                sockets.push(socket);
+            }
+        }
+        for socket in sockets {
+            self.sockets.remove(&socket);
+            self.actions.push_back(Action::Close(socket, Closed::Over));
+        }
+        self.actions.push_back(Action::Connection(node, State::Down(why)));
+    }
+
+    // Frames.
+
+    fn carry(&mut self, now: Time, id: SocketId, node: NodeId, mut arrived: BytesMut, bytes: Bytes) {
+        // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
+        let mut bytes = bytes;
+        self.connection(node).heard = now;
+        loop {
+            let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
+            let frame = match next {
+                Err(why) => return self.violation(node, &why.to_string()),
+                Ok(codec::Next::Wait(missing)) => {
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    let take = if arrived.is_empty() { bytes.len() } else { missing.min(bytes.len()) };
+                    arrived.extend_from_slice(&bytes.split_to(take));
+                    continue;
+                }
+                Ok(codec::Next::Frame { head, body }) => {
+                    let mut whole = if arrived.is_empty() {
+                        bytes.split_to(head + body)
+                    } else {
+                        arrived.split_to(head + body).freeze()
+                    };
+                    let kind = whole[0];
+                    codec::decode(kind, whole.split_off(head))
+                }
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(why) => return self.violation(node, &why.to_string()),
+            };
+            if let Err(why) = self.hear(now, node, frame) {
+                return self.violation(node, why);
+            }
+            // What was heard may have ended the socket.
+            match self.sockets.get(&id) {
+                Some(Socket { phase: Phase::Carries(_), .. }) => {}
+                _ => return,
+            }
+        }
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.arrived = arrived;
+        }
+        let ack_delay = self.config.ack_delay;
+        let connection = self.connection(node);
+        if connection.inbox.seen != connection.inbox.acked {
+            if connection.inbox.unacked_bytes >= ACK_BYTES {
+                self.act_write(id);
+            } else if connection.ack_at.is_none() {
+                connection.ack_at = Some(now + ack_delay);
+                self.due_at(now + ack_delay);
+            }
+        }
+    }
+
+    /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
+    fn violation(&mut self, node: NodeId, why: &str) {
+        self.die(node, Down::Violation(why.to_owned()));
+    }
+
+    fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
+        let numbered = frame.is_numbered();
+        if numbered {
+            let inbox = &mut self.connection(node).inbox;
+            inbox.seen += 1;
+            inbox.unacked_bytes += match &frame {
+                Frame::More(_, piece) => piece.len(),
+                Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
+                _ => 32,
+            };
+        }
+        match frame {
+            Frame::Heartbeat => {}
+            Frame::Ack { seen } => {
+                let connection = self.connections.get_mut(&node).ok_or("an acknowledgement from nobody")?;
+                let was_full = connection.outbox.unacked_bytes() >= self.config.unacked_max;
+                if !connection.outbox.acknowledge(seen) {
+                    return Err("an acknowledgement of what was not sent");
+                }
+                if was_full && let Some(socket) = connection.socket() {
+                    self.act_write(socket);
+                }
+            }
+            Frame::Goodbye => {
+                // So that the other side knows that all it said was heard, its goodbye too.
+                let seen = self.connection(node).inbox.seen;
+                if let Some(socket) = self.connection(node).socket() {
+                    let mut last = BytesMut::new();
+                    codec::encode(&Frame::Ack { seen }, &mut last);
+                    self.part(socket, last.freeze(), Closed::Over);
+                    self.connection(node).carried = Carried::Idle;
+                }
+                self.die(node, Down::Left);
+            }
+            Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
+            Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
+            Frame::More(channel, piece) => self.more(now, node, channel, &piece)?,
+            Frame::Cut(channel) => {
+                if !self.connection(node).inbox.cut(channel) {
+                    return Err("a cut of what has not begun");
+                }
+            }
+            Frame::Names(said) => {
+                let incarnation = self.connection(node).met.expect("it has shaken hands");
+                self.actions.push_back(Action::Names(Life { node, incarnation }, said));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says something of the name service to a node.
+    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) {
+        self.say(now, node, Frame::Names(said));
+    }
+
+    pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {
+        let connection = self.connection(node);
+        let recalled = connection.outbox.recall(channel, ticket);
+        if recalled == Recalled::Unsent
+            && let Some(socket) = connection.socket()
+        {
+            self.act_write(socket);
+        }
+        recalled
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        self.due = None;
+        let late: Vec<SocketId> = self
+            .sockets
+            .iter()
+            .filter(|(_, socket)| !matches!(socket.phase, Phase::Carries(_)) && socket.until <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.close(now, id, Closed::NoHandshake);
+        }
+        let waits: Vec<Time> =
+            self.sockets.values().filter(|s| !matches!(s.phase, Phase::Carries(_))).map(|s| s.until).collect();
+        waits.into_iter().for_each(|at| self.due_at(at));
+        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
+        for node in nodes {
+            self.tick_connection(now, node);
+        }
+    }
+
+    fn tick_connection(&mut self, now: Time, node: NodeId) {
+        let (heartbeat, silence) = (self.config.heartbeat, self.config.silence);
+        let connection = self.connection(node);
+        match connection.carried {
+            Carried::Idle => {}
+            Carried::Lost { since, until } if now >= until => {
+                let why = std::mem::take(&mut connection.dialling.last);
+                self.die(node, Down::Unreachable(now.since(since), why));
+            }
+            Carried::Lost { until, .. } => {
+                self.due_at(until);
+                self.dial_if_due(now, node);
+            }
+            Carried::By(socket) => {
+                if now >= connection.heard + silence {
+                    return self.close(now, socket, Closed::Silent);
+                }
+                let (heard, said, ack_at) = (connection.heard, connection.said, connection.ack_at);
+                self.due_at(heard + silence);
+                if now >= said + heartbeat || ack_at.is_some_and(|at| now >= at) {
+                    self.act_write(socket);
+                    self.due_at(now + heartbeat);
+                } else {
+                    self.due_at(said + heartbeat);
+                    if let Some(at) = ack_at {
+                        self.due_at(at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// So many bytes of frames are acknowledged at once, even if nothing else is to be written.
+const ACK_BYTES: usize = 64 << 10;

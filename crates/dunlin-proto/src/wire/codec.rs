@@ -1,0 +1,658 @@
+//! How frames are written and read.
+//!
+//! A frame is a kind (one byte), the length of its body (a varint), and the body. Numbers are varints (LEB128) unless
+//! said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their length before them.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::{
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Terms, ToHome, limits,
+};
+use crate::id::{ChannelId, Incarnation, Life, NodeId};
+
+/// Why bytes are not a frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// There is no frame of this kind.
+    #[error("there is no frame of kind {0:#04x}")]
+    UnknownKind(u8),
+    /// A field says it is longer than allowed.
+    #[error("{what} of {bytes} bytes; at most {bytes_max} are allowed")]
+    TooLong {
+        /// Which field.
+        what: &'static str,
+        /// What it says.
+        bytes: u64,
+        /// What is allowed.
+        bytes_max: u64,
+    },
+    /// The body ends within a field.
+    #[error("the frame ends within {0}")]
+    Truncated(&'static str),
+    /// There is more in the body than the frame has fields.
+    #[error("{0} bytes follow after the frame's last field")]
+    Trailing(usize),
+    /// A field has a value that it cannot have.
+    #[error("{what} cannot be {value}")]
+    Invalid {
+        /// Which field.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A text is not UTF-8.
+    #[error("{0} is not UTF-8")]
+    NotText(&'static str),
+    /// A handshake that is none of dunlin's.
+    #[error("the other side does not speak dunlin's protocol")]
+    NotDunlin,
+}
+
+mod kind {
+    pub(super) const HEARTBEAT: u8 = 0x01;
+    pub(super) const ACK: u8 = 0x02;
+    pub(super) const GOODBYE: u8 = 0x03;
+    pub(super) const ATTACHED: u8 = 0x10;
+    pub(super) const REJECTED: u8 = 0x11;
+    pub(super) const TAKEN: u8 = 0x12;
+    pub(super) const HELD: u8 = 0x13;
+    pub(super) const RELEASED: u8 = 0x14;
+    pub(super) const FAILED: u8 = 0x15;
+    pub(super) const WITHDRAWN: u8 = 0x16;
+    pub(super) const RESERVE: u8 = 0x17;
+    pub(super) const ABORT: u8 = 0x18;
+    pub(super) const CREDIT: u8 = 0x19;
+    pub(super) const HOME_ENDED: u8 = 0x1a;
+    pub(super) const ATTACH: u8 = 0x20;
+    pub(super) const OFFER: u8 = 0x21;
+    pub(super) const GRANT: u8 = 0x22;
+    pub(super) const SENT: u8 = 0x23;
+    pub(super) const OFFER_CHOICE: u8 = 0x24;
+    pub(super) const WITHDRAW: u8 = 0x25;
+    pub(super) const REVOKE: u8 = 0x26;
+    pub(super) const SENDER_ENDED: u8 = 0x27;
+    pub(super) const MORE: u8 = 0x28;
+    pub(super) const CUT: u8 = 0x29;
+    pub(super) const DECLARE: u8 = 0x30;
+    pub(super) const UNDECLARE: u8 = 0x31;
+    pub(super) const FOUND: u8 = 0x32;
+    pub(super) const NAME_REFUSED: u8 = 0x33;
+    pub(super) const BAD_NAME: u8 = 0x34;
+    pub(super) const GUEST: u8 = 0x35;
+}
+
+/// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
+const INLINE: usize = 2048;
+
+/// Writes a frame behind `out`. What is returned goes behind it, uncopied; `None` if all is in `out`.
+pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
+    match frame {
+        Frame::Heartbeat => head(out, kind::HEARTBEAT, 0),
+        Frame::Ack { seen } => short(out, kind::ACK, |body| number(body, *seen)),
+        Frame::Goodbye => head(out, kind::GOODBYE, 0),
+        Frame::FromHome(channel, said) => from_home(out, *channel, said),
+        Frame::ToHome(channel, ToHome::Value { head, total, first }) => {
+            return value(out, *channel, head, *total, first);
+        }
+        Frame::ToHome(channel, said) => to_home(out, *channel, said),
+        Frame::More(channel, piece) => {
+            head(out, kind::MORE, 16 + piece.len());
+            out.put_u128(channel.0);
+            return tail(out, piece);
+        }
+        Frame::Cut(channel) => {
+            head(out, kind::CUT, 16);
+            out.put_u128(channel.0);
+        }
+        Frame::Names(said) => names(out, said),
+    }
+    None
+}
+
+fn tail(out: &mut BytesMut, piece: &Bytes) -> Option<Bytes> {
+    if piece.len() > INLINE {
+        return Some(piece.clone());
+    }
+    out.put_slice(piece);
+    None
+}
+
+fn head(out: &mut BytesMut, kind: u8, length: usize) {
+    out.put_u8(kind);
+    number(out, length as u64);
+}
+
+/// For bodies that are shorter than 128 bytes: their length is one byte, written afterwards.
+fn short(out: &mut BytesMut, kind: u8, body: impl FnOnce(&mut BytesMut)) {
+    out.put_u8(kind);
+    let at = out.len();
+    out.put_u8(0);
+    body(out);
+    let length = out.len() - at - 1;
+    debug_assert!(length < 128, "a short frame of {length} bytes");
+    out[at] = length as u8;
+}
+
+/// For bodies of any length.
+fn long(out: &mut BytesMut, kind: u8, body: impl FnOnce(&mut BytesMut)) {
+    let mut text = BytesMut::new();
+    body(&mut text);
+    head(out, kind, text.len());
+    out.put_slice(&text);
+}
+
+pub(super) fn number(out: &mut BytesMut, mut n: u64) {
+    while n >= 0x80 {
+        out.put_u8(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.put_u8(n as u8);
+}
+
+fn number_len(n: u64) -> usize {
+    (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+pub(super) fn string(out: &mut BytesMut, text: &[u8]) {
+    number(out, text.len() as u64);
+    out.put_slice(text);
+}
+
+fn value(out: &mut BytesMut, channel: ChannelId, what: &Head, total: u64, first: &Bytes) -> Option<Bytes> {
+    let (kind, numbers): (u8, &[u64]) = match what {
+        Head::Offer(ticket) => (kind::OFFER, &[*ticket]),
+        Head::Grant(ticket, request) => (kind::GRANT, &[*ticket, *request]),
+        Head::Sent => (kind::SENT, &[]),
+    };
+    let fields = numbers.iter().map(|n| number_len(*n)).sum::<usize>() + number_len(total);
+    head(out, kind, 16 + fields + first.len());
+    out.put_u128(channel.0);
+    numbers.iter().for_each(|n| number(out, *n));
+    number(out, total);
+    tail(out, first)
+}
+
+fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
+    let kind = match said {
+        FromHome::Attached(_) => kind::ATTACHED,
+        FromHome::Rejected(_) => kind::REJECTED,
+        FromHome::Taken(_) => kind::TAKEN,
+        FromHome::Held(_) => kind::HELD,
+        FromHome::Released(_) => kind::RELEASED,
+        FromHome::Failed(..) => kind::FAILED,
+        FromHome::Withdrawn(_) => kind::WITHDRAWN,
+        FromHome::Reserve(..) => kind::RESERVE,
+        FromHome::Abort(..) => kind::ABORT,
+        FromHome::Credit(_) => kind::CREDIT,
+        FromHome::Ended(_) => kind::HOME_ENDED,
+    };
+    let body = |out: &mut BytesMut| {
+        out.put_u128(channel.0);
+        match said {
+            FromHome::Attached(terms) => {
+                number(out, terms.window.into());
+                number(out, terms.credits.into());
+                number(out, terms.value_max);
+            }
+            FromHome::Rejected(why) => match why {
+                Rejection::NoSuchChannel => out.put_u8(0),
+                Rejection::Occupied => out.put_u8(1),
+                Rejection::Mismatch(theirs) => {
+                    out.put_u8(2);
+                    declaration(out, theirs);
+                }
+                Rejection::Full => out.put_u8(3),
+            },
+            FromHome::Taken(ticket)
+            | FromHome::Held(ticket)
+            | FromHome::Released(ticket)
+            | FromHome::Withdrawn(ticket) => number(out, *ticket),
+            FromHome::Failed(ticket, why) => {
+                number(out, *ticket);
+                failure(out, why);
+            }
+            FromHome::Reserve(ticket, request) | FromHome::Abort(ticket, request) => {
+                number(out, *ticket);
+                number(out, *request);
+            }
+            FromHome::Credit(n) => number(out, (*n).into()),
+            FromHome::Ended(how) => end(out, how),
+        }
+    };
+    match said {
+        FromHome::Rejected(_) | FromHome::Failed(..) | FromHome::Ended(_) => long(out, kind, body),
+        _ => short(out, kind, body),
+    }
+}
+
+fn to_home(out: &mut BytesMut, channel: ChannelId, said: &ToHome) {
+    match said {
+        ToHome::Attach(face) => long(out, kind::ATTACH, |out| {
+            out.put_u128(channel.0);
+            declaration(out, face);
+        }),
+        ToHome::Value { .. } => unreachable!("`encode` writes values itself"),
+        ToHome::OfferChoice(ticket, choice) => short(out, kind::OFFER_CHOICE, |out| {
+            out.put_u128(channel.0);
+            number(out, *ticket);
+            out.put_u128(*choice);
+        }),
+        ToHome::Withdraw(ticket) => short(out, kind::WITHDRAW, |out| {
+            out.put_u128(channel.0);
+            number(out, *ticket);
+        }),
+        ToHome::Revoke(ticket) => short(out, kind::REVOKE, |out| {
+            out.put_u128(channel.0);
+            number(out, *ticket);
+        }),
+        ToHome::Ended(how) => long(out, kind::SENDER_ENDED, |out| {
+            out.put_u128(channel.0);
+            end(out, how);
+        }),
+    }
+}
+
+fn end(out: &mut BytesMut, how: &End) {
+    match how {
+        End::Gone => out.put_u8(0),
+        End::Retired => out.put_u8(1),
+        End::Poisoned(reason) => {
+            out.put_u8(2);
+            string(out, clip(reason));
+        }
+    }
+}
+
+fn failure(out: &mut BytesMut, why: &Failure) {
+    match why {
+        Failure::Closed => out.put_u8(0),
+        Failure::Poisoned(reason) => {
+            out.put_u8(1);
+            string(out, clip(reason));
+        }
+        Failure::Refused => out.put_u8(2),
+        Failure::Expired => out.put_u8(3),
+        Failure::WouldBlock => out.put_u8(4),
+        Failure::TooLarge { max } => {
+            out.put_u8(5);
+            number(out, *max);
+        }
+        Failure::Undecodable(text) => {
+            out.put_u8(6);
+            string(out, clip(text));
+        }
+    }
+}
+
+/// A text for people, cut at its limit: better a shorter reason than a connection that fails because of it.
+pub(super) fn clip(text: &str) -> &[u8] {
+    if text.len() <= limits::TEXT {
+        return text.as_bytes();
+    }
+    let end = (0..=limits::TEXT).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text.as_bytes()[..end]
+}
+
+fn declaration(out: &mut BytesMut, said: &Declaration) {
+    out.put_u8(match said.face {
+        Face::Sender => 0,
+        Face::Receiver => 1,
+        Face::Client => 2,
+        Face::Server => 3,
+        Face::Acceptor => 4,
+    });
+    out.put_u8(said.shared.into());
+    out.put_u8(match said.expects {
+        Expected::Unknown => 0,
+        Expected::Unshared => 1,
+        Expected::Shared => 2,
+    });
+    string(out, &said.schema);
+}
+
+pub(super) fn life(out: &mut BytesMut, life: Life) {
+    out.put_u128(life.node.0);
+    out.put_u64(life.incarnation.0);
+}
+
+pub(super) fn addresses(out: &mut BytesMut, addresses: &[String]) {
+    number(out, addresses.len() as u64);
+    addresses.iter().for_each(|address| string(out, address.as_bytes()));
+}
+
+fn names(out: &mut BytesMut, said: &Names) {
+    match said {
+        Names::Declare { number: n, name, channel, face } => long(out, kind::DECLARE, |out| {
+            number(out, *n);
+            string(out, name.as_bytes());
+            out.put_u128(channel.0);
+            declaration(out, face);
+        }),
+        Names::Undeclare { number: n } => short(out, kind::UNDECLARE, |out| number(out, *n)),
+        Names::Found { number: n, partner, addresses: list, channel, face } => long(out, kind::FOUND, |out| {
+            number(out, *n);
+            life(out, *partner);
+            addresses(out, list);
+            out.put_u128(channel.0);
+            declaration(out, face);
+        }),
+        Names::Refused { number: n, there, holder } => long(out, kind::NAME_REFUSED, |out| {
+            number(out, *n);
+            declaration(out, there);
+            life(out, *holder);
+        }),
+        Names::BadName { number: n } => short(out, kind::BAD_NAME, |out| number(out, *n)),
+        Names::Guest { acceptor, guest } => short(out, kind::GUEST, |out| {
+            out.put_u128(acceptor.0);
+            out.put_u128(guest.0);
+        }),
+    }
+}
+
+/// How much of what has arrived is the next frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A whole frame: so many bytes of head, and so many of body behind it.
+    Frame {
+        /// The kind and the length.
+        head: usize,
+        /// The rest.
+        body: usize,
+    },
+    /// Not yet a whole one. At least so many bytes are missing.
+    Wait(usize),
+}
+
+/// Looks at the beginning of what has arrived. Nothing is allocated for what has not arrived.
+///
+/// # Errors
+/// [`WireError::TooLong`], [`WireError::UnknownKind`]: this will never be a frame.
+pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
+    let Some(&kind) = bytes.first() else { return Ok(Next::Wait(2)) };
+    let max = longest(kind)?;
+    let mut body: u64 = 0;
+    for at in 1..=5 {
+        let Some(&byte) = bytes.get(at) else { return Ok(Next::Wait(1)) };
+        body |= u64::from(byte & 0x7f) << (7 * (at - 1));
+        if byte & 0x80 == 0 {
+            if body > max as u64 {
+                return Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 });
+            }
+            let (head, body) = (at + 1, body as usize);
+            return Ok(if bytes.len() >= head + body {
+                Next::Frame { head, body }
+            } else {
+                Next::Wait(head + body - bytes.len())
+            });
+        }
+    }
+    Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 })
+}
+
+/// How long the body of a frame of this kind may be.
+fn longest(kind: u8) -> Result<usize, WireError> {
+    Ok(match kind {
+        kind::HEARTBEAT | kind::GOODBYE => 0,
+        kind::OFFER | kind::GRANT | kind::SENT | kind::MORE => limits::CHUNK + 64,
+        kind::ATTACHED
+        | kind::TAKEN
+        | kind::HELD
+        | kind::RELEASED
+        | kind::WITHDRAWN
+        | kind::RESERVE
+        | kind::ABORT
+        | kind::CREDIT
+        | kind::OFFER_CHOICE
+        | kind::WITHDRAW
+        | kind::REVOKE
+        | kind::CUT
+        | kind::UNDECLARE
+        | kind::BAD_NAME
+        | kind::GUEST
+        | kind::ACK => 127,
+        kind::REJECTED
+        | kind::FAILED
+        | kind::HOME_ENDED
+        | kind::ATTACH
+        | kind::SENDER_ENDED
+        | kind::DECLARE
+        | kind::FOUND
+        | kind::NAME_REFUSED => limits::FRAME,
+        unknown => return Err(WireError::UnknownKind(unknown)),
+    })
+}
+
+/// Reads a frame: `kind` is its first byte, `body` what follows its length. The pieces of values are parts of `body`, not copies.
+///
+/// # Errors
+/// The bytes are no frame.
+pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
+    let mut r = Reader(body);
+    let frame = match kind {
+        kind::HEARTBEAT => Frame::Heartbeat,
+        kind::ACK => Frame::Ack { seen: r.number("a count of frames")? },
+        kind::GOODBYE => Frame::Goodbye,
+        kind::ATTACHED => {
+            let channel = r.channel()?;
+            let terms = Terms {
+                window: r.number32("a window")?,
+                credits: r.number32("credits")?,
+                value_max: r.number("a limit")?,
+            };
+            Frame::FromHome(channel, FromHome::Attached(terms))
+        }
+        kind::REJECTED => {
+            let channel = r.channel()?;
+            let why = match r.byte("a rejection")? {
+                0 => Rejection::NoSuchChannel,
+                1 => Rejection::Occupied,
+                2 => Rejection::Mismatch(r.declaration()?),
+                3 => Rejection::Full,
+                value => return Err(invalid("a rejection", value)),
+            };
+            Frame::FromHome(channel, FromHome::Rejected(why))
+        }
+        kind::TAKEN => Frame::FromHome(r.channel()?, FromHome::Taken(r.number("a ticket")?)),
+        kind::HELD => Frame::FromHome(r.channel()?, FromHome::Held(r.number("a ticket")?)),
+        kind::RELEASED => Frame::FromHome(r.channel()?, FromHome::Released(r.number("a ticket")?)),
+        kind::FAILED => Frame::FromHome(r.channel()?, FromHome::Failed(r.number("a ticket")?, r.failure()?)),
+        kind::WITHDRAWN => Frame::FromHome(r.channel()?, FromHome::Withdrawn(r.number("a ticket")?)),
+        kind::RESERVE => {
+            Frame::FromHome(r.channel()?, FromHome::Reserve(r.number("a ticket")?, r.number("a request")?))
+        }
+        kind::ABORT => Frame::FromHome(r.channel()?, FromHome::Abort(r.number("a ticket")?, r.number("a request")?)),
+        kind::CREDIT => Frame::FromHome(r.channel()?, FromHome::Credit(r.number32("credits")?)),
+        kind::HOME_ENDED => Frame::FromHome(r.channel()?, FromHome::Ended(r.end()?)),
+        kind::ATTACH => Frame::ToHome(r.channel()?, ToHome::Attach(r.declaration()?)),
+        kind::OFFER => {
+            let (channel, head) = (r.channel()?, Head::Offer(r.number("a ticket")?));
+            r.value(channel, head)?
+        }
+        kind::GRANT => {
+            let (channel, head) = (r.channel()?, Head::Grant(r.number("a ticket")?, r.number("a request")?));
+            r.value(channel, head)?
+        }
+        kind::SENT => {
+            let channel = r.channel()?;
+            r.value(channel, Head::Sent)?
+        }
+        kind::OFFER_CHOICE => {
+            Frame::ToHome(r.channel()?, ToHome::OfferChoice(r.number("a ticket")?, r.id("a choice")?))
+        }
+        kind::WITHDRAW => Frame::ToHome(r.channel()?, ToHome::Withdraw(r.number("a ticket")?)),
+        kind::REVOKE => Frame::ToHome(r.channel()?, ToHome::Revoke(r.number("a ticket")?)),
+        kind::SENDER_ENDED => Frame::ToHome(r.channel()?, ToHome::Ended(r.end()?)),
+        kind::MORE => {
+            let channel = r.channel()?;
+            Frame::More(channel, r.piece()?)
+        }
+        kind::CUT => Frame::Cut(r.channel()?),
+        kind::DECLARE => Frame::Names(Names::Declare {
+            number: r.number("a declaration")?,
+            name: r.text("a name", limits::NAME)?,
+            channel: r.channel()?,
+            face: r.declaration()?,
+        }),
+        kind::UNDECLARE => Frame::Names(Names::Undeclare { number: r.number("a declaration")? }),
+        kind::FOUND => Frame::Names(Names::Found {
+            number: r.number("a declaration")?,
+            partner: r.life()?,
+            addresses: r.addresses()?,
+            channel: r.channel()?,
+            face: r.declaration()?,
+        }),
+        kind::NAME_REFUSED => Frame::Names(Names::Refused {
+            number: r.number("a declaration")?,
+            there: r.declaration()?,
+            holder: r.life()?,
+        }),
+        kind::BAD_NAME => Frame::Names(Names::BadName { number: r.number("a declaration")? }),
+        kind::GUEST => Frame::Names(Names::Guest { acceptor: r.channel()?, guest: r.channel()? }),
+        unknown => return Err(WireError::UnknownKind(unknown)),
+    };
+    r.finish()?;
+    Ok(frame)
+}
+
+fn invalid(what: &'static str, value: u8) -> WireError {
+    WireError::Invalid { what, value: value.into() }
+}
+
+/// Reads fields from the front; whatever is missing or too long is an error.
+pub(super) struct Reader(pub(super) Bytes);
+
+impl Reader {
+    pub(super) fn finish(&self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing(self.0.len())) }
+    }
+
+    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
+        self.0.try_get_u8().map_err(|_| WireError::Truncated(what))
+    }
+
+    pub(super) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
+        let mut n: u64 = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(what)?;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                break;
+            }
+            n |= part << shift;
+            if byte & 0x80 == 0 {
+                return Ok(n);
+            }
+        }
+        Err(WireError::Invalid { what, value: u64::MAX })
+    }
+
+    fn number32(&mut self, what: &'static str) -> Result<u32, WireError> {
+        let value = self.number(what)?;
+        u32::try_from(value).map_err(|_| WireError::Invalid { what, value })
+    }
+
+    pub(super) fn fixed64(&mut self, what: &'static str) -> Result<u64, WireError> {
+        self.0.try_get_u64().map_err(|_| WireError::Truncated(what))
+    }
+
+    pub(super) fn id(&mut self, what: &'static str) -> Result<u128, WireError> {
+        self.0.try_get_u128().map_err(|_| WireError::Truncated(what))
+    }
+
+    fn channel(&mut self) -> Result<ChannelId, WireError> {
+        self.id("a channel").map(ChannelId)
+    }
+
+    pub(super) fn life(&mut self) -> Result<Life, WireError> {
+        Ok(Life { node: NodeId(self.id("a node")?), incarnation: Incarnation(self.fixed64("an incarnation")?) })
+    }
+
+    pub(super) fn bytes(&mut self, what: &'static str, max: usize) -> Result<Bytes, WireError> {
+        let length = self.number(what)?;
+        if length > max as u64 {
+            return Err(WireError::TooLong { what, bytes: length, bytes_max: max as u64 });
+        }
+        if length > self.0.len() as u64 {
+            return Err(WireError::Truncated(what));
+        }
+        Ok(self.0.split_to(length as usize))
+    }
+
+    pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
+        let bytes = self.bytes(what, max)?;
+        std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| WireError::NotText(what))
+    }
+
+    pub(super) fn addresses(&mut self) -> Result<Vec<String>, WireError> {
+        let count = self.number("addresses")?;
+        if count > limits::ADDRESSES as u64 {
+            return Err(WireError::TooLong { what: "addresses", bytes: count, bytes_max: limits::ADDRESSES as u64 });
+        }
+        (0..count).map(|_| self.text("an address", limits::ADDRESS)).collect()
+    }
+
+    fn end(&mut self) -> Result<End, WireError> {
+        Ok(match self.byte("an end")? {
+            0 => End::Gone,
+            1 => End::Retired,
+            2 => End::Poisoned(self.text("a reason", limits::TEXT)?),
+            value => return Err(invalid("an end", value)),
+        })
+    }
+
+    fn failure(&mut self) -> Result<Failure, WireError> {
+        Ok(match self.byte("a failure")? {
+            0 => Failure::Closed,
+            1 => Failure::Poisoned(self.text("a reason", limits::TEXT)?),
+            2 => Failure::Refused,
+            3 => Failure::Expired,
+            4 => Failure::WouldBlock,
+            5 => Failure::TooLarge { max: self.number("a limit")? },
+            6 => Failure::Undecodable(self.text("a reason", limits::TEXT)?),
+            value => return Err(invalid("a failure", value)),
+        })
+    }
+
+    fn declaration(&mut self) -> Result<Declaration, WireError> {
+        let face = match self.byte("a face")? {
+            0 => Face::Sender,
+            1 => Face::Receiver,
+            2 => Face::Client,
+            3 => Face::Server,
+            4 => Face::Acceptor,
+            value => return Err(invalid("a face", value)),
+        };
+        let shared = match self.byte("sharing")? {
+            0 => false,
+            1 => true,
+            value => return Err(invalid("sharing", value)),
+        };
+        let expects = match self.byte("what is expected")? {
+            0 => Expected::Unknown,
+            1 => Expected::Unshared,
+            2 => Expected::Shared,
+            value => return Err(invalid("what is expected", value)),
+        };
+        Ok(Declaration { face, shared, expects, schema: self.bytes("a schema", limits::SCHEMA)? })
+    }
+
+    fn value(&mut self, channel: ChannelId, head: Head) -> Result<Frame, WireError> {
+        let total = self.number("a value's length")?;
+        let first = self.piece()?;
+        if first.len() as u64 > total {
+            return Err(WireError::Trailing((first.len() as u64 - total) as usize));
+        }
+        Ok(Frame::ToHome(channel, ToHome::Value { head, total, first }))
+    }
+
+    /// The rest.
+    fn piece(&mut self) -> Result<Bytes, WireError> {
+        let length = self.0.len();
+        if length > limits::CHUNK {
+            let (bytes, bytes_max) = (length as u64, limits::CHUNK as u64);
+            return Err(WireError::TooLong { what: "a piece of a value", bytes, bytes_max });
+        }
+        Ok(self.0.split_to(length))
+    }
+}

@@ -1,0 +1,302 @@
+//! What travels between two nodes, byte by byte: `docs/wire.md` is this folder in prose.
+//!
+//! [`handshake`] opens a socket; after it, a socket carries [`Frame`]s, which [`codec`] writes and reads.
+
+pub mod codec;
+pub mod handshake;
+
+use bytes::Bytes;
+
+use crate::id::{ChannelId, ChoiceId, Life, Request, Ticket};
+
+/// The newest protocol version this crate speaks, and the oldest.
+pub const VERSIONS: (u16, u16) = (1, 1);
+
+/// Limits of what is read from a network, in bytes unless said otherwise.
+pub mod limits {
+    /// An application's name.
+    pub const APPLICATION: usize = 64;
+    /// An address.
+    pub const ADDRESS: usize = 255;
+    /// How many addresses a node may have.
+    pub const ADDRESSES: usize = 8;
+    /// The identity slot of a handshake.
+    pub const IDENTITY: usize = 4096;
+    /// A whole handshake message.
+    pub const HANDSHAKE: usize = 16 << 10;
+    /// The body of a frame, without the piece of a value that it may carry.
+    pub const FRAME: usize = 64 << 10;
+    /// A piece of a value.
+    pub const CHUNK: usize = 1 << 20;
+    /// A reason, or another text for people.
+    pub const TEXT: usize = 4096;
+    /// A name of an end.
+    pub const NAME: usize = 255;
+    /// A schema.
+    pub const SCHEMA: usize = 32 << 10;
+}
+
+/// Which way a frame takes out of a node. Frames of one lane stay in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Not numbered, and not sent again: it speaks of the connection's state at this moment.
+    Moment,
+    /// Overtakes all that waits to be sent on channels.
+    Control,
+    /// From a channel's sending half: in order with what that half said before, in turns with other channels.
+    Channel(ChannelId),
+}
+
+/// One message between two nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Nothing else was to be said.
+    Heartbeat,
+    /// How many numbered frames have been seen.
+    Ack {
+        /// All frames with smaller numbers; the first frame has number 0.
+        seen: u64,
+    },
+    /// The node leaves: nothing follows.
+    Goodbye,
+    /// What a home says of a channel, to a node with a sending half.
+    FromHome(ChannelId, FromHome),
+    /// What a sending half says, to the home.
+    ToHome(ChannelId, ToHome),
+    /// The next piece of the value whose head went before on this channel.
+    More(ChannelId, Bytes),
+    /// The value whose head went before on this channel is not wanted any more; no piece follows.
+    Cut(ChannelId),
+    /// A message of the name service.
+    Names(Names),
+}
+
+/// What the home of a channel says to a node with a sending half.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromHome {
+    /// The answer to [`ToHome::Attach`].
+    Attached(Terms),
+    /// The answer to [`ToHome::Attach`] of what does not fit; nothing that follows it will be heard.
+    Rejected(Rejection),
+    /// A receive has returned the value.
+    Taken(Ticket),
+    /// An extended receive has returned the value; [`Released`](Self::Released) follows.
+    Held(Ticket),
+    /// The extended receive of this value is over.
+    Released(Ticket),
+    /// The offer has failed.
+    Failed(Ticket, Failure),
+    /// The answer to [`ToHome::Withdraw`]: the value has not been taken.
+    Withdrawn(Ticket),
+    /// Asks for what a choice offers.
+    Reserve(Ticket, Request),
+    /// The reservation is given up; the offer stands.
+    Abort(Ticket, Request),
+    /// So many more values may be [`Sent`](Head::Sent).
+    Credit(u32),
+    /// The channel has ended; offers that stand have failed.
+    Ended(End),
+}
+
+/// What a sending half says to the home of its channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToHome {
+    /// There is a sending half here.
+    Attach(Declaration),
+    /// A value, or its first piece: `total` bytes in all.
+    Value {
+        /// What the value is for.
+        head: Head,
+        /// How long the whole value is, in bytes.
+        total: u64,
+        /// As much of it as goes with the head.
+        first: Bytes,
+    },
+    /// A choice offers something. The value is asked for by [`FromHome::Reserve`].
+    OfferChoice(Ticket, ChoiceId),
+    /// The offer is asked back.
+    Withdraw(Ticket),
+    /// The reserved choice would like to decide for another branch.
+    Revoke(Ticket),
+    /// How the sending half ended the channel, or that it is gone.
+    Ended(End),
+}
+
+/// What a value is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A send offers it.
+    Offer(Ticket),
+    /// It was asked for by [`FromHome::Reserve`].
+    Grant(Ticket, Request),
+    /// It was sent on a credit.
+    Sent,
+}
+
+/// How a channel ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The end was dropped.
+    Gone,
+    /// The channel was retired.
+    Retired,
+    /// The channel was poisoned, with this reason.
+    Poisoned(String),
+}
+
+/// What a home grants to a sending half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// So many offers may stand at once.
+    pub window: u32,
+    /// So many values may be [`Sent`](Head::Sent) at first.
+    pub credits: u32,
+    /// The largest encoded value, in bytes.
+    pub value_max: u64,
+}
+
+/// Why an offer failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The receiver is gone, or the channel was retired.
+    Closed,
+    /// The channel was poisoned.
+    Poisoned(String),
+    /// The policy refused it.
+    Refused,
+    /// A later sender pushed it out of the queue.
+    Expired,
+    /// It would have had to wait.
+    WouldBlock,
+    /// It is larger than the home allows.
+    TooLarge {
+        /// The limit, in bytes.
+        max: u64,
+    },
+    /// What arrived is no value of the receiver's type.
+    Undecodable(String),
+}
+
+/// Why an attachment was rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// There is no such channel here (any more).
+    NoSuchChannel,
+    /// Another node has this unshared end.
+    Occupied,
+    /// The two declarations do not fit: the home's.
+    Mismatch(Declaration),
+    /// The node has no room for another channel.
+    Full,
+}
+
+/// Which face of a named channel or bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Face {
+    /// A channel's sender.
+    Sender,
+    /// A channel's receiver.
+    Receiver,
+    /// A bundle's client.
+    Client,
+    /// A bundle's server.
+    Server,
+    /// A receiver of a fresh bundle for every client.
+    Acceptor,
+}
+
+/// What the holder of a face says of the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Expected {
+    /// Nothing.
+    Unknown,
+    /// It is held by one.
+    Unshared,
+    /// It may be held by many.
+    Shared,
+}
+
+/// What the holder of a face has declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// Which face it is.
+    pub face: Face,
+    /// Whether many may hold it.
+    pub shared: bool,
+    /// What it expects of the other face.
+    pub expects: Expected,
+    /// What the messages look like; empty if that is not known. Opaque here.
+    pub schema: Bytes,
+}
+
+/// Messages of the name service: between any node and one that serves names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Names {
+    /// A face is here, under this name.
+    Declare {
+        /// The declarer's number for it.
+        number: u64,
+        /// Printable ASCII without `/`.
+        name: String,
+        /// Identifies the channel or bundle, if this face is its home.
+        channel: ChannelId,
+        /// The face.
+        face: Declaration,
+    },
+    /// A declaration is taken back.
+    Undeclare {
+        /// Its number.
+        number: u64,
+    },
+    /// The other face has been found.
+    Found {
+        /// The number of the declaration that this answers.
+        number: u64,
+        /// Who has the other face.
+        partner: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
+        /// Identifies the channel or bundle.
+        channel: ChannelId,
+        /// The other face.
+        face: Declaration,
+    },
+    /// The declaration does not fit what is there.
+    Refused {
+        /// Its number.
+        number: u64,
+        /// What is there instead.
+        there: Declaration,
+        /// Who has it.
+        holder: Life,
+    },
+    /// The name is not one.
+    BadName {
+        /// The number of the declaration.
+        number: u64,
+    },
+    /// A client of an acceptor introduces itself: its bundle has this identity.
+    Guest {
+        /// The acceptor's.
+        acceptor: ChannelId,
+        /// The fresh bundle's.
+        guest: ChannelId,
+    },
+}
+
+impl Frame {
+    /// Which way the frame takes.
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Heartbeat | Self::Ack { .. } => Lane::Moment,
+            // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
+            Self::Goodbye | Self::FromHome(..) | Self::Names(_) | Self::Cut(_) => Lane::Control,
+            Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
+        }
+    }
+
+    /// Whether the frame has a number, and is sent again after a socket was lost.
+    pub fn is_numbered(&self) -> bool {
+        self.lane() != Lane::Moment
+    }
+}
