@@ -226,7 +226,7 @@ impl Machine {
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
-        self.connections.entry(node).or_insert_with(|| Connection::new())
+        self.connections.entry(node).or_insert_with(Connection::new)
     }
 
     /// Queues a frame for a node. If there is no connection, one is made.
