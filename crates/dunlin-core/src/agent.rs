@@ -45,10 +45,23 @@ pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::Reserver;
+use crate::choice::decision::{self, Reserver};
 use crate::error::{Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits;
+
+/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and both must mean the same one. So their
+/// numbers are in one order everywhere. The high half is `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits),
+/// the low half counts; a process without agents needs none.
+///
+/// It belongs before the first choice with a send over an agent, whose number must not change. The first origin stands.
+///
+/// # Errors
+/// `false`: there was another before.
+#[must_use = "another origin may stand"]
+pub fn set_origin(origin: u64) -> bool {
+    decision::set_origin(origin)
+}
 
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
@@ -58,8 +71,8 @@ pub enum Event<T> {
     /// A send offers this value. The agent has it now and must say what became of it.
     FirmOffer(u64, T),
     /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number is the choice's, for the
-    /// order in which choices give way to each other.
-    ChoiceOffer(u64, u64),
+    /// order in which choices give way to each other: see [`set_origin`].
+    ChoiceOffer(u64, u128),
     /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was decided.
     AskedBack(u64),
     /// What answered [`Reserved::Later`] may be tried again.
@@ -276,7 +289,7 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
-    pub fn offer_choice(&self, number: u64, choice: u64) {
+    pub fn offer_choice(&self, number: u64, choice: u128) {
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(number, None, Some(choice), ends, after));
     }
 

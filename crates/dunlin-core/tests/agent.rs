@@ -212,6 +212,22 @@ fn a_choice_with_a_credit_is_decided_here() {
     assert_eq!(show(&all(|cx| a.outlet.poll(cx))), "Sent(0) Sent(1)");
 }
 
+/// Sends that waited for the first credits: they go out on them, and those that get none are not offered any more.
+#[test]
+fn what_waited_before_the_first_credits_goes_out_on_them() {
+    let h = halves(fifo(1));
+    let (mut outlet, mut a) = (h.outlet, h.tx.share());
+    let mut b = a.clone();
+    let (mut first, mut second) = (pin!(a.send(1)), pin!(b.send(2)));
+    assert_eq!((once(first.as_mut()), once(second.as_mut())), (None, None));
+    outlet.credit(1);
+    assert_eq!((once(first), once(second.as_mut())), (Some(Ok(())), None));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Sent(1)");
+    outlet.credit(1);
+    assert_eq!(once(second), Some(Ok(())));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Sent(2)");
+}
+
 /// A sender at the receiver's half beside the inlet. (Its own end is the inlet; the handles stay.)
 fn beside_the_inlet(policy: Policy) -> (Shared<Sender<u32>>, Inlet<u32>, Receiver<u32>) {
     let (tx, rx) = channel_with(policy);
@@ -247,11 +263,10 @@ fn a_promised_place_is_not_free() {
 
 #[test]
 fn an_extended_receive_keeps_its_place_from_the_sender_elsewhere() {
-    let (mut h, _) = halves_with_credits(fifo(1));
-    h.tx.try_send(1).unwrap();
-    h.sender_says();
+    let (mut h, _) = halves_with_credits(fifo(2));
     h.inlet.push(1).unwrap();
     let guard = once(h.rx.recv_extended()).unwrap().unwrap();
+    h.inlet.push(2).unwrap();
     assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "");
     drop(guard);
     assert_eq!(h.receiver_says(), "Credit(1)");
@@ -275,14 +290,17 @@ fn an_unbounded_buffer_gives_credits_back_as_values_come() {
 #[test]
 fn retire_waits_for_what_is_on_its_way() {
     let (mut h, _) = halves_with_credits(fifo(3));
-    h.tx.try_send(1).unwrap();
-    h.tx.try_send(2).unwrap();
+    for value in 0..3 {
+        h.tx.try_send(value).unwrap();
+    }
+    h.inlet.push(0).unwrap();
+    assert_eq!(h.rx.try_recv(), Ok(0));
     h.rx.retire();
     assert_eq!((once(h.rx.recv()), h.rx.try_recv(), h.rx.is_closed()), (None, Err(RecvError::WouldBlock), false));
-    assert_eq!(h.receiver_says(), "Retired");
+    assert_eq!(h.receiver_says(), "Retired", "the place that is free is not promised any more");
     h.outlet.retire();
     assert!(h.tx.try_send(3).unwrap_err().is_closed());
-    assert_eq!(h.sender_says(), "Sent(1) Sent(2) Retired", "in this order");
+    assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2) Retired", "in this order");
     assert_eq!((h.inlet.push(1), h.rx.try_recv(), once(h.rx.recv())), (Ok(()), Ok(1), None));
     assert_eq!(h.inlet.push(2), Ok(()));
     h.inlet.retire();

@@ -33,7 +33,7 @@ pub(super) struct FromFar {
     /// Its number, by which its agent knows it.
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
-    pub(super) choice: Option<u64>,
+    pub(super) choice: Option<u128>,
     pub(super) ask: Option<Ask>,
 }
 
@@ -150,7 +150,7 @@ pub(crate) enum Collected<T> {
     /// A firm offer; the agent has its value now.
     Firm(T),
     /// An offer of the choice with this number.
-    Choice(u64),
+    Choice(u128),
     Gone,
 }
 
@@ -368,7 +368,7 @@ impl<T> Queue<T> {
         &mut self,
         number: u64,
         value: Option<T>,
-        choice: Option<u64>,
+        choice: Option<u128>,
         ends: Ends,
         after: &mut After<T>,
     ) {
