@@ -7,6 +7,8 @@
 //!
 //! ```text
 //!   sender's half                                              receiver's half
+//!   Outlet::credit       ◀── Inlet::credits, Credit ──
+//!   Sent(value)                    ── value ──▶                Inlet::push
 //!   FirmOffer(ticket, value)       ── offer ──▶                Inlet::offer
 //!   ChoiceOffer(ticket, id)        ── offer, no value ──▶      Inlet::offer_choice
 //!   Outlet::reserve      ◀── Reserve ──      value ──▶         Inlet::grant, which may give it back: Outlet::give_back
@@ -19,9 +21,21 @@
 //! ```
 //!
 //! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
+//!
+//! # Credits
+//!
+//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places (*credits*), which count as taken there from then on.
+//! At the sender's half a send that has one is complete at once; without one it waits there, and nothing of it crosses. So granted and
+//! buffered together never are more than n, and both ends behave as those of a buffer in one memory:
+//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until the sender's half
+//!   has answered ([`Inlet::retire`]);
+//! - *poison*, from either end, destroys what is buffered and what is on its way;
+//! - an extended receive keeps its place until the release.
+//!
+//! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is promised.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -31,19 +45,34 @@ pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::Reserver;
+use crate::choice::decision::{self, Reserver};
 use crate::error::{Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits;
 
+/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and both must mean the same one. So their
+/// numbers are in one order everywhere. The high half is `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits),
+/// the low half counts; a process without agents needs none.
+///
+/// It belongs before the first choice with a send over an agent, whose number must not change. The first origin stands.
+///
+/// # Errors
+/// `false`: there was another before.
+#[must_use = "another origin may stand"]
+pub fn set_origin(origin: u64) -> bool {
+    decision::set_origin(origin)
+}
+
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
+    /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the agent says nothing more about it.
+    Sent(T),
     /// A send offers this value. The agent has it now and must say what became of it.
     FirmOffer(u64, T),
     /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number is the choice's, for the
-    /// order in which choices give way to each other.
-    ChoiceOffer(u64, u64),
+    /// order in which choices give way to each other: see [`set_origin`].
+    ChoiceOffer(u64, u128),
     /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was decided.
     AskedBack(u64),
     /// What answered [`Reserved::Later`] may be tried again.
@@ -78,7 +107,7 @@ struct Ticket<T> {
 }
 
 impl<T> Ticket<T> {
-    fn tell(&self, event: FromSender) {
+    fn tell(&self, event: FromSender<T>) {
         self.chan.with_queue(|queue, _, after| {
             if let Some(outlet) = &mut queue.outlet {
                 outlet.tell(event, &mut after.wakes);
@@ -117,6 +146,7 @@ impl<T: Send + 'static> Outlet<T> {
                     return Poll::Pending;
                 };
                 return Poll::Ready(match event {
+                    FromSender::Sent(value) => Event::Sent(value),
                     FromSender::Offered(ticket) => match queue.collect(ticket) {
                         Collected::Firm(value) => Event::FirmOffer(ticket, value),
                         Collected::Choice(choice) => Event::ChoiceOffer(ticket, choice),
@@ -132,6 +162,12 @@ impl<T: Send + 'static> Outlet<T> {
                 });
             }
         })
+    }
+
+    /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking. From the first one on,
+    /// sends wait here for a place and are not offered; so it belongs before the first [`poll`](Self::poll). 0 changes nothing.
+    pub fn credit(&self, places: u32) {
+        self.chan.with_queue(|queue, _, after| queue.credit(places, after));
     }
 
     /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until [`taken`](Self::taken),
@@ -220,15 +256,31 @@ impl<T: Send + 'static> Inlet<T> {
     /// The next thing the receiver's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<T>> {
         self.chan.with_queue(|queue, _, after| {
-            let Some(inlet) = &mut queue.inlet else { return Poll::Pending };
-            match inlet.events.pop_front() {
-                Some(event) => Poll::Ready(event),
-                None => {
-                    after.stale.store(&mut inlet.waker, cx.waker());
-                    Poll::Pending
-                }
+            if let Some(event) = queue.next_for_inlet() {
+                return Poll::Ready(event);
             }
+            if let Some(inlet) = &mut queue.inlet {
+                after.stale.store(&mut inlet.waker, cx.waker());
+            }
+            Poll::Pending
         })
+    }
+
+    /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
+    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free. An unbounded buffer: 1024. Anything else: none, ever.
+    ///
+    /// An agent that never asks has none promised, and offers every value.
+    pub fn credits(&self) -> u32 {
+        self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
+    }
+
+    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the channel was poisoned or the receiver
+    /// is gone it is destroyed, as what was buffered has been.
+    ///
+    /// # Errors
+    /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)): whoever sent this breaks the protocol.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 
     /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].
@@ -237,7 +289,7 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
-    pub fn offer_choice(&self, number: u64, choice: u64) {
+    pub fn offer_choice(&self, number: u64, choice: u128) {
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(number, None, Some(choice), ends, after));
     }
 
@@ -268,8 +320,9 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.revoke(number, after));
     }
 
-    /// The channel was retired elsewhere.
+    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits comes after this.
     pub fn retire(&self) {
+        self.chan.with_queue(|queue, _, after| queue.end_lending(after));
         self.chan.retire();
     }
 
@@ -281,8 +334,13 @@ impl<T: Send + 'static> Inlet<T> {
 
 impl<T: Send + 'static> Drop for Inlet<T> {
     fn drop(&mut self) {
-        self.chan.with_queue(|queue, _, _| queue.inlet = None);
+        // What it has not heard may hold values, which are dropped where the channel is not locked.
+        let unheard = self.chan.with_queue(|queue, _, after| {
+            queue.end_lending(after);
+            queue.inlet.take()
+        });
         self.chan.sender_gone();
+        drop(unheard);
     }
 }
 
@@ -307,9 +365,10 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
 /// assert_eq!((sent, received), (Ok(()), Ok("krill")));
 /// # });
 /// ```
-pub async fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) {
+pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
+    outlet.credit(inlet.credits());
     let mut joint = Joint { outlet, inlet, later: Vec::new() };
-    poll_fn(|cx| {
+    poll_fn(move |cx| {
         loop {
             // Both sides in turn, so that neither keeps the other from being heard.
             let mut quiet = true;
@@ -334,7 +393,6 @@ pub async fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) {
             }
         }
     })
-    .await;
 }
 
 struct Joint<T: Send + 'static> {
@@ -348,6 +406,10 @@ impl<T: Send + 'static> Joint<T> {
     /// `false`: the sender has gone. What it left is still offered over there.
     fn hear_sender(&mut self, event: Event<T>) -> bool {
         match event {
+            Event::Sent(value) => {
+                let pushed = self.inlet.push(value);
+                debug_assert!(pushed.is_ok(), "the sender's half has what was promised");
+            }
             Event::FirmOffer(ticket, value) => self.inlet.offer(ticket, value),
             Event::ChoiceOffer(ticket, choice) => self.inlet.offer_choice(ticket, choice),
             Event::AskedBack(ticket) => {
@@ -392,6 +454,7 @@ impl<T: Send + 'static> Joint<T> {
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
+            FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => return false,

@@ -157,6 +157,8 @@ impl<T, P> Sender<T, P> {
     }
 
     /// How many values are in the channel's buffer. 0 for a rendezvous.
+    ///
+    /// With the receiver on another node the buffer is there, and this is 0: neither what is on its way nor what waits here counts.
     pub fn len(&self) -> usize {
         self.chan().len()
     }

@@ -758,7 +758,9 @@ impl<T> Chan<T> {
         let g = self.state.lock();
         let something =
             if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
-        g.has(POISONED) || g.has_any(NO_SENDER | RETIRED) && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
+        let awaited = g.queue.as_ref().is_some_and(|q| q.awaits_values());
+        g.has(POISONED)
+            || g.has_any(NO_SENDER | RETIRED) && !awaited && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
     }
 
     fn len_of(&self, g: &Guard<'_, Inner<T>>) -> usize {

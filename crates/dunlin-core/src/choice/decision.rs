@@ -16,6 +16,15 @@ use crate::lock::Lock;
 use crate::sync::{AtomicU64, Ordering, global};
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
+global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
+
+/// The number of this operating system process, where choices of several meet. The first one stands; `false`: it is another.
+pub(crate) fn set_origin(origin: u64) -> bool {
+    match ORIGIN.compare_exchange(0, origin, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(stands) => stands == origin,
+    }
+}
 
 enum Status {
     /// Any offer may be taken.
@@ -56,7 +65,7 @@ pub(crate) enum Reserve {
 
 /// One choice, open or decided.
 pub(crate) struct Decision {
-    /// Total over all choices, so that two can be locked in order.
+    /// Total over all choices of this process, so that two can be locked in order.
     id: u64,
     state: Lock<State>,
 }
@@ -245,8 +254,8 @@ impl Decision {
         self.id == other.id
     }
 
-    /// Its number: total over all choices.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    /// Its number among all choices, those of other processes included. Within this one the order is that of `id`.
+    pub(crate) fn id(&self) -> u128 {
+        u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(self.id)
     }
 }

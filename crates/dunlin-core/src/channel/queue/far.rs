@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use super::{Ends, Handle, Offer, Offered, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
-use crate::channel::policy::Admit;
+use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Reason, Why};
 
@@ -33,7 +33,7 @@ pub(super) struct FromFar {
     /// Its number, by which its agent knows it.
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
-    pub(super) choice: Option<u64>,
+    pub(super) choice: Option<u128>,
     pub(super) ask: Option<Ask>,
 }
 
@@ -65,8 +65,44 @@ impl<E> Heard<E> {
     }
 }
 
+/// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
+pub(crate) struct Lending {
+    window: Window,
+    /// Somebody listens for what is promised.
+    on: bool,
+    granted: u32,
+    /// How many of those granted the agent has not been told of.
+    owed: u32,
+    /// Offers here got the last free place: the next is promised first.
+    next: bool,
+    pub(super) receiver_gone: bool,
+}
+
+impl Lending {
+    pub(super) fn new(window: Window) -> Self {
+        Self { window, on: false, granted: 0, owed: 0, next: false, receiver_gone: false }
+    }
+
+    pub(super) fn granted(&self) -> usize {
+        self.granted as usize
+    }
+
+    /// The sender elsewhere has so many places.
+    fn known(&self) -> u32 {
+        self.granted - self.owed
+    }
+
+    /// What was not told is not promised any more, nor is anything else.
+    pub(super) fn stop(&mut self) {
+        self.on = false;
+        self.granted -= std::mem::take(&mut self.owed);
+    }
+}
+
 /// What the agent at the sending half hears of the sender. Tickets name offers.
-pub(crate) enum FromSender {
+pub(crate) enum FromSender<T> {
+    /// It went out on a credit.
+    Sent(T),
     Offered(u64),
     AskedBack(u64),
     /// A reservation that had to wait may be tried again.
@@ -76,6 +112,12 @@ pub(crate) enum FromSender {
     Retired,
     Poisoned(Reason),
     Gone,
+}
+
+impl<T> FromSender<T> {
+    fn into_value(self) -> Option<T> {
+        if let Self::Sent(value) = self { Some(value) } else { None }
+    }
 }
 
 /// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
@@ -93,6 +135,8 @@ pub enum FromReceiver<T> {
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands.
     Abort(u64, T),
+    /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
+    Credit(u32),
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
@@ -106,7 +150,7 @@ pub(crate) enum Collected<T> {
     /// A firm offer; the agent has its value now.
     Firm(T),
     /// An offer of the choice with this number.
-    Choice(u64),
+    Choice(u128),
     Gone,
 }
 
@@ -122,6 +166,91 @@ pub enum Reserved<T> {
 }
 
 impl<T> Queue<T> {
+    /// Places for sends from here, at the receiver elsewhere: what waits goes out on them.
+    pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
+        if places > 0 {
+            self.credits = Some(self.credits.unwrap_or(0).saturating_add(places));
+            self.refill(after);
+        }
+    }
+
+    /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
+    pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
+        self.lending.on = !self.sealed && self.poison.is_none();
+        self.lend_up_to(u32::MAX, wakes);
+        std::mem::take(&mut self.lending.owed)
+    }
+
+    fn lend_up_to(&mut self, max: u32, wakes: &mut Wakes) {
+        let Lending { window, on, granted, .. } = self.lending;
+        let Some(inlet) = self.inlet.as_mut().filter(|_| on) else { return };
+        let free = match window {
+            Window::None => 0,
+            Window::Places(places) => {
+                let queued = self.buffer.len() + self.held.len();
+                places.saturating_sub(granted).saturating_sub(u32::try_from(queued).unwrap_or(u32::MAX))
+            }
+            Window::Unbounded(window) => window.saturating_sub(granted),
+        };
+        let lent = free.min(max);
+        self.lending.granted += lent;
+        self.lending.owed += lent;
+        if lent > 0 {
+            wakes.add(inlet.waker.take());
+        }
+    }
+
+    /// Before waiting offers are admitted: free places go to them and to the sender elsewhere in turn.
+    pub(super) fn lend_in_turn(&mut self, wakes: &mut Wakes) {
+        if self.lending.next {
+            self.lend_up_to(1, wakes);
+        }
+    }
+
+    /// After waiting offers were admitted, `some` of them or none.
+    pub(super) fn lend_the_rest(&mut self, some: bool, wakes: &mut Wakes) {
+        self.lending.next = some;
+        self.lend_up_to(u32::MAX, wakes);
+    }
+
+    /// What the agent of the sender elsewhere hears next.
+    pub(crate) fn next_for_inlet(&mut self) -> Option<FromReceiver<T>> {
+        if let Some(event) = self.inlet.as_mut()?.events.pop_front() {
+            return Some(event);
+        }
+        let owed = std::mem::take(&mut self.lending.owed);
+        (owed > 0).then_some(FromReceiver::Credit(owed))
+    }
+
+    /// Whether the sender elsewhere may have sent what is not here yet.
+    pub(crate) fn awaits_values(&self) -> bool {
+        self.lending.known() > 0
+    }
+
+    /// The sender elsewhere will not use what it was promised.
+    pub(crate) fn end_lending(&mut self, after: &mut After<T>) {
+        self.lending.stop();
+        self.lending.granted = 0;
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    /// A value that was sent on a credit enters its place. An error: no place was promised for it.
+    pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<(), T> {
+        if self.lending.known() == 0 {
+            return Err(value);
+        }
+        self.lending.granted -= 1;
+        if self.poison.is_some() || self.lending.receiver_gone {
+            // Destroyed, as what is buffered was.
+            after.dropped.push(value);
+            return Ok(());
+        }
+        self.buffer.push_back(value);
+        self.wake_watchers(&mut after.wakes);
+        self.lend_up_to(u32::MAX, &mut after.wakes);
+        Ok(())
+    }
+
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
@@ -239,7 +368,7 @@ impl<T> Queue<T> {
         &mut self,
         number: u64,
         value: Option<T>,
-        choice: Option<u64>,
+        choice: Option<u128>,
         ends: Ends,
         after: &mut After<T>,
     ) {
@@ -305,7 +434,6 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Result<(), T> {
         let Some(index) = self.find_far(number) else { return Err(value) };
-        let queued = self.queued();
         let offer = &mut self.offers[index];
         let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
         if ask.number != request {
@@ -317,20 +445,16 @@ impl<T> Queue<T> {
             self.wake_watchers(&mut after.wakes);
             return Ok(());
         }
-        let admit = match &mut self.buffering {
-            Some(buffering) => catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse),
-            None => Admit::Wait,
-        };
-        match admit {
+        match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
             Admit::Wait => {
                 // The room has gone to another one meanwhile.
-                if let Some(far) = &mut offer.far {
+                if let Some(far) = &mut self.offers[index].far {
                     far.ask = None;
                 }
                 return Err(value);
             }
             Admit::Refuse => {
-                offer.value = Value::Here(value);
+                self.offers[index].value = Value::Here(value);
                 self.fail(index, Why::Refused, after);
             }
             admit => {
@@ -377,7 +501,8 @@ impl<T> Queue<T> {
             return Collected::Gone;
         }
         let offer = &mut self.offers[index];
-        if offer.standing != Standing::Waiting {
+        if offer.standing != Standing::Waiting || self.credits.is_some() {
+            // With credits it waits here for one.
             return Collected::Gone;
         }
         if let Some((decision, _)) = &offer.choice {
@@ -461,6 +586,8 @@ impl<T> Queue<T> {
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
             self.fail(index, why, after);
+        } else if self.credits.is_some() {
+            self.refill(after);
         } else if (offer.choice.is_none() || away.recalled)
             && let Some(outlet) = &mut self.outlet
         {
@@ -504,7 +631,11 @@ impl<T> Queue<T> {
 
     /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
     pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
-        self.outlet = None;
+        self.credits = None;
+        if let Some(outlet) = self.outlet.take() {
+            after.stale.add(outlet.waker);
+            after.dropped.extend(outlet.events.into_iter().filter_map(FromSender::into_value));
+        }
         let away = |o: &Offer<T>| matches!(o.standing, Standing::Away(_));
         while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
             self.far_took(ticket, false, after);

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use far::{Away, FromFar, FromReceiver, FromSender, Heard};
+use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
@@ -214,9 +214,13 @@ pub(crate) struct Queue<T> {
     /// The patience of those who keep a grant runs.
     pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
-    pub(crate) outlet: Option<Heard<FromSender>>,
+    pub(crate) outlet: Option<Heard<FromSender<T>>>,
+    /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
+    credits: Option<u32>,
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
+    /// The places of the buffer that are promised to the sender elsewhere.
+    pub(crate) lending: Lending,
     next_ask: u64,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Vec<Stranded<T>>,
@@ -247,7 +251,9 @@ impl<T> Queue<T> {
             kept: Vec::new(),
             patient: false,
             outlet: None,
+            credits: None,
             inlet: None,
+            lending: Lending::new(policy.window()),
             next_ask: 0,
         }
     }
@@ -364,6 +370,9 @@ impl<T> Queue<T> {
 
     /// Tells whoever may take it of a new offer. `true`: somebody was waiting for one.
     fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
+        if self.credits.is_some() {
+            return false;
+        }
         if let Some(outlet) = &mut self.outlet {
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
             return true;
@@ -383,17 +392,15 @@ impl<T> Queue<T> {
         if let Some(why) = self.no_more_sends(ends) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
-        if self.buffering.is_none() {
+        if self.buffering.is_none() && self.credits.is_none() {
             return Offered::Queued(0, false);
         }
-        let queued = self.queued();
         // Those who came first go first.
         let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
         if behind || !self.acts(handle) {
             return Offered::Queued(0, false);
         }
-        let Some(buffering) = &mut self.buffering else { return Offered::Queued(0, false) };
-        let admit = buffering.admit(queued);
+        let admit = self.ask_policy();
         if admit == Admit::Wait {
             return Offered::Queued(0, false);
         }
@@ -410,7 +417,21 @@ impl<T> Queue<T> {
         Offered::Admitted
     }
 
+    /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with credits, for one of them.
+    fn ask_policy(&mut self) -> Admit {
+        if let Some(credits) = self.credits {
+            return if credits > 0 { Admit::Keep } else { Admit::Wait };
+        }
+        // A place that has been promised is not free.
+        let queued = self.queued() + self.lending.granted();
+        self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued))
+    }
+
     fn admit(&mut self, admit: Admit, value: T, after: &mut After<T>) {
+        if let (Some(credits), Some(outlet)) = (&mut self.credits, &mut self.outlet) {
+            *credits -= 1;
+            return outlet.tell(FromSender::Sent(value), &mut after.wakes);
+        }
         match admit {
             Admit::DropThis => return after.dropped.push(value),
             Admit::DropOldest => after.dropped.extend(self.buffer.pop_front()),
@@ -423,7 +444,9 @@ impl<T> Queue<T> {
     /// Admits waiting offers as far as the policy lets them in, and wakes receivers for what came in.
     fn refill(&mut self, after: &mut After<T>) {
         let before = self.offers.len();
+        self.lend_in_turn(&mut after.wakes);
         self.admit_waiting(after);
+        self.lend_the_rest(self.offers.len() < before, &mut after.wakes);
         if self.offers.len() < before && !self.buffer.is_empty() {
             self.wake_watchers(&mut after.wakes);
         }
@@ -440,10 +463,8 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            let queued = self.queued();
-            let Some(buffering) = &mut self.buffering else { return };
             // This may run in a receive, whose value must not be lost by a policy that panics.
-            let admit = catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse);
+            let admit = catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse);
             if admit == Admit::Wait {
                 return;
             }
@@ -592,7 +613,7 @@ impl<T> Queue<T> {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
             // The agent may know of it.
-            if let (Some(_), Some(outlet)) = (offer.choice, &mut self.outlet) {
+            if let (Some(_), Some(outlet), None) = (offer.choice, &mut self.outlet, self.credits) {
                 outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
             }
         }
@@ -690,7 +711,7 @@ impl<T> Queue<T> {
                 }
             }
         }
-        if ends.no_senders {
+        if ends.no_senders && !self.awaits_values() {
             return if commit(own) { Took::Ended(RecvError::Closed) } else { Took::ChoiceGone };
         }
         Took::Nothing
@@ -791,7 +812,7 @@ impl<T> Queue<T> {
     /// Whether a receiver that was woken has not been polled since.
     pub(crate) fn watchers_unpolled(&self) -> bool {
         // Of a receiver elsewhere one cannot know; it gets the same time.
-        self.outlet.is_some() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+        self.outlet.is_some() && self.credits.is_none() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
     }
 
     /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
@@ -838,6 +859,7 @@ impl<T> Queue<T> {
             self.release(Handle::END, Some(ticket), after);
         }
         self.held.clear();
+        self.lending.receiver_gone = true;
     }
 
     // ---- ending
@@ -845,6 +867,7 @@ impl<T> Queue<T> {
     /// Nothing more is admitted: the channel was retired, or the receiver is gone.
     pub(crate) fn seal(&mut self) {
         self.sealed = true;
+        self.lending.stop();
     }
 
     /// Registers one who waits only for the end.
@@ -880,6 +903,7 @@ impl<T> Queue<T> {
         if self.poison.is_none() {
             self.poison = Some(reason);
         }
+        self.lending.stop();
         self.discard(after);
     }
 
