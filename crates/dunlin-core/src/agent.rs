@@ -18,7 +18,13 @@
 //!   Outlet::failed       ◀── Failed ──
 //!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw: Outlet::withdrawn, or it is too late
 //!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
+//!   Outlet::retire       ◀── Retired, Gone ──
+//!   Retired                        ── retire ──▶               Inlet::retire
+//!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
+//!   Gone                           ── gone ──▶                 the inlet is dropped, and then the outlet
 //! ```
+//!
+//! Each side's messages arrive in the order in which they were said.
 //!
 //! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
 //!
@@ -33,6 +39,30 @@
 //! - an extended receive keeps its place until the release.
 //!
 //! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is promised.
+//!
+//! # Values
+//!
+//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It encodes it by reference and keeps it under the ticket until it hears what became of it:
+//!
+//! | heard | the sender's half is told | and the value |
+//! |---|---|---|
+//! | `Taken`, `Released` | [`Outlet::taken`] | is dropped |
+//! | `Held` | [`Outlet::held`]; `Released` follows | is dropped |
+//! | `Failed` | [`Outlet::failed`] | is given back; `None` if it never left |
+//! | an answer to a withdrawal: not taken | [`Outlet::withdrawn`] | is given back; `None` if it never left |
+//! | `Abort` | [`Outlet::give_back`] | is given back |
+//! | nothing, and the node is lost | [`Outlet::lost`] | is given back |
+//!
+//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies, which are dropped. A value that cannot be encoded is given back by [`Outlet::failed`].
+//! Of [`Event::Sent`] nothing is heard: a carrier drops the value when it is encoded.
+//!
+//! # The end
+//!
+//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it has dropped the answer is awaited. So after
+//!   [`Event::Gone`] no ticket is open and nothing is left to hear: the message goes to the receiver's half, behind all others, and both agents are dropped.
+//! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive, with their values. The carrier calls [`Outlet::retire`], and goes on until
+//!   the [`Event::Retired`] that answers it has come to the receiver's half, and what that had to say has come back; or until [`Event::Gone`]. Then it drops both.
+//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At the receiver's: [`Inlet::down`].
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -46,7 +76,7 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};
-use crate::error::{Reason, Why};
+use crate::error::{MessageId, Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits;
 
@@ -83,7 +113,7 @@ pub enum Event<T> {
     Retired,
     /// The channel was poisoned from here.
     Poisoned(Reason),
-    /// The sender is gone; nothing more will be offered.
+    /// The sender is gone, and all that it has sent and offered has been said before and is settled: the carrier drops both agents.
     Gone,
 }
 
@@ -127,10 +157,11 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver that has not been used.
+    /// Takes the place of a receiver that has not been used, on a channel without a buffer: that is at the other half. Offers that stand already, and how
+    /// the channel may have ended, are its first events.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
-        chan.with_queue(|queue, _, _| queue.outlet = Some(Heard::new()));
+        chan.add_agent(|queue| queue.outlet = Some(Heard::new()));
         // The receiver's end lives on as this.
         receiver.into_outlet();
         Self { chan }
@@ -174,7 +205,7 @@ impl<T: Send + 'static> Outlet<T> {
     /// [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of that choice can happen.
     pub fn reserve(&self, ticket: u64) -> Reserved<T> {
         let reserver: Arc<dyn Reserver> = Arc::new(Ticket { chan: self.chan.clone(), ticket });
-        self.chan.with_queue(|queue, _, _| queue.reserve(ticket, &reserver))
+        self.chan.with_queue(|queue, _, after| queue.reserve(ticket, &reserver, after))
     }
 
     /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
@@ -202,7 +233,19 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, after));
     }
 
-    /// The channel was retired elsewhere.
+    /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
+    /// [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a choice, the choice does.
+    pub fn lost(&self, ticket: u64, value: T, id: MessageId) {
+        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
+    }
+
+    /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
+    /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left counts as received, as in a drop.
+    pub fn down(self) {
+        self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
+    }
+
+    /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent and offered before.
     pub fn retire(&self) {
         self.chan.retire();
     }
@@ -222,7 +265,8 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 
 /// Stands in for the sender at the half where the receiver is.
 ///
-/// Dropped, it is a sender that is dropped: what it offered stays.
+/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is dropped when there is nothing left to
+/// answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
 }
@@ -244,10 +288,10 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender that has not been used.
+    /// Takes the place of a sender that has not been used. How the channel may have ended is its first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
-        chan.with_queue(|queue, _, _| queue.inlet = Some(Heard::new()));
+        chan.add_agent(|queue| queue.inlet = Some(Heard::new()));
         // The sender's end lives on as this.
         sender.into_inlet();
         Self { chan }
@@ -315,6 +359,12 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(number, after))
     }
 
+    /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before, and then fail with
+    /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
+    pub fn down(self) {
+        self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after));
+    }
+
     /// Asks for a reservation back; [`FromReceiver::Abort`] answers, unless the value has been taken.
     pub fn revoke(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.revoke(number, after));
@@ -367,7 +417,7 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
 /// ```
 pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
     outlet.credit(inlet.credits());
-    let mut joint = Joint { outlet, inlet, later: Vec::new() };
+    let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {
             // Both sides in turn, so that neither keeps the other from being heard.
@@ -380,16 +430,11 @@ pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Futur
             }
             if let Poll::Ready(event) = joint.inlet.poll(cx) {
                 quiet = false;
-                if !joint.hear_receiver(event) {
-                    // What was offered after the receiver had gone has failed at once: that stands behind.
-                    while let Poll::Ready(event) = joint.inlet.poll(cx) {
-                        joint.hear_receiver(event);
-                    }
-                    return Poll::Ready(());
-                }
+                joint.hear_receiver(event);
             }
             if quiet {
-                return Poll::Pending;
+                // Nothing is on its way: with the receiver gone, all that was offered to it has failed.
+                return if joint.receiver_gone { Poll::Ready(()) } else { Poll::Pending };
             }
         }
     })
@@ -400,10 +445,11 @@ struct Joint<T: Send + 'static> {
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
+    receiver_gone: bool,
 }
 
 impl<T: Send + 'static> Joint<T> {
-    /// `false`: the sender has gone. What it left is still offered over there.
+    /// `false`: the sender has gone, and nothing that it has offered is open.
     fn hear_sender(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Sent(value) => {
@@ -446,8 +492,7 @@ impl<T: Send + 'static> Joint<T> {
         }
     }
 
-    /// `false`: the receiver has gone. All that was offered to it has failed before.
-    fn hear_receiver(&mut self, event: FromReceiver<T>) -> bool {
+    fn hear_receiver(&mut self, event: FromReceiver<T>) {
         match event {
             FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => self.outlet.taken(ticket),
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
@@ -457,8 +502,10 @@ impl<T: Send + 'static> Joint<T> {
             FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
-            FromReceiver::Gone => return false,
+            FromReceiver::Gone => {
+                self.receiver_gone = true;
+                self.outlet.retire();
+            }
         }
-        true
     }
 }

@@ -427,8 +427,8 @@ impl<T, P> Shared<Sender<T, P>> {
     /// # Errors
     /// [`SendError::Unknown`] if the receiver's node is lost.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
-        std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
-        Ok(())
+        let settled = std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
+        settled.map_err(|failed| failed.with(()))
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].

@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use dunlin_core::agent::{Inlet, Outlet, join};
+use dunlin_core::agent::{Inlet, Outlet, Reserved, join};
 use dunlin_core::{
-    Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
-    drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, unbounded,
+    MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
+    drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
 };
 
 /// Two halves that nobody joins: the test is the carrier.
@@ -343,4 +343,301 @@ fn poison_destroys_what_is_on_its_way() {
     drop(h.outlet);
     assert_eq!(Arc::strong_count(&value), 1);
     assert!(h.tx.try_send(value.clone()).unwrap_err().is_closed());
+}
+
+/// Forgets a send after its first poll: it stands, and nobody waits for it.
+fn forget_send<T: Send + 'static>(tx: &mut Sender<T>, value: T) {
+    let mut send = Box::pin(tx.send(value));
+    assert!(once(send.as_mut()).is_none());
+    std::mem::forget(send);
+}
+
+/// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has been taken.
+#[test]
+fn gone_is_said_behind_all_that_stands() {
+    let mut h = halves::<u8>(rendezvous());
+    forget_send(&mut h.tx, 7);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    h.inlet.offer(2, 7);
+    assert_eq!((h.rx.try_recv(), show(&all(|cx| h.inlet.poll(cx))).as_str()), (Ok(7), "Taken(2)"));
+    h.outlet.taken(2);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+    drop(h.inlet);
+    assert_eq!(h.rx.try_recv(), Err(RecvError::Closed));
+
+    // One without a credit waits for it.
+    let (mut h, _) = halves_with_credits(fifo(1));
+    h.tx.try_send(1).unwrap();
+    forget_send(&mut h.tx, 2);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(1)");
+    h.outlet.credit(1);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(2) Gone");
+
+    // Of a send that was dropped the answer is awaited.
+    let mut h = halves::<u8>(rendezvous());
+    let mut send = Box::pin(h.tx.send(7));
+    assert_eq!(once(send.as_mut()), None);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    drop(send);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "AskedBack(2)");
+    h.outlet.withdrawn(2, Some(7));
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+
+    // An extended receive has returned it: nothing is open, though it is held.
+    let mut h = halves::<u8>(rendezvous());
+    forget_send(&mut h.tx, 7);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    h.outlet.held(2);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+
+    // After the end what has not gone out will never be taken.
+    for poison in [false, true] {
+        let mut h = halves::<u8>(rendezvous());
+        forget_send(&mut h.tx, 7);
+        drop(h.tx);
+        if poison {
+            h.outlet.poison("now".into());
+        } else {
+            h.outlet.retire();
+        }
+        let end = if poison { r#"Poisoned("now") Gone"# } else { "Retired Gone" };
+        assert_eq!(show(&all(|cx| h.outlet.poll(cx))), end);
+    }
+}
+
+/// The offers of a forgotten choice stand too, until one is taken; the other is dead then.
+#[test]
+fn a_forgotten_choice_is_carried_to_its_end() {
+    let (mut a, mut b) = (halves::<u8>(rendezvous()), halves::<u8>(rendezvous()));
+    let mut slots = Box::new((Some(1), Some(2)));
+    let (one, other) = &mut *slots;
+    let mut choice = Box::pin(async {
+        alt! { sent = a.tx.send_from(one) => drop(sent), sent = b.tx.send_from(other) => drop(sent) }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    std::mem::forget(choice);
+    drop((a.tx, b.tx));
+    let (mut joint, mut other) = (Box::pin(join(a.outlet, a.inlet)), Box::pin(join(b.outlet, b.inlet)));
+    assert_eq!((once(joint.as_mut()), once(other.as_mut())), (None, None));
+    assert_eq!(once(a.rx.recv()), None, "it asks");
+    assert_eq!(once(joint.as_mut()), None);
+    // A receive that was dropped has given it up; this one asks again.
+    let mut receive = Box::pin(a.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(once(joint.as_mut()), None);
+    assert_eq!(once(receive), Some(Ok(1)));
+    assert_eq!(once(joint), Some(()));
+    assert_eq!(once(a.rx.recv()), Some(Err(RecvError::Closed)));
+    let mut receive = pin!(b.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(once(other), Some(()), "its choice has been decided: nothing is open");
+    assert_eq!(once(receive), Some(Err(RecvError::Closed)));
+}
+
+/// The receiver is gone before the offer comes: it fails where it comes, and the answer is heard.
+#[test]
+fn an_offer_that_meets_the_end_comes_back() {
+    type End = fn(Receiver<u8>) -> Option<Receiver<u8>>;
+    let retire: End = |rx| {
+        rx.retire();
+        Some(rx)
+    };
+    let poison: End = |rx| {
+        rx.poison("now");
+        Some(rx)
+    };
+    let gone: End = |_| None;
+    let ends = [(gone, Why::Closed), (retire, Why::Closed), (poison, Why::Poisoned("now".into()))];
+    for (end, why) in ends {
+        let mut h = halves(rendezvous());
+        let mut slot = Some(7);
+        let mut send = Box::pin(h.tx.send_from(&mut slot));
+        assert_eq!(once(send.as_mut()), None);
+        let rx = end(h.rx);
+        let mut joint = pin!(join(h.outlet, h.inlet));
+        assert_eq!(once(joint.as_mut()).is_some(), rx.is_none());
+        assert_eq!(once(send), Some(Err(SendError::NotTaken { value: (), why })));
+        assert_eq!(slot, Some(7));
+    }
+}
+
+/// What happened to a channel before it was stretched is heard afterwards.
+#[test]
+fn agents_hear_what_was_before_them() {
+    let before = |act: fn(&mut Sender<u8>)| {
+        let (mut tx, rx) = channel();
+        act(&mut tx);
+        (Outlet::new(rx), tx)
+    };
+    let (tx, rx) = channel::<u8>();
+    drop(tx);
+    let mut outlet = Outlet::new(rx);
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Gone");
+    let (mut outlet, _tx) = before(|tx| tx.retire());
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Retired");
+    let (mut outlet, _tx) = before(|tx| tx.poison("early"));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), r#"Poisoned("early")"#);
+    let (mut outlet, _tx) = before(|tx| forget_send(tx, 7));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "FirmOffer(1, 7)");
+
+    let (tx, rx) = channel::<u8>();
+    drop(rx);
+    let mut inlet = Inlet::new(tx);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Gone");
+    let (tx, rx) = channel_with::<u8>(fifo(2));
+    rx.retire();
+    let mut inlet = Inlet::new(tx);
+    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (0, "Retired"));
+}
+
+fn id(number: u64) -> MessageId {
+    MessageId { channel: 9, number }
+}
+
+/// The receiver's node is lost: a value that it had may have been received, one that it did not have was not.
+#[test]
+fn a_lost_receiver_leaves_three_outcomes() {
+    let h = halves(rendezvous());
+    let (mut outlet, mut a) = (h.outlet, h.tx.share());
+    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    let (mut slot_a, mut slot_b, mut slot_c) = (Some(1), Some(2), Some(3));
+    let mut held = Box::pin(a.send_from(&mut slot_a));
+    let mut unknown = Box::pin(b.send_from(&mut slot_b));
+    assert_eq!((once(held.as_mut()), once(unknown.as_mut())), (None, None));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "FirmOffer(2, 1) FirmOffer(3, 2)");
+    outlet.held(2);
+    let mut not_taken = Box::pin(c.send_from(&mut slot_c));
+    assert_eq!(once(not_taken.as_mut()), None);
+    outlet.lost(3, 2, id(3));
+    outlet.down();
+    assert_eq!(once(held), Some(Ok(())), "an extended receive had returned it");
+    assert_eq!(once(unknown), Some(Err(SendError::Unknown { value: (), id: id(3) })));
+    assert_eq!(once(not_taken), Some(Err(SendError::NotTaken { value: (), why: Why::NodeLost })));
+    assert_eq!((slot_a, slot_b, slot_c), (None, Some(2), Some(3)));
+    assert_eq!(once(d.send(4)), Some(Err(SendError::NotTaken { value: 4, why: Why::NodeLost })));
+    assert!(d.is_closed());
+    assert_eq!(once(b.settle(&mut None)), Some(Ok(())), "it has been told");
+    drop((b, c, d, a));
+
+    // Without a credit: not taken.
+    let (mut h, _) = halves_with_credits(fifo(1));
+    h.tx.try_send(1).unwrap();
+    let mut send = Box::pin(h.tx.send(2));
+    assert_eq!(once(send.as_mut()), None);
+    h.outlet.down();
+    assert_eq!(once(send), Some(Err(SendError::NotTaken { value: 2, why: Why::NodeLost })));
+
+    // A channel that had ended before has ended in order.
+    let mut h = halves::<u8>(rendezvous());
+    h.outlet.retire();
+    h.outlet.down();
+    assert!(once(h.tx.send(1)).unwrap().unwrap_err().is_closed());
+}
+
+/// A send that was dropped, or forgotten, and then lost: `settle` says so, and gives the value.
+#[test]
+fn settle_after_a_loss_says_unknown() {
+    for forget in [false, true] {
+        let mut h = halves(rendezvous());
+        let mut slot = Some(7);
+        let mut send = Box::pin(h.tx.send_from(&mut slot));
+        assert_eq!(once(send.as_mut()), None);
+        assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+        if forget {
+            std::mem::forget(send)
+        } else {
+            drop(send)
+        }
+        assert_eq!(once(h.tx.settle(&mut slot)), None, "the answer is not here");
+        h.outlet.lost(2, 7, id(2));
+        h.outlet.down();
+        assert_eq!(once(h.tx.settle(&mut slot)), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+        assert_eq!(slot, Some(7), "forget: {forget}");
+        assert_eq!(once(h.tx.settle(&mut None)), Some(Ok(())), "once");
+    }
+}
+
+/// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no other one can happen.
+#[test]
+fn a_lost_choice_is_unknown_as_a_whole() {
+    let mut h = halves(rendezvous());
+    let (mut other, mut from_other) = channel_with(fifo(1));
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => sent, got = from_other.recv() => unreachable!("{got:?}") }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    other.try_send(1).unwrap();
+    assert_eq!(once(choice.as_mut()), None);
+    h.outlet.lost(2, value, id(2));
+    h.outlet.down();
+    assert_eq!(once(choice), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+    assert_eq!((slot, from_other.len()), (Some(7), 1));
+
+    // Not reserved: certainly not taken, and only that branch fails.
+    let mut h = halves(rendezvous());
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { biased;
+            got = from_other.recv() => assert_eq!(got, Ok(1)),
+            sent = h.tx.send_from(&mut slot) => unreachable!("{sent:?}"),
+        }
+    });
+    h.outlet.down();
+    assert_eq!(once(choice.as_mut()), Some(()));
+    drop(choice);
+    assert_eq!(once(h.tx.send_from(&mut slot)), Some(Err(SendError::NotTaken { value: (), why: Why::NodeLost })));
+
+    // Of `send_to_any` the value is in the slot.
+    let (mut a, mut b) = (halves(rendezvous()), halves(rendezvous()));
+    let (mut slot, mut senders) = (Some(7), [a.tx, b.tx]);
+    let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+    for _ in 0..20 {
+        assert_eq!(once(any.as_mut()), None);
+    }
+    let (_, _) = (all(|cx| a.outlet.poll(cx)), all(|cx| b.outlet.poll(cx)));
+    let Reserved::Granted(value) = b.outlet.reserve(2) else { panic!("it is open") };
+    b.outlet.lost(2, value, id(2));
+    assert_eq!(once(any), Some(Err(SendError::Unknown { value: 1, id: id(2) })));
+    assert_eq!(slot, Some(7));
+}
+
+/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of it.
+#[test]
+fn a_lost_sender_is_heard_of_behind_what_was_admitted() {
+    let (mut h, _) = halves_with_credits(fifo(2));
+    h.inlet.push(1).unwrap();
+    let value = Arc::new(());
+    let mut r = halves(rendezvous());
+    r.inlet.offer(2, value.clone());
+    r.inlet.offer_choice(3, 1);
+    let mut waiting = Box::pin(h.rx.recv());
+    h.inlet.down();
+    assert_eq!(once(waiting.as_mut()), Some(Ok(1)));
+    drop(waiting);
+    assert_eq!((h.rx.try_recv(), once(h.rx.next())), (Err(RecvError::NodeLost), Some(Err(RecvError::NodeLost))));
+    r.inlet.down();
+    assert_eq!((once(r.rx.recv()), Arc::strong_count(&value)), (Some(Err(RecvError::NodeLost)), 1));
+
+    // Retired before: in order, unless something may have been on its way.
+    for (on_its_way, why) in [(false, RecvError::Closed), (true, RecvError::NodeLost)] {
+        let (mut h, _) = halves_with_credits::<u8>(fifo(1));
+        if !on_its_way {
+            h.inlet.push(1).unwrap();
+        }
+        h.rx.retire();
+        h.inlet.down();
+        assert_eq!(h.rx.try_recv().is_ok(), !on_its_way);
+        assert_eq!(once(h.rx.recv()), Some(Err(why)));
+    }
 }

@@ -10,7 +10,7 @@ use super::{Choosing, Order, Step, Survey, step_on};
 use crate::channel::queue::{Handle, Pool};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
-use crate::error::{SendError, Why};
+use crate::error::{Failed, SendError};
 use crate::lock::Lock;
 use crate::pinned::Pinned;
 
@@ -315,7 +315,7 @@ impl<T> Future for SendingToAny<'_, T> {
             cx
         ));
         self.take_back();
-        Poll::Ready(result.map(|()| chosen).map_err(|why: Why| SendError::NotTaken { value: chosen, why }))
+        Poll::Ready(result.map(|()| chosen).map_err(|failed: Failed| failed.with(chosen)))
     }
 }
 

@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Offer, Offered, Queue, Source, Standing, Value};
+use super::{Ends, Handle, Kept, Offer, Offered, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
-use crate::error::{Reason, Why};
+use crate::error::{Failed, MessageId, Reason, Why};
 
 /// An offer whose value is with the agent of a receiver elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -166,6 +166,40 @@ pub enum Reserved<T> {
 }
 
 impl<T> Queue<T> {
+    fn has_ended(&self) -> bool {
+        self.sealed || self.poison.is_some()
+    }
+
+    /// Tells a new agent of the offers that stand already.
+    pub(crate) fn offer_all(&mut self, wakes: &mut Wakes) {
+        let Some(outlet) = &mut self.outlet else { return };
+        for offer in self.offers.iter().filter(|offer| offer.standing == Standing::Waiting) {
+            outlet.tell(FromSender::Offered(offer.ticket), wakes);
+        }
+    }
+
+    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still stands, and of one that was
+    /// dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
+    pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
+        self.sender_leaving |= now && self.outlet.is_some();
+        if !self.sender_leaving {
+            return;
+        }
+        let ended = self.has_ended();
+        let open = |offer: &Offer<T>| match offer.standing {
+            Standing::Waiting => !ended,
+            Standing::Away(_) => true,
+            // Received, or never to be.
+            Standing::Held(_) | Standing::Failed(_) => false,
+        };
+        if !self.offers.iter().any(open)
+            && let Some(outlet) = &mut self.outlet
+        {
+            self.sender_leaving = false;
+            outlet.tell(FromSender::Gone, wakes);
+        }
+    }
+
     /// Places for sends from here, at the receiver elsewhere: what waits goes out on them.
     pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
         if places > 0 {
@@ -176,7 +210,7 @@ impl<T> Queue<T> {
 
     /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
     pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
-        self.lending.on = !self.sealed && self.poison.is_none();
+        self.lending.on = !self.has_ended();
         self.lend_up_to(u32::MAX, wakes);
         std::mem::take(&mut self.lending.owed)
     }
@@ -500,9 +534,10 @@ impl<T> Queue<T> {
             // Held back; it is offered again when the claim is over.
             return Collected::Gone;
         }
+        let ended = self.has_ended();
         let offer = &mut self.offers[index];
-        if offer.standing != Standing::Waiting || self.credits.is_some() {
-            // With credits it waits here for one.
+        if offer.standing != Standing::Waiting || self.credits.is_some() || ended {
+            // With credits it waits here for one; after the end it fails here.
             return Collected::Gone;
         }
         if let Some((decision, _)) = &offer.choice {
@@ -518,15 +553,22 @@ impl<T> Queue<T> {
     }
 
     /// The agent wants an offer of a choice for the receiver elsewhere.
-    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>) -> Reserved<T> {
+    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>, after: &mut After<T>) -> Reserved<T> {
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
+        let ended = self.has_ended();
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
-        if offer.standing != Standing::Waiting || self.sender_claimed && offer.handle != Handle::END {
+        if offer.standing != Standing::Waiting || ended || self.sender_claimed && offer.handle != Handle::END {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
-            Reserve::Dead => Reserved::Gone,
+            Reserve::Dead => {
+                if self.sender_leaving {
+                    // Nobody will take it back.
+                    self.strand(index, after);
+                }
+                Reserved::Gone
+            }
             Reserve::Later => Reserved::Later,
             Reserve::Granted => {
                 let value = match &mut offer.value {
@@ -581,7 +623,8 @@ impl<T> Queue<T> {
         }
         if away.abandoned {
             if let Some(mut offer) = self.remove(index, after) {
-                self.kept.extend(offer.value.take().map(|value| (offer.handle, value)));
+                let handle = offer.handle;
+                self.kept.extend(offer.value.take().map(|value| Kept { handle, value, unknown: None }));
             }
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
@@ -593,6 +636,46 @@ impl<T> Queue<T> {
         {
             // Not heard while a claim holds it back; then it is told again.
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        }
+    }
+
+    /// The receiver's node is lost, and nobody knows whether it has returned the value.
+    pub(crate) fn far_lost(&mut self, ticket: u64, value: T, id: MessageId, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+        let offer = &mut self.offers[index];
+        let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
+        if away.abandoned {
+            let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
+            if let Some((decision, branch)) = &offer.choice {
+                decision.confirm(*branch, &mut after.wakes);
+            }
+            self.kept.push(kept);
+            self.remove(index, after);
+            return self.wake_settlers(&mut after.wakes);
+        }
+        match &mut offer.value {
+            Value::Pooled(pool) => *pool.lock() = Some(value),
+            slot => *slot = Value::Here(value),
+        }
+        offer.standing = Standing::Failed(Failed::Unknown(id));
+        after.wakes.add(offer.waker.take());
+        if let Some((decision, branch)) = &offer.choice {
+            // Of no other branch could one say that the choice has not happened already.
+            decision.confirm(*branch, &mut after.wakes);
+        }
+    }
+
+    /// The receiver's node is lost: nothing more will be taken.
+    pub(crate) fn lose_receiver(&mut self, ends: Ends) {
+        self.receiver_lost = !ends.no_receivers;
+    }
+
+    /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was admitted.
+    pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
+        self.sender_lost = !ends.no_senders || self.awaits_values();
+        while let Some(index) = self.offers.iter().position(|o| o.far.is_some() && o.standing == Standing::Waiting) {
+            let value = self.remove(index, after).and_then(|offer| offer.value.back());
+            after.dropped.extend(value);
         }
     }
 

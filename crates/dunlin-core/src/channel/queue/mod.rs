@@ -18,7 +18,7 @@ use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
 use crate::choice::decision::{Branching, Decision, Settled};
-use crate::error::{Reason, RecvError, Why};
+use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
 use crate::wakers;
 
@@ -49,7 +49,7 @@ enum Standing {
     /// The agent of a receiver elsewhere has its value, and will say what became of it.
     Away(Away),
     /// It failed; the owner will fetch its value.
-    Failed(Why),
+    Failed(Failed),
 }
 
 /// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
@@ -130,6 +130,14 @@ struct Idle {
     waker: Option<Waker>,
 }
 
+/// The value of a send that was dropped.
+struct Kept<T> {
+    handle: Handle,
+    value: T,
+    /// Whether it was received is not known.
+    unknown: Option<MessageId>,
+}
+
 /// What is left of an offer whose choice was decided for another branch.
 struct Stranded<T> {
     ticket: u64,
@@ -176,7 +184,7 @@ pub(crate) enum Stand {
     /// There, waiting to be taken or released.
     Pending,
     /// It failed.
-    Failed(Why),
+    Failed(Failed),
 }
 
 /// How far a channel has ended.
@@ -210,7 +218,7 @@ pub(crate) struct Queue<T> {
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
     /// Values whose send was dropped while they were with an agent, come back since.
-    kept: Vec<(Handle, T)>,
+    kept: Vec<Kept<T>>,
     /// The patience of those who keep a grant runs.
     pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
@@ -222,6 +230,11 @@ pub(crate) struct Queue<T> {
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
+    /// The sender is gone, and its agent has not been told.
+    sender_leaving: bool,
+    /// The node of the sender, or of the receiver, is lost for good.
+    sender_lost: bool,
+    receiver_lost: bool,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Vec<Stranded<T>>,
 }
@@ -255,6 +268,9 @@ impl<T> Queue<T> {
             inlet: None,
             lending: Lending::new(policy.window()),
             next_ask: 0,
+            sender_leaving: false,
+            sender_lost: false,
+            receiver_lost: false,
         }
     }
 
@@ -305,9 +321,10 @@ impl<T> Queue<T> {
     }
 
     /// Why nothing can be sent any more, if so.
-    fn no_more_sends(&self, ends: Ends) -> Option<Why> {
+    pub(crate) fn no_more_sends(&self, ends: Ends) -> Option<Why> {
         match &self.poison {
             Some(reason) => Some(Why::Poisoned(reason.clone())),
+            None if self.receiver_lost => Some(Why::NodeLost),
             None if ends.no_receivers => Some(Why::Closed),
             None => None,
         }
@@ -326,7 +343,7 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         // What a dropped send left behind is dropped by the next one.
-        after.dropped.extend(self.kept.extract_if(.., |(kept, _)| *kept == handle).map(|(_, value)| value));
+        after.dropped.extend(self.kept.extract_if(.., |kept| kept.handle == handle).map(|kept| kept.value));
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
@@ -517,18 +534,23 @@ impl<T> Queue<T> {
     /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
-            if let Some(offer) = self.remove(index, after)
-                && let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet)
-            {
-                inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
-                if far.ask.is_some() {
+            if let Some(offer) = self.remove(index, after) {
+                let asked = offer.far.as_ref().is_some_and(|far| far.ask.is_some());
+                match (offer.far, &mut self.inlet) {
+                    (Some(far), Some(inlet)) => {
+                        inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
+                    }
+                    // Its sender has gone: nobody wants it back.
+                    _ => after.dropped.extend(offer.value.back()),
+                }
+                if asked {
                     self.wake_watchers(&mut after.wakes);
                 }
             }
             return index;
         }
         let offer = &mut self.offers[index];
-        offer.standing = Standing::Failed(why);
+        offer.standing = Standing::Failed(why.into());
         after.wakes.add(offer.waker.take());
         if let Some((decision, _)) = &offer.choice {
             decision.nudge(&mut after.wakes);
@@ -560,8 +582,8 @@ impl<T> Queue<T> {
         };
         let offer = &mut self.offers[index];
         let why = match &offer.standing {
-            Standing::Failed(why) => Some(why.clone()),
-            Standing::Waiting => self.no_more_sends(ends),
+            Standing::Failed(failed) => Some(failed.clone()),
+            Standing::Waiting => self.no_more_sends(ends).map(Failed::from),
             // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer will come.
             Standing::Held(_) | Standing::Away(_) => None,
         };
@@ -624,18 +646,25 @@ impl<T> Queue<T> {
 
     /// Takes back the value of an offer whose future was forgotten.
     /// `handle` has no other operation now, so whatever is still here of it was forgotten or dropped.
-    pub(crate) fn settle_forgotten(&mut self, handle: Handle, slot: &mut Option<T>, after: &mut After<T>) {
+    /// Whether it was received may not be known; then the answer is its message.
+    pub(crate) fn settle_forgotten(
+        &mut self,
+        handle: Handle,
+        slot: &mut Option<T>,
+        after: &mut After<T>,
+    ) -> Option<MessageId> {
         let forgotten = |o: &Offer<T>| o.handle == handle && matches!(o.value, Value::Here(_) | Value::Pooled(_));
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
             // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead too. If it is
             // reserved its answer is coming.
+            let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
-                Some((decision, branch)) => {
+                Some((decision, branch)) if !failed => {
                     decision.take(crate::choice::SKIPPED) || decision.decided().is_some_and(|taken| taken != *branch)
                 }
-                None => true,
+                _ => true,
             };
             if !settled {
                 break;
@@ -643,6 +672,9 @@ impl<T> Queue<T> {
             if let Some(mut offer) = self.remove(index, after) {
                 after.stale.add(offer.waker.take());
                 *slot = offer.value.take();
+                if let Standing::Failed(Failed::Unknown(id)) = offer.standing {
+                    return Some(id);
+                }
             }
         }
         if slot.is_none()
@@ -651,10 +683,13 @@ impl<T> Queue<T> {
             *slot = self.stranded.swap_remove(index).value;
         }
         if slot.is_none()
-            && let Some(index) = self.kept.iter().position(|(kept, _)| *kept == handle)
+            && let Some(index) = self.kept.iter().position(|kept| kept.handle == handle)
         {
-            *slot = Some(self.kept.swap_remove(index).1);
+            let kept = self.kept.swap_remove(index);
+            *slot = Some(kept.value);
+            return kept.unknown;
         }
+        None
     }
 
     // ---- receiving
@@ -712,7 +747,8 @@ impl<T> Queue<T> {
             }
         }
         if ends.no_senders && !self.awaits_values() {
-            return if commit(own) { Took::Ended(RecvError::Closed) } else { Took::ChoiceGone };
+            let why = if self.sender_lost { RecvError::NodeLost } else { RecvError::Closed };
+            return if commit(own) { Took::Ended(why) } else { Took::ChoiceGone };
         }
         Took::Nothing
     }
