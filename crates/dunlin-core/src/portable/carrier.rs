@@ -9,15 +9,22 @@
 //!    Dropped, they are gone as if dropped by their holder.
 //!
 //! On the other side [`Inbox::decode`] runs the deserializer, which takes each end by its number, once. Ends that
-//! nobody took (a field which this version does not know) are dropped as if by their holder.
+//! nobody took (a field which this version does not know) are dropped as if by their holder. A decoding that fails has changed nothing: all ends
+//! are still in the inbox, and end with it.
 //!
 //! Which outbox or inbox is meant says a variable of the thread that lasts as long as the call. Calls nest: within one, a message can be
 //! encoded that another carrier takes.
 //!
-//! # What a carrier must see to
-//! The message given to `commit` is the one that was encoded, and it owns the ends that were staged. An end that a message
-//! shares (`Arc<Mutex<Sender<T>>>`, with serde's feature `rc`) lives on in the other holders, who then have the same end
-//! as the receiver of the message. A `Drop` of the message that uses its ends runs at the hand-over.
+//! # One holder
+//! Whether a message owns its ends alone cannot be seen from outside (`Arc<Mutex<Sender<T>>>`), only learnt: by dropping it. A channel counts the values
+//! that stand for each of its unshared ends. The hand-over makes one more, drops the message, and looks whether the new one is alone now. If
+//! another lives on, in whatever way, *that* one stays the end, fully usable, and the new one never leaves the hand-over: [`CarryError::Kept`]. The other
+//! way round, to make the old one unusable, would need a check in every operation on any end, and would
+//! take an end from somebody who never sent it. It is also what a carrier between nodes can do: the other side learns that the end has not come, as it
+//! does if the sending node dies.
+//!
+//! In the same way an inbox keeps each end until the decoding is over, and what the deserializer gets is one more value: if
+//! that is dropped on the way, the end is still there.
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
@@ -108,8 +115,26 @@ pub enum CarryError {
         /// The number.
         token: u64,
     },
-    /// The end was read before, from the same message.
-    #[error("the message names end {token} twice, or was read twice (as an `untagged` enum does)")]
+    /// At the hand-over something else than the message still holds the end, which stays there.
+    #[error(
+        "end {token} of the message, a {kind}, is held elsewhere too and stays there; `share()` it to have it in both places"
+    )]
+    Kept {
+        /// The end's number.
+        token: u64,
+        /// What it is.
+        kind: EndKind,
+    },
+    /// At the hand-over the end had been dropped.
+    #[error("end {token} of the message, a {kind}, was dropped before the message was handed over")]
+    Gone {
+        /// The end's number.
+        token: u64,
+        /// What it is.
+        kind: EndKind,
+    },
+    /// The end was read before, from the same message, and what was read has it.
+    #[error("the message names end {token} twice, or was read twice")]
     Taken {
         /// The end's number.
         token: u64,
@@ -147,20 +172,50 @@ pub(super) enum Place {
     Handle(u32),
 }
 
-/// Makes the end that goes on in place of the staged one, whose own drop then means nothing.
-pub(super) type Successor<E> = Box<dyn FnOnce() -> E + Send>;
+/// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then means nothing.
+pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// An end that can be staged.
 pub(super) trait Mobile: Send + Sized + 'static {
     fn kind() -> EndKind;
     fn place(&self) -> Place;
-    fn successor(&self) -> Successor<Self>;
+    fn another(&self) -> Another<Self>;
+    /// Whether more than one value stands for the end.
+    fn is_several(&self) -> bool;
+    /// This value if no other one stands for the end; else nothing, and the others are one less.
+    fn alone(self) -> Option<Self>;
+}
+
+/// An end whose type is forgotten.
+trait AnyEnd: Send {
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+    fn is_several(&self) -> bool;
+    fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>>;
+}
+
+impl<E: Mobile> AnyEnd for E {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn is_several(&self) -> bool {
+        Mobile::is_several(self)
+    }
+
+    fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>> {
+        Mobile::alone(*self).map(|end| Box::new(end) as Box<dyn AnyEnd>)
+    }
 }
 
 struct Staged {
     kind: EndKind,
     place: Place,
-    hand_over: Box<dyn FnOnce(u64) -> CarriedEnd + Send>,
+    another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
 }
 
 #[derive(Default)]
@@ -301,14 +356,45 @@ impl Sealed {
 
     /// The message was taken: consumes it, and gives its ends, in the order of their numbers.
     ///
-    /// `message` must be the one that was encoded.
-    pub fn commit<M>(self, message: M) -> Vec<CarriedEnd> {
-        let ends = (0..).zip(self.ends).map(|(token, staged)| (staged.hand_over)(token)).collect();
-        // Now, while each of its ends is to be ignored once; also if it panics, the new ends are dropped after it.
+    /// # Errors
+    /// [`NotHandedOver`] if not all ends went along, because `message` did not own them alone, or was not the one that was encoded.
+    /// The message is consumed all the same: it was taken.
+    pub fn commit<M>(self, message: M) -> Result<Vec<CarriedEnd>, NotHandedOver> {
+        let moving: Vec<_> =
+            (0..).zip(self.ends).map(|(token, staged)| (token, staged.kind, (staged.another)(token))).collect();
+        // Now, while one drop of each of its ends means nothing. If it panics, the new ends are dropped after it.
         drop(message);
-        ends
+        let mut outcome = NotHandedOver { ends: Vec::new(), refused: Vec::new() };
+        for (token, kind, end) in moving {
+            match end.map(CarriedEnd::alone) {
+                Some(Some(end)) => outcome.ends.push(end),
+                Some(None) => outcome.refused.push(CarryError::Kept { token, kind }),
+                None => outcome.refused.push(CarryError::Gone { token, kind }),
+            }
+        }
+        if outcome.refused.is_empty() { Ok(outcome.ends) } else { Err(outcome) }
     }
 }
+
+/// What came of a hand-over in which not all ends went along.
+#[derive(Debug)]
+pub struct NotHandedOver {
+    /// The ends that did. The message had them; dropped, they are gone as if dropped by their holder.
+    pub ends: Vec<CarriedEnd>,
+    /// Of each of the others, why it did not: [`CarryError::Kept`] or [`CarryError::Gone`].
+    pub refused: Vec<CarryError>,
+}
+
+impl fmt::Display for NotHandedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, refused) in self.refused.iter().enumerate() {
+            write!(f, "{}{refused}", if n == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NotHandedOver {}
 
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -322,7 +408,7 @@ pub struct CarriedEnd {
     token: u64,
     kind: EndKind,
     type_name: &'static str,
-    end: Box<dyn Any + Send>,
+    end: Box<dyn AnyEnd>,
 }
 
 impl CarriedEnd {
@@ -342,19 +428,24 @@ impl CarriedEnd {
 
     /// The end itself: a `Sender<T, P>`, or what its kind says.
     pub fn into_any(self) -> Box<dyn Any + Send> {
-        self.end
+        self.end.into_any()
     }
 
-    /// Whether it is an `E`, and if not, why it cannot be read as one.
-    fn check<E: Mobile>(&self) -> Result<(), CarryError> {
+    fn alone(self) -> Option<Self> {
+        let Self { token, kind, type_name, end } = self;
+        Some(Self { token, kind, type_name, end: end.alone()? })
+    }
+
+    /// The end as an `E`; if it is none, why it cannot be read as one.
+    fn get<E: Mobile>(&self) -> Result<&E, CarryError> {
         let token = self.token;
-        if self.end.is::<E>() {
-            Ok(())
-        } else if self.kind != E::kind() {
-            Err(CarryError::WrongKind { token, expected: E::kind(), found: self.kind })
-        } else {
-            Err(CarryError::WrongType { token, expected: type_name::<E>(), found: self.type_name })
-        }
+        self.end.as_any().downcast_ref().ok_or_else(|| {
+            if self.kind != E::kind() {
+                CarryError::WrongKind { token, expected: E::kind(), found: self.kind }
+            } else {
+                CarryError::WrongType { token, expected: type_name::<E>(), found: self.type_name }
+            }
+        })
     }
 }
 
@@ -366,7 +457,7 @@ impl fmt::Debug for CarriedEnd {
 
 struct Arrival {
     token: u64,
-    /// `None` once it was taken.
+    /// `None` once it is the reader's.
     end: Option<CarriedEnd>,
 }
 
@@ -378,12 +469,23 @@ struct Arriving {
 }
 
 impl Arriving {
-    fn take<E: Mobile>(&mut self, token: u64) -> Result<CarriedEnd, CarryError> {
+    /// Another value for the end, beside the one that is kept here until the decoding is over.
+    fn take<E: Mobile>(&mut self, token: u64) -> Result<E, CarryError> {
         let index = self.ends.binary_search_by_key(&token, |arrival| arrival.token);
-        let arrival = index.ok().and_then(|index| self.ends.get_mut(index)).ok_or(CarryError::NoSuchEnd { token })?;
-        // What is not asked for rightly stays: a reader may try something else.
-        arrival.end.as_ref().ok_or(CarryError::Taken { token })?.check::<E>()?;
-        arrival.end.take().ok_or(CarryError::Taken { token })
+        let arrival = index.ok().and_then(|index| self.ends.get(index)).ok_or(CarryError::NoSuchEnd { token })?;
+        let end: &E = arrival.end.as_ref().ok_or(CarryError::Taken { token })?.get()?;
+        if end.is_several() {
+            return Err(CarryError::Taken { token });
+        }
+        end.another()().ok_or(CarryError::Taken { token })
+    }
+
+    /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it failed, but for what lives on
+    /// all the same.
+    fn settle(&mut self, decoded: bool) {
+        for arrival in &mut self.ends {
+            arrival.end.take_if(|end| decoded || end.end.is_several());
+        }
     }
 }
 
@@ -399,7 +501,7 @@ impl Arriving {
 /// let (tx, _rx) = channel::<u8>();
 /// let mut outbox = Outbox::new();
 /// let json = outbox.encode(|| serde_json::to_string(&tx)).unwrap();
-/// let mut inbox = Inbox::new(outbox.seal().unwrap().commit(tx));
+/// let mut inbox = Inbox::new(outbox.seal().unwrap().commit(tx).unwrap());
 ///
 /// let wrong: Result<Receiver<u8>, _> = inbox.decode(|| serde_json::from_str(&json));
 /// assert_eq!(wrong.unwrap_err().to_string(), "end 0 of the message is a sender; a receiver was expected");
@@ -427,18 +529,18 @@ impl Inbox {
     /// Once it has succeeded, the ends that it did not ask for are dropped as if by their holder.
     ///
     /// # Errors
-    /// Those of `decode`. The ends that were not taken are still here; those that were are gone with what they were in.
+    /// Those of `decode`. All ends are still here then, as after a panic.
     pub fn decode<R, E>(&mut self, decode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        // A panic may have kept it from being done.
+        self.arriving.settle(false);
         self.arriving.error = None;
         let decoding = Installed::new(&ARRIVING, &mut self.arriving);
         let result = decode();
         drop(decoding);
         if result.is_ok() {
             self.arriving.error = None;
-            for arrival in &mut self.arriving.ends {
-                arrival.end = None;
-            }
         }
+        self.arriving.settle(result.is_ok());
         result
     }
 
@@ -448,7 +550,8 @@ impl Inbox {
     }
 
     /// The ends that are still here, in the order of their numbers.
-    pub fn into_ends(self) -> Vec<CarriedEnd> {
+    pub fn into_ends(mut self) -> Vec<CarriedEnd> {
+        self.arriving.settle(false);
         self.arriving.ends.into_iter().filter_map(|arrival| arrival.end).collect()
     }
 }
@@ -466,9 +569,9 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 }
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
-    let (kind, place, successor) = (E::kind(), end.place(), end.successor());
-    let hand_over = Box::new(move |token| CarriedEnd::new(token, successor()));
-    let staged = Staged { kind, place, hand_over };
+    let (kind, place, another) = (E::kind(), end.place(), end.another());
+    let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
+    let staged = Staged { kind, place, another };
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
             let twice = CarryError::Twice { kind };
@@ -489,15 +592,12 @@ pub(super) fn read<'de, E: Mobile, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
-    let carried = installed(&ARRIVING, |arriving| {
+    let taken = installed(&ARRIVING, |arriving| {
         let taken = arriving.take::<E>(token);
         arriving.error = taken.as_ref().err().cloned().or(arriving.error.take());
         taken
     });
-    let carried = carried.unwrap_or(Err(CarryError::NotArrived))?;
-    let found = carried.type_name;
-    let end = carried.end.downcast::<E>();
-    end.map(|end| *end).map_err(|_| CarryError::WrongType { token, expected: type_name::<E>(), found })
+    taken.unwrap_or(Err(CarryError::NotArrived))
 }
 
 struct TokenVisitor<E>(PhantomData<fn() -> E>);
