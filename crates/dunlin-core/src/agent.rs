@@ -20,13 +20,14 @@
 //!
 //! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
-use crate::channel::queue::far::{Collected, FromSender, Heard};
+use crate::channel::queue::far::{Collected, FromSender};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
@@ -34,7 +35,7 @@ use crate::channel::state::Chan;
 use crate::choice::decision::Reserver;
 use crate::error::{Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
-use crate::waits;
+use crate::waits::{self, ChannelId};
 
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
@@ -63,7 +64,12 @@ pub enum Event<T> {
 /// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
+    /// What was buffered here: it goes before everything else.
+    buffered: VecDeque<T>,
 }
+
+/// The tickets of what was buffered start here; nothing else knows them.
+const BUFFERED_TICKETS: u64 = 1 << 63;
 
 impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,17 +104,26 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver that has not been used.
+    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, as the first firm offers
+    /// (sent already, so nothing comes of it if they fail), and there is no buffer here from now on; what waits is offered next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
-        chan.with_queue(|queue, _, _| queue.outlet = Some(Heard::new()));
+        let buffered = chan.with_queue(|queue, ends, after| queue.replace_receiver(ends, after));
         // The receiver's end lives on as this.
         receiver.into_outlet();
-        Self { chan }
+        Self { chan, buffered }
+    }
+
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
     }
 
     /// The next thing the sender's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+        if let Some(value) = self.buffered.pop_front() {
+            return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + self.buffered.len() as u64, value));
+        }
         self.chan.with_queue(|queue, _, after| {
             loop {
                 let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -208,13 +223,18 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender that has not been used.
+    /// Takes the place of a sender. What one that has been in use forgot stays offered.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
-        chan.with_queue(|queue, _, _| queue.inlet = Some(Heard::new()));
+        chan.with_queue(|queue, ends, _| queue.replace_sender(ends));
         // The sender's end lives on as this.
         sender.into_inlet();
         Self { chan }
+    }
+
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
     }
 
     /// The next thing the receiver's half has to say.

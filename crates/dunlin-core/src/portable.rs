@@ -2,21 +2,27 @@
 //!
 //! An end is written as a number. The end itself goes beside the bytes: [`carrier`] says how.
 
+mod agents;
 #[doc(hidden)]
 pub mod carrier;
 
 use std::any::TypeId;
+use std::panic::Location;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::agent::{Inlet, Outlet};
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::MayPoison;
+use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::share::{End, Shared};
+use crate::waits::ChannelId;
+use agents::Agent;
 use carrier::{Another, EndKind, Mobile, Place};
 
 /// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
@@ -101,13 +107,27 @@ pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Portable for T {}
 
-impl<T: Send + 'static, P: 'static> Mobile for Sender<T, P> {
+impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
     fn kind() -> EndKind {
         EndKind::Sender { may_poison: may_poison::<P>() }
     }
 
     fn place(&self) -> Place {
         Place::Sending(address(self.chan()))
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        Some(self.id())
+    }
+
+    fn into_agent(self) -> Result<Agent, Self> {
+        Ok(Agent::Inlet(Inlet::new(self).into()))
+    }
+
+    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
+        // The policy is the receiver's.
+        let (here, there) = crate::channel::ends::<T, P, MayPoison>(&rendezvous(), Location::caller());
+        Some((here, Agent::Outlet(Outlet::new(there).into())))
     }
 
     fn another(&self) -> Another<Self> {
@@ -123,13 +143,26 @@ impl<T: Send + 'static, P: 'static> Mobile for Sender<T, P> {
     }
 }
 
-impl<T: Send + 'static, P: 'static> Mobile for Receiver<T, P> {
+impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
     fn kind() -> EndKind {
         EndKind::Receiver { may_poison: may_poison::<P>() }
     }
 
     fn place(&self) -> Place {
         Place::Receiving(address(self.chan()))
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        Some(self.id())
+    }
+
+    fn into_agent(self) -> Result<Agent, Self> {
+        Ok(Agent::Outlet(Outlet::new(self).into()))
+    }
+
+    fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
+        let (there, here) = crate::channel::ends::<T, MayPoison, P>(policy, Location::caller());
+        Some((here, Agent::Inlet(Inlet::new(there).into())))
     }
 
     fn another(&self) -> Another<Self> {
@@ -147,7 +180,7 @@ impl<T: Send + 'static, P: 'static> Mobile for Receiver<T, P> {
 
 impl<E> Mobile for Shared<E>
 where
-    E: End<Link: Send + Sync> + Send + 'static,
+    E: Portable + End<Link: Send + Sync>,
 {
     fn kind() -> EndKind {
         EndKind::Shared
@@ -155,6 +188,20 @@ where
 
     fn place(&self) -> Place {
         Place::Handle(self.record().index())
+    }
+
+    // A face of a bundle has several channels.
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    // Claims would have to be carried, and those have no agents yet.
+    fn into_agent(self) -> Result<Agent, Self> {
+        Err(self)
+    }
+
+    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
+        None
     }
 
     fn another(&self) -> Another<Self> {
@@ -174,14 +221,18 @@ where
 
 /// An end that is another one with a name: moves as that does.
 macro_rules! moves_as {
-    ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident)*) => { $(
-        impl<$($parameter: Send + 'static),*> Mobile for $end {
+    ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
+        impl<$($parameter: Portable),*> Mobile for $end {
             fn kind() -> EndKind {
                 $kind
             }
 
             fn place(&self) -> Place {
                 self.$inner().place()
+            }
+
+            fn channel(&self) -> Option<ChannelId> {
+                self.$inner().channel()
             }
 
             fn another(&self) -> Another<Self> {
@@ -196,14 +247,28 @@ macro_rules! moves_as {
             fn alone(self) -> Option<Self> {
                 self.into_inner().alone().map(Self::over)
             }
+
+            fn into_agent(self) -> Result<Agent, Self> {
+                self.into_inner().into_agent().map_err(Self::over)
+            }
+
+            fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
+                $adopt(policy).map(|(inner, agent)| (Self::over(inner), agent))
+            }
         }
     )* };
 }
 
 moves_as! {
-    <Q, A> Caller<Q, A>: EndKind::Caller, requests
-    <Q, A> Callee<Q, A>: EndKind::Callee, asked
-    <A> Reply<A>: EndKind::Reply, sender
+    <Q, A> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
+    <Q, A> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
+    <A> Reply<A>: EndKind::Reply, sender, adopt_slot;
+}
+
+/// The slot of a reply is where the reply is given, for that must not wait.
+fn adopt_slot<A: Portable>(_: &Policy) -> Option<(Sender<A>, Agent)> {
+    let (here, slot) = crate::channel::ends(&fifo(1), Location::caller());
+    Some((here, Agent::slot(slot)))
 }
 
 fn may_poison<P: 'static>() -> bool {

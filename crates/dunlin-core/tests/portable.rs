@@ -565,7 +565,7 @@ fn given_up_before_the_hand_over_nothing_has_happened() {
     drop(outbox);
     use_all(&mut ends, &mut others);
     let (sealed, _) = encode(&ends);
-    assert_eq!(sealed.kinds().len(), 5);
+    assert_eq!(sealed.ends().len(), 5);
     use_all(&mut ends, &mut others);
     drop(sealed);
     use_all(&mut ends, &mut others);

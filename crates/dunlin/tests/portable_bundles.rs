@@ -104,7 +104,7 @@ fn a_face_is_its_ends_field_by_field() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["till"], serde_json::json!({ "pay": 2, "receipt": 3 }));
     assert_eq!(json["referral"], 7);
-    let kinds: Vec<_> = sealed.kinds().collect();
+    let kinds: Vec<_> = sealed.ends().map(|end| end.kind).collect();
     assert_eq!(kinds.len(), 9);
     assert_eq!(
         (kinds[0], kinds[1], kinds[6]),

@@ -122,6 +122,37 @@ pub enum Reserved<T> {
 }
 
 impl<T> Queue<T> {
+    /// An agent takes the receiver's place, and hears of what stands here. What is buffered is its own; it does not stop the senders
+    /// here, so there is no buffer any more.
+    pub(crate) fn replace_receiver(&mut self, ends: Ends, after: &mut After<T>) -> VecDeque<T> {
+        self.release_forgotten(Handle::END, after);
+        self.unwatch(Handle::END, after);
+        let mut outlet = Heard::new();
+        if self.no_more_sends(ends).is_none() {
+            let waiting = self.offers.iter().filter(|o| o.standing == Standing::Waiting);
+            outlet.events.extend(waiting.map(|o| FromSender::Offered(o.ticket)));
+        }
+        match &self.poison {
+            Some(reason) => outlet.events.push_back(FromSender::Poisoned(reason.clone())),
+            None if ends.no_senders => outlet.events.push_back(FromSender::Gone),
+            None => {}
+        }
+        self.outlet = Some(outlet);
+        self.buffering = None;
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// An agent takes the sender's place, and hears whether the channel has ended.
+    pub(crate) fn replace_sender(&mut self, ends: Ends) {
+        let mut inlet = Heard::new();
+        match self.no_more_sends(ends) {
+            Some(Why::Poisoned(reason)) => inlet.events.push_back(FromReceiver::Poisoned(reason)),
+            Some(_) => inlet.events.push_back(FromReceiver::Gone),
+            None => {}
+        }
+        self.inlet = Some(inlet);
+    }
+
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
