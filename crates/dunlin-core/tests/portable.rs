@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::carrier::{CarriedEnd, CarryError, EndKind, Inbox, NotHandedOver, Outbox, Sealed};
+use dunlin_core::agent::Event;
+use dunlin_core::carrier::{Agent, CarriedEnd, CarryError, EndKind, Inbox, NotHandedOver, Outbox, Sealed};
 use dunlin_core::doc::block_on;
 use dunlin_core::{
     Callee, Caller, ChannelFactory, MayPoison, NoPoison, Portable, Receiver, RecvError, Reply, Sender, Shared, Why,
@@ -1444,4 +1445,125 @@ fn what_carriers_hold_can_be_sent_to_other_threads() {
     send::<Sealed>();
     send::<CarriedEnd>();
     send::<Inbox>();
+}
+
+// ---- ends whose channels are elsewhere
+
+/// What a carrier between nodes would have read from a frame.
+fn far(kinds: &[EndKind]) -> Inbox {
+    let mut inbox = Inbox::default();
+    for (token, kind) in (0..).zip(kinds) {
+        inbox.expect(token, *kind, rendezvous());
+    }
+    inbox
+}
+
+const SENDER: EndKind = EndKind::Sender { may_poison: true };
+const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
+
+#[test]
+fn an_expected_end_is_a_half_with_an_agent() {
+    let mut inbox = far(&[SENDER, RECEIVER, EndKind::Caller, EndKind::Callee, EndKind::Reply, SENDER]);
+    #[allow(clippy::type_complexity)]
+    let (tx, rx, caller, callee, reply): (Sender<u8>, Receiver<u8>, Caller<u8, u8>, Callee<u8, u8>, Reply<u8>) =
+        decode(&mut inbox, "[0,1,2,3,4]").unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let adopted = inbox.into_adopted();
+    assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert!(adopted[5].agent.is_none(), "nobody wanted it");
+    assert_eq!(adopted[0].agent.as_ref().unwrap().channel(), tx.id());
+    assert_eq!(adopted[1].agent.as_ref().unwrap().channel(), rx.id());
+    assert!(reply.send(7).is_ok(), "it need not wait");
+    drop((tx, rx, caller, callee));
+    let mut heard = String::new();
+    for end in adopted {
+        match end.agent {
+            Some(Agent::Outlet(mut outlet)) => heard += &format!("{:?} ", outlet.poll(&mut cx)),
+            Some(Agent::Inlet(mut inlet)) => heard += &format!("{:?} ", inlet.poll(&mut cx)),
+            None => {}
+        }
+    }
+    assert_eq!(heard, r#"Ready(Gone) Ready(Gone) Ready(Gone) Ready(Gone) Ready(FirmOffer(0, Value("u8"))) "#);
+}
+
+#[test]
+fn an_expected_end_is_of_its_kind_or_refused() {
+    let mut inbox = far(&[SENDER, EndKind::Shared]);
+    decode::<Receiver<u8>>(&mut inbox, "0").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::WrongKind { token: 0, expected: RECEIVER, found: SENDER }));
+    decode::<Shared<Sender<u8>>>(&mut inbox, "1").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::NotStretchable { kind: EndKind::Shared }));
+    decode::<(Sender<u8>, Sender<u8>)>(&mut inbox, "[0,0]").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    decode::<(Sender<u8>, u8)>(&mut inbox, "[0").unwrap_err();
+    // All of them failed, so it can still be had; as any type, for that is known elsewhere.
+    let tx: Sender<String> = decode(&mut inbox, "0").unwrap();
+    assert!(!tx.is_closed());
+    decode::<Sender<String>>(&mut inbox, "0").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    let adopted = inbox.into_adopted();
+    assert!(adopted[0].agent.is_some() && adopted[1].agent.is_none());
+    drop(adopted);
+    assert!(tx.is_closed());
+}
+
+#[test]
+fn of_a_message_that_cannot_be_decoded_nothing_is_adopted() {
+    for json in [r#"[0,1,2,3,"no number"]"#, "[0,1,2", "[0,1,2,3,4,5]", "[0,1,2,3,4] true"] {
+        let mut inbox = far(&[SENDER, RECEIVER, EndKind::Shared, EndKind::Caller, EndKind::Callee]);
+        decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
+        assert!(inbox.into_adopted().is_empty());
+    }
+    let mut inbox = far(&[SENDER]);
+    let mut out = None;
+    let failed = inbox.decode(|| {
+        out = Some(serde_json::from_str::<Sender<u8>>("0").unwrap());
+        Err::<(), _>(())
+    });
+    assert_eq!(failed, Err(()));
+    assert!(out.unwrap().is_closed(), "let out all the same, it leads nowhere");
+}
+
+#[test]
+fn an_untagged_enum_of_expected_ends_tries_its_variants() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        Tried { tx: Sender<u16>, n: u8 },
+        Wrong { tx: Receiver<u8> },
+        Right { tx: Sender<u8> },
+    }
+    let mut inbox = far(&[SENDER]);
+    let Ok(Untagged::Right { tx }) = decode(&mut inbox, r#"{"tx":0}"#) else { panic!() };
+    let [end] = <[_; 1]>::try_from(inbox.into_adopted()).unwrap();
+    let Some(Agent::Outlet(outlet)) = end.agent else { panic!() };
+    assert_eq!(outlet.channel(), tx.id());
+    assert_eq!(outlet.shape().type_name(), "u8");
+    assert!(!tx.is_closed());
+}
+
+#[test]
+fn expected_ends_and_others_in_one_message() {
+    let (tx, mut rx) = channel::<u8>();
+    let (mut inbox, _) = send_off((tx, 1));
+    inbox.expect(1, SENDER, rendezvous());
+    let (tx, far): (Sender<u8>, Sender<u8>) = decode(&mut inbox, "[0,1]").unwrap();
+    let adopted = inbox.into_adopted();
+    assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [1]);
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+    drop((tx, adopted));
+    assert!(far.is_closed());
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+#[test]
+#[should_panic(expected = "a u8 was given to a channel of u16")]
+fn a_carrier_that_mixes_up_two_channels_is_told() {
+    let mut inbox = far(&[EndKind::Reply, RECEIVER]);
+    let (reply, _rx): (Reply<u8>, Receiver<u16>) = decode(&mut inbox, "[0,1]").unwrap();
+    reply.send(1).unwrap();
+    let [from, to] = <[_; 2]>::try_from(inbox.into_adopted()).unwrap();
+    let (Some(Agent::Outlet(mut from)), Some(Agent::Inlet(to))) = (from.agent, to.agent) else { panic!() };
+    let Poll::Ready(Event::FirmOffer(0, value)) = from.poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
+    to.offer(0, value);
 }

@@ -575,6 +575,8 @@ struct Arriving {
     /// In order of their numbers.
     ends: Vec<Arrival>,
     error: Option<CarryError>,
+    /// The message has been read: no end is here any more.
+    decoded: bool,
 }
 
 impl Arriving {
@@ -582,6 +584,9 @@ impl Arriving {
     fn take<E: Mobile>(&mut self, token: u64) -> Result<E, CarryError> {
         let index = self.ends.binary_search_by_key(&token, |arrival| arrival.token);
         let arrival = index.ok().and_then(|index| self.ends.get_mut(index)).ok_or(CarryError::NoSuchEnd { token })?;
+        if self.decoded {
+            return Err(CarryError::Taken { token });
+        }
         arrival.adopt::<E>()?;
         let end: &E = arrival.end.as_ref().ok_or(CarryError::Taken { token })?.get()?;
         if end.is_several() {
@@ -593,6 +598,10 @@ impl Arriving {
     /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it failed, but for what lives on
     /// all the same.
     fn settle(&mut self, decoded: bool) {
+        if self.decoded {
+            return;
+        }
+        self.decoded = decoded;
         for arrival in &mut self.ends {
             match &mut arrival.far {
                 // It can be adopted anew.
@@ -611,7 +620,7 @@ impl Arrival {
             return Err(CarryError::WrongKind { token: self.token, expected: E::kind(), found: far.kind });
         }
         let made = match &self.end {
-            None => far.agent.is_some(),
+            None => false,
             // A try that failed asked for another type; what it got has gone with it.
             Some(end) => end.end.is_several() || end.get::<E>().is_ok(),
         };
@@ -648,7 +657,6 @@ impl Arrival {
 #[derive(Default)]
 pub struct Inbox {
     arriving: Arriving,
-    decoded: bool,
 }
 
 impl Inbox {
@@ -657,7 +665,7 @@ impl Inbox {
         let mut ends: Vec<_> =
             ends.into_iter().map(|end| Arrival { token: end.token, end: Some(end), far: None }).collect();
         ends.sort_by_key(|arrival| arrival.token);
-        Self { arriving: Arriving { ends, error: None }, decoded: false }
+        Self { arriving: Arriving { ends, error: None, decoded: false } }
     }
 
     /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
@@ -689,7 +697,6 @@ impl Inbox {
             self.arriving.error = None;
         }
         self.arriving.settle(result.is_ok());
-        self.decoded |= result.is_ok();
         result
     }
 
@@ -703,7 +710,7 @@ impl Inbox {
     ///
     /// Empty, unless the message was decoded.
     pub fn into_adopted(self) -> Vec<AdoptedEnd> {
-        if !self.decoded {
+        if !self.arriving.decoded {
             return Vec::new();
         }
         let adopted = |arrival: Arrival| {
