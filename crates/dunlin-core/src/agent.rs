@@ -64,13 +64,14 @@
 //!   the [`Event::Retired`] that answers it has come to the receiver's half, and what that had to say has come back; or until [`Event::Gone`]. Then it drops both.
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At the receiver's: [`Inlet::down`].
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
-use crate::channel::queue::far::{Collected, FromSender, Heard};
+use crate::channel::queue::far::{Collected, FromSender};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
@@ -78,7 +79,7 @@ use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
-use crate::waits;
+use crate::waits::{self, ChannelId};
 
 /// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and both must mean the same one. So their
 /// numbers are in one order everywhere. The high half is `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits),
@@ -122,7 +123,12 @@ pub enum Event<T> {
 /// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
+    /// What was buffered here: it goes before everything else.
+    buffered: VecDeque<T>,
 }
+
+/// The tickets of what was buffered start here; nothing else knows them.
+const BUFFERED_TICKETS: u64 = 1 << 63;
 
 impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,18 +163,27 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver that has not been used, on a channel without a buffer: that is at the other half. Offers that stand already, and how
-    /// the channel may have ended, are its first events.
+    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, as the first firm offers
+    /// (sent already, so nothing comes of it if they fail), and there is no buffer here from now on, for that is at the other half. Offers that
+    /// stand already, and how the channel may have ended, are said next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
-        chan.add_agent(|queue| queue.outlet = Some(Heard::new()));
+        let buffered = chan.add_agent(Queue::replace_receiver);
         // The receiver's end lives on as this.
         receiver.into_outlet();
-        Self { chan }
+        Self { chan, buffered }
+    }
+
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
     }
 
     /// The next thing the sender's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+        if let Some(value) = self.buffered.pop_front() {
+            return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + self.buffered.len() as u64, value));
+        }
         self.chan.with_queue(|queue, _, after| {
             loop {
                 let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -288,13 +303,18 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender that has not been used. How the channel may have ended is its first event.
+    /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may have ended is its first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
-        chan.add_agent(|queue| queue.inlet = Some(Heard::new()));
+        chan.add_agent(|queue, _| queue.inlet = Some(Heard::new()));
         // The sender's end lives on as this.
         sender.into_inlet();
         Self { chan }
+    }
+
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
     }
 
     /// The next thing the receiver's half has to say.
@@ -417,6 +437,11 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
 /// ```
 pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
     outlet.credit(inlet.credits());
+    join_with(outlet, inlet)
+}
+
+/// The same, once the outlet has its first credits.
+pub(crate) fn join_with<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
     let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {

@@ -358,7 +358,7 @@ impl<E: End> Shared<E> {
 
     /// Makes, when it is called, another handle of the same end. Until then it keeps the end.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<E> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Self + use<E> {
         let core = self.core.clone();
         move || Self::handle(core)
     }

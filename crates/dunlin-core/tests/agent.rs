@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Inlet, Outlet, Reserved, join};
+use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
 use dunlin_core::{
     MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
     drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
@@ -640,4 +640,83 @@ fn a_lost_sender_is_heard_of_behind_what_was_admitted() {
         assert_eq!(h.rx.try_recv().is_ok(), !on_its_way);
         assert_eq!(once(h.rx.recv()), Some(Err(why)));
     }
+// ---- an agent in the place of a receiver that was in use
+
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn next<T: Send>(outlet: &mut Outlet<T>) -> Poll<Event<T>> {
+    outlet.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn what_is_buffered_goes_first_under_tickets_of_its_own() {
+    let (mut tx, rx) = channel_with(fifo(3));
+    for n in 0..3 {
+        tx.try_send(n).unwrap();
+    }
+    let mut waits = Box::pin(async move { tx.send(3).await.map(|()| drop(tx)) });
+    assert!(poll_once(waits.as_mut()).is_pending());
+    let mut outlet = Outlet::new(rx);
+    for n in 0..3 {
+        let Poll::Ready(Event::FirmOffer(ticket, value)) = next(&mut outlet) else { panic!() };
+        assert_eq!(value, n);
+        // Its send was done long ago, so whatever comes of it concerns nobody.
+        match n {
+            0 => outlet.failed(ticket, Some(value), Why::Closed),
+            1 => outlet.give_back(ticket, value),
+            _ => outlet.taken(ticket),
+        }
+        assert!(poll_once(waits.as_mut()).is_pending());
+    }
+    let Poll::Ready(Event::FirmOffer(ticket, 3)) = next(&mut outlet) else { panic!() };
+    assert!(poll_once(waits.as_mut()).is_pending(), "there is no buffer here any more");
+    outlet.taken(ticket);
+    assert_eq!(poll_once(waits.as_mut()), Poll::Ready(Ok(())));
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
+}
+
+#[test]
+fn an_outlet_hears_how_the_channel_ended_before() {
+    let (tx, rx) = channel::<u8>();
+    tx.poison("salt");
+    assert!(matches!(next(&mut Outlet::new(rx)), Poll::Ready(Event::Poisoned(reason)) if reason.as_str() == "salt"));
+
+    let (mut tx, rx) = channel_with(fifo(1));
+    tx.try_send(1).unwrap();
+    let mut waits = Box::pin(async move { tx.send(2).await });
+    assert!(poll_once(waits.as_mut()).is_pending());
+    rx.retire();
+    let mut outlet = Outlet::new(rx);
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 1))));
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)), "what waits is not offered after the end");
+    assert!(matches!(poll_once(waits.as_mut()), Poll::Ready(Err(e)) if e.is_closed()));
+}
+
+#[test]
+fn what_the_receiver_forgot_is_over_when_an_outlet_takes_its_place() {
+    for policy in [rendezvous(), rendezvous().pending_senders(4, Overflow::Fifo)] {
+        // An extended receive holds the sender.
+        let (mut tx, mut rx) = channel_with(policy);
+        let mut sending = pin!(tx.send(1));
+        assert!(poll_once(sending.as_mut()).is_pending());
+        std::mem::forget(doc::block_on(rx.recv_extended()).unwrap());
+        assert!(poll_once(sending.as_mut()).is_pending());
+        let mut outlet = Outlet::new(rx);
+        assert_eq!(poll_once(sending), Poll::Ready(Ok(())));
+        assert!(next(&mut outlet).is_pending());
+    }
+    // A receive watches.
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (_tx, mut rx) = channel::<u8>();
+    let task = Arc::new(Task);
+    let mut receiving = Box::pin(rx.recv());
+    assert!(receiving.as_mut().poll(&mut Context::from_waker(&task.clone().into())).is_pending());
+    std::mem::forget(receiving);
+    let _outlet = Outlet::new(rx);
+    assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
 }

@@ -49,14 +49,22 @@ impl<T, P> Receiver<T, P> {
         &self.end.0
     }
 
-    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let (chan, failed) = (self.chan().clone(), self.failed);
-        move || {
-            chan.move_receiver();
-            Self { failed, ..Self::new(chan) }
+        move || chan.move_receiver().then(|| Self { failed, ..Self::new(chan) })
+    }
+
+    /// This value, if no other one stands for the end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn alone(self) -> Option<Self> {
+        if !self.chan().unmove_receiver() {
+            return Some(self);
         }
+        // It does not count any more, but its drop will.
+        self.chan().move_receiver();
+        None
     }
 
     /// Receives a value: waits until one is offered, or takes the oldest that is buffered.

@@ -47,14 +47,22 @@ impl<T, P> Sender<T, P> {
         &self.end.0
     }
 
-    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let chan = self.chan().clone();
-        move || {
-            chan.move_sender();
-            Self::new(chan)
+        move || chan.move_sender().then(|| Self::new(chan))
+    }
+
+    /// This value, if no other one stands for the end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn alone(self) -> Option<Self> {
+        if !self.chan().unmove_sender() {
+            return Some(self);
         }
+        // It does not count any more, but its drop will.
+        self.chan().move_sender();
+        None
     }
 
     /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer has admitted

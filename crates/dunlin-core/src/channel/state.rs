@@ -38,12 +38,14 @@ const RETIRED: u32 = 1 << 5;
 const POISONED: u32 = 1 << 6;
 /// There is a queue; the slots are not used any more.
 const QUEUED: u32 = 1 << 7;
-/// The sending end lives on as another value: the drop of the old one means nothing.
-const SENDER_MOVED: u32 = 1 << 8;
 /// A receive that was watching has been woken for the offer, and has not been polled since.
-const WOKEN: u32 = 1 << 10;
+const WOKEN: u32 = 1 << 8;
+/// How many values stand for the sending end beside the first, while it changes hands. The drop of one of several means nothing.
+const SENDERS: u32 = 0xff << 9;
+const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
-const RECEIVER_MOVED: u32 = 1 << 9;
+const RECEIVERS: u32 = 0xff << 17;
+const ONE_RECEIVER: u32 = 1 << 17;
 
 /// The ticket of every offer in the slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
@@ -710,31 +712,69 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn sender_gone(&self) {
-        self.end_unless(SENDER_MOVED, NO_SENDER);
-    }
-
-    pub(crate) fn receiver_gone(&self) {
-        self.end_unless(RECEIVER_MOVED, NO_RECEIVER);
-    }
-
-    fn end_unless(&self, moved: u32, bits: u32) {
-        let mut g = self.state.lock();
-        if g.has(moved) {
-            g.clear(moved);
-        } else {
-            drop(g);
-            self.end(bits);
+        if !self.is_one_of_several(SENDERS, ONE_SENDER) {
+            self.end(NO_SENDER);
         }
     }
 
-    /// The sending end goes on as a new value, made by the caller; the next drop of one leaves the channel as it is.
-    pub(crate) fn move_sender(&self) {
-        self.state.lock().set(SENDER_MOVED);
+    pub(crate) fn receiver_gone(&self) {
+        if !self.is_one_of_several(RECEIVERS, ONE_RECEIVER) {
+            self.end(NO_RECEIVER);
+        }
+    }
+
+    /// Counts one value of several less.
+    fn is_one_of_several(&self, several: u32, one: u32) -> bool {
+        let mut g = self.state.lock();
+        let is = g.has_any(several);
+        if is {
+            g.tag -= one;
+        }
+        is
+    }
+
+    /// The caller makes another value that stands for the sending end; from then on the next drop of one leaves the channel as it
+    /// is. `false`: it must not, for the end is gone (or has 255 beside it already).
+    pub(crate) fn move_sender(&self) -> bool {
+        self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }
 
     /// The same of the receiving end.
-    pub(crate) fn move_receiver(&self) {
-        self.state.lock().set(RECEIVER_MOVED);
+    pub(crate) fn move_receiver(&self) -> bool {
+        self.count_another(RECEIVERS, ONE_RECEIVER, NO_RECEIVER)
+    }
+
+    fn count_another(&self, several: u32, one: u32, gone: u32) -> bool {
+        let mut g = self.state.lock();
+        let may = !g.has(gone) && g.tag & several != several;
+        if may {
+            g.tag += one;
+        }
+        may
+    }
+
+    /// `true`: another value stands for the sending end as well. Then the caller's is not counted any more.
+    #[cfg(feature = "serde")]
+    pub(crate) fn unmove_sender(&self) -> bool {
+        self.is_one_of_several(SENDERS, ONE_SENDER)
+    }
+
+    /// The same of the receiving end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn unmove_receiver(&self) -> bool {
+        self.is_one_of_several(RECEIVERS, ONE_RECEIVER)
+    }
+
+    /// Whether more than one value stands for the sending end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn sender_is_several(&self) -> bool {
+        self.state.lock().has_any(SENDERS)
+    }
+
+    /// The same of the receiving end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn receiver_is_several(&self) -> bool {
+        self.state.lock().has_any(RECEIVERS)
     }
 
     pub(crate) fn retire(&self) {
@@ -835,14 +875,16 @@ impl<T> Chan<T> {
     // ---- agents
 
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
-    pub(crate) fn add_agent(&self, install: impl FnOnce(&mut Queue<T>)) {
+    pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
         let mut after: After<T> = After::new();
         let mut g = self.state.lock();
         let ended = g.tag & (NO_SENDER | NO_RECEIVER | RETIRED | POISONED);
         let queue = queue(&mut g);
-        install(queue);
+        let result = install(queue, &mut after);
         queue.offer_all(&mut after.wakes);
         tell_ends(queue, ended, &mut after.wakes);
+        publish(&mut g);
+        result
     }
 
     /// Calls `f` on the queue, under the lock. For agents, which always have one.

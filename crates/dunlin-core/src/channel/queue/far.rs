@@ -285,6 +285,15 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.
+    pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
+        self.release_forgotten(Handle::END, after);
+        self.unwatch(Handle::END, after);
+        self.outlet = Some(Heard::new());
+        self.buffering = None;
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
