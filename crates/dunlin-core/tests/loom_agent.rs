@@ -85,10 +85,11 @@ fn a_choice_is_reserved_and_decided() {
 }
 
 /// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is done, and a
-/// reservation is asked back when the future wants its turn. (With 2 preemptions the two may go on asking.)
+/// reservation is asked back when the future wants its turn. It has its turn then, however soon the receiver asks again: in no
+/// order do the two go on asking.
 #[test]
 fn a_reservation_meets_a_foreign_branch() {
-    model_within(1, || {
+    model_within(2, || {
         let (mut tx, mut rx, agents) = joined();
         let receiver = spawn(move || block_on(rx.recv()).ok());
         let mut slot = Some(7);
@@ -100,6 +101,61 @@ fn a_reservation_meets_a_foreign_branch() {
         });
         drop(tx);
         assert_eq!((slot, receiver.join()), if sent { (None, Some(7)) } else { (Some(7), None) });
+        agents.join();
+    });
+}
+
+/// The same with two receivers of one channel, of which one asks when the other's reservation was called back.
+#[test]
+fn two_receivers_meet_a_foreign_branch() {
+    model_within(2, || {
+        let (mut tx, rx, agents) = joined();
+        let mut rx = rx.share();
+        let mut ry = rx.clone();
+        let receivers = spawn(move || block_on(async { par!(rx.recv(), ry.recv()) }));
+        let mut slot = Some(7);
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut slot) => { sent.unwrap(); true }
+                () = future(yield_once()) => false,
+            }
+        });
+        drop(tx);
+        let received = match receivers.join() {
+            (Ok(value), Err(RecvError::Closed)) | (Err(RecvError::Closed), Ok(value)) => Some(value),
+            (Err(RecvError::Closed), Err(RecvError::Closed)) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((slot, received), if sent { (None, Some(7)) } else { (Some(7), None) });
+        agents.join();
+    });
+}
+
+/// And with two receivers of two channels, whose agents reserve the one choice in turns.
+#[test]
+fn two_agents_meet_a_foreign_branch() {
+    model_within(1, || {
+        let ((mut tx, mut rx, one), (mut ty, mut ry, other)) = (halves(), halves());
+        let agents = spawn(move || block_on(async { par!(one, other) }));
+        let receivers = spawn(move || block_on(async { par!(rx.recv(), ry.recv()) }));
+        let (mut a, mut b) = (Some(1), Some(2));
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut a) => { sent.unwrap(); 1 }
+                sent = ty.send_from(&mut b) => { sent.unwrap(); 2 }
+                () = future(yield_once()) => 0,
+            }
+        });
+        drop((tx, ty));
+        let (x, y) = receivers.join();
+        assert_eq!(
+            (a.is_none(), b.is_none(), x.ok(), y.ok()),
+            match sent {
+                1 => (true, false, Some(1), None),
+                2 => (false, true, None, Some(2)),
+                _ => (false, false, None, None),
+            }
+        );
         agents.join();
     });
 }
