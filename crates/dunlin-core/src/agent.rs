@@ -71,7 +71,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
-use crate::channel::queue::far::{Collected, FromSender};
+use crate::channel::queue::Queue;
+use crate::channel::queue::far::{Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;

@@ -640,6 +640,8 @@ fn a_lost_sender_is_heard_of_behind_what_was_admitted() {
         assert_eq!(h.rx.try_recv().is_ok(), !on_its_way);
         assert_eq!(once(h.rx.recv()), Some(Err(why)));
     }
+}
+
 // ---- an agent in the place of a receiver that was in use
 
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -690,7 +692,7 @@ fn an_outlet_hears_how_the_channel_ended_before() {
     rx.retire();
     let mut outlet = Outlet::new(rx);
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 1))));
-    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)), "what waits is not offered after the end");
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)), "what waits is not offered after the end");
     assert!(matches!(poll_once(waits.as_mut()), Poll::Ready(Err(e)) if e.is_closed()));
 }
 

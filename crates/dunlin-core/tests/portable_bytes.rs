@@ -37,7 +37,7 @@ struct Message {
 enum Frame {
     // From the sender's side. The number is the offer's.
     Offer(u64, Message),
-    ChoiceOffer(u64, u64),
+    ChoiceOffer(u64, u128),
     AskedBack(u64),
     Revoke(u64),
     Grant(u64, u64, Message),
@@ -224,6 +224,7 @@ impl Side {
                 }
                 Err(value) => self.out(id).unwrap().agent.failed(ticket, Some(value), Why::Refused),
             },
+            Event::Sent(_) => unreachable!("this carrier gives no credits"),
             Event::ChoiceOffer(ticket, choice) => self.say(id, Frame::ChoiceOffer(ticket, choice)),
             Event::AskedBack(ticket) => {
                 self.out(id).unwrap().later.retain(|(later, _)| *later != ticket);
@@ -293,6 +294,7 @@ impl Side {
                 link.arrived.insert(number, vec![]);
                 self.say(id, Frame::Abort(number));
             }
+            FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
             FromReceiver::Retired => self.say(id, Frame::Retired),
             FromReceiver::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
             FromReceiver::Gone => {

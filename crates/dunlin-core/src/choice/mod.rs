@@ -25,6 +25,8 @@ use std::task::{Context, Poll};
 pub(crate) use branch::ChoiceCx;
 use branch::{Branch, Look};
 
+use crate::channel::after::Wakes;
+
 /// In which order the branches of a choice are tried.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,9 +341,16 @@ impl Choosing {
             self.rouse(step);
         }
         let poll = self.try_all(step, cx);
-        if let Some(poll) = poll {
-            return poll;
+        let all = poll.is_none();
+        let poll = poll.unwrap_or_else(|| self.poll_skip(step, cx));
+        if let Some(decision) = self.cx.decision() {
+            decision.polled(all, &mut Wakes::default());
         }
+        poll
+    }
+
+    /// No branch can happen at once.
+    fn poll_skip(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
         if !self.skip {
             return Poll::Pending;
         }

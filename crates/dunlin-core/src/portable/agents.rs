@@ -93,7 +93,11 @@ pub struct Shape {
 
 impl Shape {
     fn of<T: Portable>() -> Self {
-        Self { type_name: type_name::<T>(), id: TypeId::of::<T>(), read: |from| erased_serde::deserialize::<T>(from).map(Value::new) }
+        Self {
+            type_name: type_name::<T>(),
+            id: TypeId::of::<T>(),
+            read: |from| erased_serde::deserialize::<T>(from).map(Value::new),
+        }
     }
 
     /// Whether the messages are of this type.

@@ -69,7 +69,7 @@ use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-pub use super::agents::{Agent, AnyInlet, AnyOutlet, Shape, Value};
+pub use super::agents::{Agent, AnyInlet, AnyOutlet, Joining, Shape, Value};
 use crate::channel::policy::Policy;
 use crate::waits::ChannelId;
 

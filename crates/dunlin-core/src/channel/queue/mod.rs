@@ -662,7 +662,9 @@ impl<T> Queue<T> {
             let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
                 Some((decision, branch)) if !failed => {
-                    decision.take(crate::choice::SKIPPED) || decision.decided().is_some_and(|taken| taken != *branch)
+                    let taken = decision.take(crate::choice::SKIPPED);
+                    decision.polled(true, &mut after.wakes);
+                    taken || decision.decided().is_some_and(|taken| taken != *branch)
                 }
                 _ => true,
             };
@@ -717,7 +719,7 @@ impl<T> Queue<T> {
         if self.receiver_claimed && handle != Handle::END {
             return Took::Nothing;
         }
-        if own.is_some_and(|(decision, _)| decision.is_reserved()) {
+        if own.is_some_and(|(decision, _)| decision.is_reserved(self.has_something() || ends.no_senders)) {
             // Somebody else may decide. Of two choices that wait for each other so, the one with the lower number gives way.
             self.give_way(handle, own, after);
             return Took::ChoiceGone;
