@@ -31,6 +31,8 @@
 
 mod error;
 mod face;
+#[cfg(feature = "net")]
+pub mod node;
 #[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]
