@@ -12,6 +12,7 @@
 //!   FirmOffer(ticket, value)       ── offer ──▶                Inlet::offer
 //!   ChoiceOffer(ticket, id)        ── offer, no value ──▶      Inlet::offer_choice
 //!   Outlet::reserve      ◀── Reserve ──      value ──▶         Inlet::grant, which may give it back: Outlet::give_back
+//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) is heard before; Gone ── refuse ──▶ Inlet::withdraw, unanswered)
 //!   Outlet::held         ◀── Held ──
 //!   Outlet::taken        ◀── Taken, Released ──
 //!   Outlet::give_back    ◀── Abort ──
@@ -30,11 +31,12 @@
 //!
 //! # Credits
 //!
-//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places (*credits*), which count as taken there from then on.
-//! At the sender's half a send that has one is complete at once; without one it waits there, and nothing of it crosses. So granted and
-//! buffered together never are more than n, and both ends behave as those of a buffer in one memory:
-//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until the sender's half
-//!   has answered ([`Inlet::retire`]);
+//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places (*credits*), which
+//! count as taken there from then on. At the sender's half a send that has one is complete at once; without one it waits there, and
+//! nothing of it crosses. So granted and buffered together never are more than n, and both ends behave as those of a buffer in one
+//! memory:
+//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until
+//!   the sender's half has answered ([`Inlet::retire`]);
 //! - *poison*, from either end, destroys what is buffered and what is on its way;
 //! - an extended receive keeps its place until the release.
 //!
@@ -42,7 +44,8 @@
 //!
 //! # Values
 //!
-//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It encodes it by reference and keeps it under the ticket until it hears what became of it:
+//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It encodes it by
+//! reference and keeps it under the ticket until it hears what became of it:
 //!
 //! | heard | the sender's half is told | and the value |
 //! |---|---|---|
@@ -53,16 +56,21 @@
 //! | `Abort` | [`Outlet::give_back`] | is given back |
 //! | nothing, and the node is lost | [`Outlet::lost`] | is given back |
 //!
-//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies, which are dropped. A value that cannot be encoded is given back by [`Outlet::failed`].
-//! Of [`Event::Sent`] nothing is heard: a carrier drops the value when it is encoded.
+//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies, which are dropped. When two
+//! answers cross (an `Abort` and a withdrawal), the first has the value and the second has none. A value that cannot be encoded
+//! is given back by [`Outlet::failed`]. Of [`Event::Sent`] nothing is heard: a carrier drops the value when it is encoded.
 //!
 //! # The end
 //!
-//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it has dropped the answer is awaited. So after
-//!   [`Event::Gone`] no ticket is open and nothing is left to hear: the message goes to the receiver's half, behind all others, and both agents are dropped.
-//! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive, with their values. The carrier calls [`Outlet::retire`], and goes on until
-//!   the [`Event::Retired`] that answers it has come to the receiver's half, and what that had to say has come back; or until [`Event::Gone`]. Then it drops both.
-//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At the receiver's: [`Inlet::down`].
+//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it
+//!   has dropped the answer is awaited. So after [`Event::Gone`] no ticket is open and nothing is left to hear: the message goes to
+//!   the receiver's half, behind all others, and both agents are dropped.
+//! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive,
+//!   and their values come back. The carrier calls [`Outlet::retire`], which [`Event::Retired`] answers unless the channel was
+//!   retired before: nothing is offered behind that. When it has come to the receiver's half, and what that half had to say until then
+//!   has come back, or at [`Event::Gone`], both agents are dropped.
+//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
+//!   the receiver's: [`Inlet::down`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -82,9 +90,9 @@ use crate::error::{MessageId, Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits::{self, ChannelId};
 
-/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and both must mean the same one. So their
-/// numbers are in one order everywhere. The high half is `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits),
-/// the low half counts; a process without agents needs none.
+/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and
+/// both must mean the same one. So their numbers are in one order everywhere. The high half is `origin`, which belongs to this
+/// process alone (of a node: its incarnation, or 64 random bits), the low half counts; a process without agents needs none.
 ///
 /// It belongs before the first choice with a send over an agent, whose number must not change. The first origin stands.
 ///
@@ -256,12 +264,14 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
-    /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left counts as received, as in a drop.
+    /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left
+    /// counts as received, as in a drop.
     pub fn down(self) {
         self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
     }
 
-    /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent and offered before.
+    /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent
+    /// and offered before.
     pub fn retire(&self) {
         self.chan.retire();
     }
@@ -281,8 +291,8 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 
 /// Stands in for the sender at the half where the receiver is.
 ///
-/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is dropped when there is nothing left to
-/// answer: after [`Event::Gone`].
+/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is dropped when
+/// there is nothing left to answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
 }
@@ -339,11 +349,12 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
-    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the channel was poisoned or the receiver
-    /// is gone it is destroyed, as what was buffered has been.
+    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the
+    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been.
     ///
     /// # Errors
-    /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)): whoever sent this breaks the protocol.
+    /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)):
+    /// whoever sent this breaks the protocol.
     pub fn push(&self, value: T) -> Result<(), T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
@@ -391,7 +402,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.revoke(number, after));
     }
 
-    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits comes after this.
+    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits
+    /// comes after this.
     pub fn retire(&self) {
         self.chan.with_queue(|queue, _, after| queue.end_lending(after));
         self.chan.retire();

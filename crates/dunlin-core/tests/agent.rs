@@ -561,6 +561,22 @@ fn settle_after_a_loss_says_unknown() {
         assert_eq!(slot, Some(7), "forget: {forget}");
         assert_eq!(once(h.tx.settle(&mut None)), Some(Ok(())), "once");
     }
+    // The same of a choice that was forgotten while it was reserved.
+    let mut h = halves(rendezvous());
+    let (_ty, mut ry) = channel::<u8>();
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => drop(sent), got = ry.recv() => drop(got) }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    std::mem::forget(choice);
+    h.outlet.lost(2, value, id(2));
+    assert_eq!(once(h.tx.settle(&mut slot)), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+    assert_eq!(slot, Some(7));
 }
 
 /// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no other one can happen.
@@ -721,4 +737,34 @@ fn what_the_receiver_forgot_is_over_when_an_outlet_takes_its_place() {
     std::mem::forget(receiving);
     let _outlet = Outlet::new(rx);
     assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
+}
+
+/// A receiver gave its request up and asked anew while the first answer was on its way: the second waits until that has come back.
+#[test]
+fn a_second_request_waits_for_the_first_grant() {
+    let mut h = halves(rendezvous());
+    let (_ty, mut ry) = channel::<u8>();
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => sent, got = ry.recv() => unreachable!("{got:?}") }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    h.inlet.offer_choice(2, 1);
+    assert_eq!(once(h.rx.recv()), None);
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    let mut receive = Box::pin(h.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "Reserve(2, 0) Reserve(2, 1)");
+    assert!(matches!(h.outlet.reserve(2), Reserved::Later), "the offer stands");
+    assert_eq!(h.inlet.grant(2, 0, value), Err(7), "it had been given up");
+    h.outlet.give_back(2, 7);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Unlocked(2)");
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open again") };
+    assert_eq!(h.inlet.grant(2, 1, value), Ok(()));
+    assert_eq!(once(receive), Some(Ok(7)));
+    h.outlet.taken(2);
+    assert_eq!(once(choice), Some(Ok(())));
 }

@@ -8,7 +8,9 @@ mod loom_support;
 use std::pin::pin;
 
 use dunlin_core::agent::{Inlet, Outlet, join};
-use dunlin_core::{PATIENCE_TICKS, Receiver, RecvError, SendError, Sender, alt, channel, future, par, waits};
+use dunlin_core::{
+    PATIENCE_TICKS, Receiver, RecvError, SendError, Sender, alt, channel, channel_with, fifo, future, par, waits,
+};
 use loom_support::{Running, block_on, model, model_within, poll_once, spawn, try_once, yield_once};
 
 /// Two halves, and what carries between them.
@@ -20,6 +22,47 @@ fn halves() -> (Sender<u32>, Receiver<u32>, impl Future<Output = ()> + Send) {
 fn joined() -> (Sender<u32>, Receiver<u32>, Running<()>) {
     let (tx, rx, agents) = halves();
     (tx, rx, spawn(move || block_on(agents)))
+}
+
+/// Two halves of a FIFO of one, whose place is promised to the sender.
+fn joined_fifo() -> (Sender<u32>, Receiver<u32>, Running<()>) {
+    let ((tx, far), (near, rx)) = (channel(), channel_with(fifo(1)));
+    let agents = join(Outlet::new(far), Inlet::new(near));
+    (tx, rx, spawn(move || block_on(agents)))
+}
+
+/// A send on a credit | the receiver retires: what was sent is received, and then the end.
+#[test]
+fn a_credit_is_used_as_the_receiver_retires() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined_fifo();
+        let sender = spawn(move || (tx.try_send(7).is_ok(), tx));
+        rx.retire();
+        let received = block_on(rx.recv());
+        let (sent, tx) = sender.join();
+        assert_eq!(received, if sent { Ok(7) } else { Err(RecvError::Closed) });
+        drop((tx, rx));
+        agents.join();
+    });
+}
+
+/// A send waits for the place that a receive gives back.
+#[test]
+fn a_place_comes_back() {
+    model_within(1, || {
+        let (mut tx, mut rx, agents) = joined_fifo();
+        let sender = spawn(move || {
+            block_on(tx.send(1)).unwrap();
+            block_on(tx.send(2)).unwrap();
+        });
+        assert_eq!(
+            block_on(async { (rx.recv().await, rx.recv().await, rx.recv().await) }),
+            (Ok(1), Ok(2), Err(RecvError::Closed))
+        );
+        drop(rx);
+        sender.join();
+        agents.join();
+    });
 }
 
 /// Offer, take and the answer cross; then the end does, and the agents end with it.

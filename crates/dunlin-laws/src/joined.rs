@@ -39,14 +39,19 @@ impl Transport for Joined {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        match feature {
-            Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),
-            // A FIFO and an unbounded buffer promise places to the sender's half.
-            Feature::TrySend if kind.full != Full::Waits => {
-                Some("Why::WouldBlock: the policy decides where the receiver is (tests/holes.rs)")
-            }
-            Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
-            _ => None,
+        hole(feature, kind)
+    }
+}
+
+/// What halves that are apart cannot do.
+pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
+    match feature {
+        Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),
+        // A FIFO and an unbounded buffer promise places to the sender's half.
+        Feature::TrySend if kind.full != Full::Waits => {
+            Some("Why::WouldBlock: the policy decides where the receiver is (tests/holes.rs)")
         }
+        Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
+        _ => None,
     }
 }

@@ -53,7 +53,8 @@ pub trait Transport {
         None
     }
 
-    /// Why `feature` is missing with channels of this kind: the typed error that says so to users, and the test that shows it. `None`: it is
+    /// Why `feature` is missing with channels of this kind: the typed error that says so to users, and the test that shows it.
+    /// `None`: it is
     /// there.
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
         let _ = (feature, kind);

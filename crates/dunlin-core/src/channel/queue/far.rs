@@ -178,8 +178,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still stands, and of one that was
-    /// dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
+    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still
+    /// stands, and of one that was dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
     pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
         self.sender_leaving |= now && self.outlet.is_some();
         if !self.sender_leaving {
@@ -567,7 +567,11 @@ impl<T> Queue<T> {
         let ended = self.has_ended();
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
-        if offer.standing != Standing::Waiting || ended || self.sender_claimed && offer.handle != Handle::END {
+        // Away: what it was reserved for before is on its way back, and the next waits for that.
+        if !matches!(offer.standing, Standing::Waiting | Standing::Away(_))
+            || ended
+            || self.sender_claimed && offer.handle != Handle::END
+        {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
