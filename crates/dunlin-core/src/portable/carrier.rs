@@ -50,8 +50,9 @@
 //! Four things to know:
 //! - An end that had been in use brings what it has: a receiver's buffered values are the first that its `Outlet` says, and what waits is offered next. The
 //!   channel's *policy* stays behind: the carrier gives the new half one, in `expect`.
-//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: the carrier lets go of the first and sets up the
-//!   link anew from the channel's home.
+//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
+//!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
+//!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
 //! - Ends that many hold ([`EndKind::Shared`]) have no agents: `into_agent` gives them back, and reading an expected one is [`CarryError::NotStretchable`].
 //!   Claims would have to be carried.
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
