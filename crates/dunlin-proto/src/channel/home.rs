@@ -327,7 +327,7 @@ impl Machine {
 }
 
 /// Whether what each says of the other is so.
-fn fit(one: &Declaration, other: &Declaration) -> bool {
+pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
     let holds = |expected: Expected, shared: bool| match expected {
         Expected::Unknown => true,
         Expected::Unshared => !shared,

@@ -7,6 +7,8 @@
 mod home;
 mod proxy;
 
+pub(crate) use home::fit;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
