@@ -11,7 +11,8 @@ use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use crate::wire::codec::WireError;
+use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Names, VERSIONS, codec};
 
 /// What the machine wants its driver to do or to know.
@@ -135,7 +136,14 @@ pub struct Machine {
 
 impl Machine {
     /// A node that knows nobody.
+    ///
+    /// # Panics
+    /// [`Config::check`] says no, or `me` has a zero in it: on the wire that is the node, or the incarnation, that is not known.
     pub fn new(config: Config, me: Life, seed: u64) -> Self {
+        if let Err(why) = config.check() {
+            panic!("a machine cannot work with its settings: {why}");
+        }
+        assert!(me.node != NodeId(0) && me.incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
             config,
             me,
@@ -485,6 +493,7 @@ impl Machine {
             Phase::Stranger => match Hello::decode(&mut socket.arrived) {
                 Ok(None) => {}
                 Ok(Some(hello)) => self.hello(now, id, hello),
+                Err(WireError::Version(_)) => self.refuse(id, Refusal::Version(VERSIONS)),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
@@ -522,10 +531,8 @@ impl Machine {
 
     /// At the dialled side.
     fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
-        let version = VERSIONS.1.min(hello.versions.1);
-        let refusal = if version < VERSIONS.0.max(hello.versions.0) {
-            Some(Refusal::Version(VERSIONS))
-        } else if hello.application != self.config.application {
+        let version = handshake::common(hello.versions).expect("its decoder has looked");
+        let refusal = if hello.application != self.config.application {
             Some(Refusal::Application(self.config.application.clone()))
         } else if hello.me.node == self.me.node {
             Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
@@ -857,8 +864,13 @@ impl Machine {
     }
 
     /// Says something of the name service to a node.
-    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) {
+    ///
+    /// # Errors
+    /// It is too long to be sent, and is not.
+    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) -> Result<(), WireError> {
+        said.check()?;
         self.say(now, node, Frame::Names(said));
+        Ok(())
     }
 
     pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {

@@ -9,16 +9,28 @@ use crate::connection::inbox::Arrived;
 use crate::id::{ChannelId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::time::Time;
+use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
 
 impl Machine {
     /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
     ///
     /// The terms' `value_max` is lowered to the configuration's.
-    pub fn open_home(&mut self, channel: ChannelId, mut terms: Terms, declaration: Declaration, many: bool) {
+    ///
+    /// # Errors
+    /// The declaration is too long to be sent to who does not fit; there is no home here then.
+    pub fn open_home(
+        &mut self,
+        channel: ChannelId,
+        mut terms: Terms,
+        declaration: Declaration,
+        many: bool,
+    ) -> Result<(), WireError> {
+        declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
         self.homes.insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), ended: None });
+        Ok(())
     }
 
     fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
@@ -144,6 +156,9 @@ impl Machine {
         channel: ChannelId,
         said: ToHome,
     ) -> Result<(), &'static str> {
+        if self.connection(from).inbox.is_within_value(channel) {
+            return Err("something else within a value");
+        }
         match said {
             ToHome::Attach(theirs) => {
                 self.attach_here(now, from, channel, &theirs);
@@ -253,9 +268,8 @@ impl Machine {
             }
         }
         match self.connection(from).inbox.begin(channel, head, total, first, wanted) {
-            Arrived::NotYet | Arrived::Unwanted => Ok(()),
-            Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
-            Arrived::Wrong => Err("a value within another"),
+            Some(value) => self.value_is_whole(now, from, channel, head, value),
+            None => Ok(()),
         }
     }
 

@@ -7,13 +7,25 @@ use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::time::Time;
+use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Frame, FromHome, Head, ToHome};
 
 impl Machine {
     /// The sender of this channel is here, its home at that node. Offers may follow at once.
-    pub fn attach(&mut self, now: Time, channel: ChannelId, home: NodeId, declaration: Declaration) {
+    ///
+    /// # Errors
+    /// The declaration is too long to be sent; there is no sender here then.
+    pub fn attach(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        home: NodeId,
+        declaration: Declaration,
+    ) -> Result<(), WireError> {
+        declaration.check()?;
         self.proxies.insert(channel, Proxy::new(home));
         self.say_to_home(now, channel, ToHome::Attach(declaration));
+        Ok(())
     }
 
     fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {

@@ -6,6 +6,7 @@ pub mod codec;
 pub mod handshake;
 
 use bytes::Bytes;
+use codec::WireError;
 
 use crate::id::{ChannelId, ChoiceId, Life, Request, Ticket};
 
@@ -34,6 +35,8 @@ pub mod limits {
     pub const NAME: usize = 255;
     /// A schema.
     pub const SCHEMA: usize = 32 << 10;
+    /// The number of a connection's life: no honest one comes near it, and one can still be added to it.
+    pub const RUN: u64 = 1 << 48;
 }
 
 /// Which way a frame takes out of a node. Frames of one lane stay in order.
@@ -327,6 +330,52 @@ pub enum Names {
         /// The fresh bundle's.
         guest: ChannelId,
     },
+}
+
+impl Declaration {
+    /// Whether it can be sent.
+    ///
+    /// # Errors
+    /// [`WireError::TooLong`] with both numbers, if the schema is longer than [`limits::SCHEMA`].
+    pub fn check(&self) -> Result<(), WireError> {
+        fits("a schema", self.schema.len(), limits::SCHEMA)
+    }
+}
+
+impl Names {
+    /// Whether it can be sent.
+    ///
+    /// # Errors
+    /// [`WireError`], which names the field that is too long, with both numbers.
+    pub fn check(&self) -> Result<(), WireError> {
+        match self {
+            Self::Declare { name, face, .. } => {
+                fits("a name", name.len(), limits::NAME)?;
+                face.check()
+            }
+            Self::Found { addresses, face, .. } => {
+                check_addresses(addresses)?;
+                face.check()
+            }
+            Self::Refused { there, .. } => there.check(),
+            Self::Undeclare { .. } | Self::BadName { .. } | Self::Guest { .. } => Ok(()),
+        }
+    }
+}
+
+fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(WireError::TooLong { what, bytes: bytes as u64, bytes_max: bytes_max as u64 })
+}
+
+/// What the reader of a list of addresses will insist on.
+pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
+    if addresses.len() > limits::ADDRESSES {
+        return Err(WireError::Invalid { what: "a count of addresses", value: addresses.len() as u64 });
+    }
+    addresses.iter().try_for_each(|address| fits("an address", address.len(), limits::ADDRESS))
 }
 
 impl Frame {
