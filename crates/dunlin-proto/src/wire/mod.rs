@@ -358,7 +358,12 @@ impl Names {
                 face.check()
             }
             Self::Refused { there, .. } => there.check(),
-            Self::Undeclare { .. } | Self::BadName { .. } | Self::Guest { .. } => Ok(()),
+            Self::Undeclare { .. }
+            | Self::BadName { .. }
+            | Self::Guest { .. }
+            | Self::Full { .. }
+            | Self::Waiting { .. }
+            | Self::Gone { .. } => Ok(()),
         }
     }
 }
