@@ -20,7 +20,8 @@ use depth::{Bounded, Context, DEPTH_MAX, Failure};
 
 /// How the messages of a channel are written.
 ///
-/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. A byte string, such as
+/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. (A type so large that
+/// fewer levels fill a megabyte of the stack may nest less deep: that happens in debug builds, from about a kilobyte up.) A byte string, such as
 /// a field of type `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
 /// [`Bytes`] is not encoded at all, and not copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,7 +53,7 @@ pub(crate) enum EncodeError {
         bytes_max: u64,
     },
     /// The message nests too deep.
-    #[error("the message nests deeper than {DEPTH_MAX} levels")]
+    #[error("the message nests too deep: {DEPTH_MAX} levels at most, and a megabyte of stack")]
     TooDeep,
     /// Its `Serialize`, or the encoding, said no.
     #[error("the message cannot be written: {0}")]
@@ -66,7 +67,7 @@ pub(crate) enum EncodeError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecodeError {
     /// The message nests too deep.
-    #[error("the message nests deeper than {DEPTH_MAX} levels, at byte {at}")]
+    #[error("the message nests too deep at byte {at}: {DEPTH_MAX} levels at most, and a megabyte of stack")]
     TooDeep {
         /// How many bytes had been read.
         at: usize,

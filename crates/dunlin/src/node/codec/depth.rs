@@ -13,9 +13,12 @@ use std::fmt;
 use serde::de::{self, Deserializer};
 use serde::ser::{self, Serialize, Serializer};
 
-/// How deep a value may nest. A level takes some hundred bytes of stack in a release build, some thousand in a debug build, and a thread has
-/// two million.
+/// How deep a value may nest.
 pub(crate) const DEPTH_MAX: u32 = 256;
+
+/// How much stack it may take to get there: half of what a thread has. How much a level takes is up to its type, and to the build: from a hundred
+/// bytes to tens of thousands (a struct with some arrays in it, without optimisation), so levels alone do not keep a stack from overflowing.
+const STACK_BYTES_MAX: usize = 1024 * 1024;
 
 /// How many elements may take no bytes: see [`Context::take_element`].
 const EMPTY_ELEMENTS_MAX: u64 = 64 * 1024;
@@ -30,7 +33,7 @@ pub(super) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooDeep => write!(f, "nested deeper than {DEPTH_MAX} levels"),
+            Self::TooDeep => write!(f, "nested too deep: {DEPTH_MAX} levels at most"),
             Self::Text(text) => f.write_str(text),
         }
     }
@@ -55,12 +58,18 @@ pub(super) struct Context {
     /// A failure on its way out through the inner format. It is empty while a user's code runs, so it is never stale.
     note: Cell<Option<Failure>>,
     elements_left: Cell<u64>,
+    /// Where on the stack the value begins.
+    stack_start: usize,
 }
 
 impl Context {
     /// For a value of that many bytes, where it is read.
     pub(super) fn new(bytes: usize) -> Self {
-        Self { note: Cell::new(None), elements_left: Cell::new(EMPTY_ELEMENTS_MAX + bytes as u64) }
+        Self {
+            note: Cell::new(None),
+            elements_left: Cell::new(EMPTY_ELEMENTS_MAX + bytes as u64),
+            stack_start: stack_address(),
+        }
     }
 
     /// One more element of a sequence or map whose length was claimed.
@@ -87,8 +96,12 @@ struct Level<'c> {
 impl Level<'_> {
     #[inline]
     fn deeper(self) -> Result<Self, Failure> {
-        let left = self.left.checked_sub(1).ok_or(Failure::TooDeep)?;
-        Ok(Self { left, ..self })
+        match self.left.checked_sub(1) {
+            Some(left) if stack_address().abs_diff(self.context.stack_start) <= STACK_BYTES_MAX => {
+                Ok(Self { left, ..self })
+            }
+            _ => Err(Failure::TooDeep),
+        }
     }
 
     /// Sends a failure out through the inner format: the error made by `placeholder` has only to be one.
@@ -103,6 +116,13 @@ impl Level<'_> {
     fn recover(self, error: impl fmt::Display) -> Failure {
         self.context.note.take().unwrap_or_else(|| Failure::Text(error.to_string()))
     }
+}
+
+/// About where the stack ends at the moment.
+#[inline]
+fn stack_address() -> usize {
+    let here = 0u8;
+    (&raw const here).addr()
 }
 
 /// `inner`, and the levels left for what is inside of it.

@@ -36,7 +36,7 @@ mod round_trips {
         text: String,
         strings: (Bytes, serde_bytes::ByteBuf, Vec<u8>),
         map: BTreeMap<i32, Vec<Kind>>,
-        maybe: Option<Box<Rich>>,
+        maybe: Option<Box<Self>>,
         wrapped: Wrapped,
     }
 
@@ -347,6 +347,14 @@ mod depth {
         inner: (Vec<Self>, ()),
     }
 
+    /// One whose frames take more of the stack.
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Fat {
+        next: Option<Box<Self>>,
+        fields: [[u64; 32]; 8],
+        more: Option<[String; 16]>,
+    }
+
     #[derive(Debug, Serialize, Deserialize)]
     enum Enum {
         Leaf,
@@ -374,6 +382,7 @@ mod depth {
     fn a_million_levels_are_an_error_in_every_shape() {
         let ones = || repeated(&[1], &[0]);
         too_deep::<Struct>(repeated(b"\xa1\x64next", &[0xf6]), ones());
+        too_deep::<Fat>(repeated(b"\xa1\x64next", &[0xf6]), ones());
         too_deep::<Newtype>(repeated(&[0x81], &[0xf6]), ones());
         too_deep::<Tuple>(repeated(&[0x82], &[0xf6]), ones());
         too_deep::<Seq>(repeated(&[0x81], &[0x80]), ones());
