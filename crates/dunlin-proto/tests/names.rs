@@ -345,6 +345,33 @@ fn an_acceptor_has_any_number_of_clients() {
     assert_eq!(server.declare(5, 1, &client)[0], found((5, 1), 8, channel(8, 1), &face(Face::Server)));
 }
 
+/// Seed 584: the acceptor is lost and its clients are shared and not; it does not come back, and a server comes.
+#[test]
+fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
+    let mut server = Server::new();
+    server.declare(9, 1, &face(Face::Acceptor));
+    server.lost(9, &unreachable());
+    assert_eq!(server.declare(1, 1, &shared(Face::Client)), [waits(1, 1)]);
+    assert_eq!(server.declare(2, 1, &face(Face::Client)), []);
+    assert_eq!(server.declare(8, 1, &face(Face::Server)), []);
+    let c = channel(8, 1);
+    let answers = server.wait(LEASE);
+    let both = [found((1, 1), 8, c, &face(Face::Server)), found((8, 1), 1, c, &shared(Face::Client))];
+    assert_eq!(answers[..2], both);
+    assert_eq!(answers[2..], [refused((2, 1), &shared(Face::Client), 1)]);
+}
+
+#[test]
+fn a_client_that_a_former_server_left_behind_is_not_in_an_acceptors_way() {
+    let (client, acceptor) = (face(Face::Client), face(Face::Acceptor));
+    let mut server = Server::new();
+    server.declare(1, 1, &client);
+    server.declare(8, 1, &face(Face::Server));
+    server.undeclare(8, 1);
+    assert_eq!(server.declare(9, 1, &acceptor), [waits(9, 1)]);
+    assert_eq!(server.declare(2, 1, &client), [found((2, 1), 9, channel(9, 1), &acceptor)]);
+}
+
 #[test]
 fn of_several_clients_a_server_takes_the_first() {
     let (client, there) = (face(Face::Client), face(Face::Server));

@@ -91,6 +91,15 @@ struct World {
     counts: BTreeMap<&'static str, u64>,
 }
 
+/// Identities show their first 32 bits.
+fn id(n: usize) -> NodeId {
+    NodeId((n as u128) << 96)
+}
+
+fn place(id: NodeId) -> usize {
+    (id.0 >> 96) as usize
+}
+
 fn is_home(face: &Declaration) -> bool {
     matches!(face.face, Face::Receiver | Face::Server | Face::Acceptor)
 }
@@ -127,11 +136,11 @@ impl World {
     }
 
     fn life(&self, n: usize) -> Life {
-        Life { node: NodeId(n as u128), incarnation: Incarnation(self.nodes[n].incarnation) }
+        Life { node: id(n), incarnation: Incarnation(self.nodes[n].incarnation) }
     }
 
     fn stands(&self, who: Life, number: u64) -> bool {
-        let n = who.node.0 as usize;
+        let n = place(who.node);
         self.life(n) == who && self.nodes[n].ends.contains_key(&number)
     }
 
@@ -149,10 +158,10 @@ impl World {
     /// Carries out what a node's state machines want.
     fn pump(&mut self, n: usize) {
         while let Some((to, said)) = self.nodes[n].directory.poll_said() {
-            self.send(n, to.0 as usize, Message::Ask(said));
+            self.send(n, place(to), Message::Ask(said));
         }
         while let Some((to, said)) = self.nodes[n].registry.as_mut().and_then(Registry::poll) {
-            let there = to.node.0 as usize;
+            let there = place(to.node);
             assert_eq!(to, self.life(there), "an answer for a former life");
             self.send(n, there, Message::Answer(said));
         }
@@ -184,7 +193,7 @@ impl World {
                 }
                 end.fate = Fate::Attaching;
                 let shared = end.face.shared;
-                let home = partner.node.0 as usize;
+                let home = place(partner.node);
                 if self.nodes[home].alive && self.life(home) == partner {
                     self.send(n, home, Message::Attach { number, channel, shared });
                 } else {
@@ -213,13 +222,13 @@ impl World {
             }
             Message::Answer(said) => {
                 let node = &mut self.nodes[to];
-                let heard = node.directory.server() == Some(NodeId(from as u128));
+                let heard = node.directory.server() == Some(id(from));
                 if let (Names::Gone { number, partner }, true) = (&said, heard)
                     && let Some(end) = node.ends.get_mut(number)
                 {
                     end.found.remove(partner);
                 }
-                node.directory.heard(NodeId(from as u128), said);
+                node.directory.heard(id(from), said);
             }
             Message::Attach { number, channel, shared } => {
                 let home = self.nodes[to].ends.iter().find(|(_, end)| end.channel == channel && is_home(&end.face));
@@ -270,7 +279,7 @@ impl World {
         if self.nodes[n].alive && self.nodes[server].alive {
             let life = self.life(n);
             self.nodes[server].registry.as_mut().expect("it serves").met(life, &[]);
-            self.nodes[n].directory.server_is(NodeId(server as u128));
+            self.nodes[n].directory.server_is(id(server));
             self.pump(n);
             self.pump(server);
         }
@@ -311,11 +320,11 @@ impl World {
                 end_is_over(node, number);
             }
         }
-        if node.directory.server() == Some(NodeId(b as u128)) {
+        if node.directory.server() == Some(id(b)) {
             node.directory.server_lost();
         }
         if let Some(registry) = &mut node.registry {
-            registry.lost(self.now, NodeId(b as u128), why);
+            registry.lost(self.now, id(b), why);
         }
     }
 
@@ -358,7 +367,7 @@ impl World {
         let (face, shared) = (self.random.pick(faces), self.random.below(3) == 0);
         let face = Declaration { face, shared, expects: self.random.pick(&expects), schema: Bytes::new() };
         self.channels += 1;
-        let channel = ChannelId(if is_home(&face) { self.channels } else { 0 });
+        let channel = ChannelId(if is_home(&face) { self.channels << 96 } else { 0 });
         let node = &mut self.nodes[n];
         let number = node.next;
         node.next += 1;

@@ -551,17 +551,22 @@ fn verdict(ends: &[Declared], at: usize) -> Verdict {
             false
         } else if is_home(newcomer.face) != is_home(there.face) {
             fit(newcomer, there)
-        } else if newcomer.face == Face::Client && server == Some(Face::Acceptor) {
-            true
         } else {
             newcomer.face == there.face && newcomer.shared && there.shared
         };
-        // Several clients, and it is not known of what; or in the way of somebody who may be gone.
-        let undecided = newcomer.face == Face::Client && there.face == Face::Client && server.is_none();
-        match fits {
-            true => {}
-            false if undecided || end.lease.is_some() => later = true,
-            false => return Verdict::Refused(place),
+        if fits {
+            continue;
+        }
+        let clients = newcomer.face == Face::Client && there.face == Face::Client;
+        if clients && server == Some(Face::Acceptor) && matches!(end.status, Status::Joined(_)) {
+            // It still holds an end of a server that was there before: that is not the acceptor's.
+            continue;
+        }
+        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be gone.
+        if (clients && server != Some(Face::Server)) || end.lease.is_some() {
+            later = true;
+        } else {
+            return Verdict::Refused(place);
         }
     }
     if later { Verdict::Later } else { Verdict::Fits }
