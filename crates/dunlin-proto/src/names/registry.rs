@@ -140,6 +140,8 @@ pub struct Registry {
     config: RegistryConfig,
     /// Until then nobody new is admitted, and nobody is joined.
     quiet_until: Option<Time>,
+    /// No lease ends before this, but perhaps none then either.
+    due: Option<Time>,
     members: BTreeMap<NodeId, Member>,
     /// In the order of arrival.
     names: BTreeMap<String, Vec<Declared>>,
@@ -149,13 +151,14 @@ pub struct Registry {
 impl Registry {
     /// The first server of its names.
     pub fn new(config: RegistryConfig) -> Self {
-        Self { config, quiet_until: None, members: BTreeMap::new(), names: BTreeMap::new(), answers: VecDeque::new() }
+        let (members, names) = (BTreeMap::new(), BTreeMap::new());
+        Self { config, quiet_until: None, due: None, members, names, answers: VecDeque::new() }
     }
 
     /// A server after another one: for one lease, those come first that the other had admitted.
     pub fn taking_over(config: RegistryConfig, now: Time) -> Self {
         let quiet_until = Some(now + config.lease);
-        Self { quiet_until, ..Self::new(config) }
+        Self { quiet_until, due: quiet_until, ..Self::new(config) }
     }
 
     /// The next answer: to whom, and what.
@@ -196,12 +199,12 @@ impl Registry {
 
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
-        self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min()
+        self.due
     }
 
     /// Time has passed: leases end.
     pub fn tick(&mut self, now: Time) {
-        if self.next_tick().is_none_or(|next| next > now) {
+        if self.due.is_none_or(|due| due > now) {
             return;
         }
         if self.quiet_until.is_some_and(|until| until <= now) {
@@ -216,6 +219,7 @@ impl Registry {
             self.settle(&name);
         }
         self.members.retain(|_, member| !member.lost || !member.ends.is_empty());
+        self.due = self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min();
     }
 
     /// A node is connected, or is this one; it can be dialled there. What a former life of it has declared is over.
@@ -240,6 +244,8 @@ impl Registry {
         }
         if member.ends.is_empty() {
             self.members.remove(&node);
+        } else {
+            self.due = Some(self.due.map_or(until, |due| due.min(until)));
         }
     }
 
@@ -288,18 +294,20 @@ impl Registry {
     /// Removes a member and all it has declared.
     fn forget(&mut self, node: NodeId) {
         let Some(member) = self.members.get(&node) else { return };
-        let numbers: Vec<u64> = member.ends.keys().copied().collect();
         let life = Life { node, incarnation: member.incarnation };
-        // Nobody is told of a partner that is about to go too.
-        let mut names = Vec::new();
-        for number in numbers {
-            if let Some((name, at)) = self.find(life, number) {
+        let declared: Vec<(u64, String)> = member.ends.iter().map(|(number, name)| (*number, name.clone())).collect();
+        // None of its ends has to be told of another one that goes before it.
+        for (_, name) in &declared {
+            let ends = self.names.get_mut(name).into_iter().flatten();
+            ends.filter(|end| end.life == life).for_each(|end| end.lease = Some(Time::default()));
+        }
+        for (number, _) in &declared {
+            if let Some((name, at)) = self.find(life, *number) {
                 self.remove(&name, at);
-                names.push(name);
             }
         }
         self.members.remove(&node);
-        names.iter().for_each(|name| self.settle(name));
+        declared.iter().for_each(|(_, name)| self.settle(name));
     }
 
     fn find(&self, life: Life, number: u64) -> Option<(String, usize)> {
@@ -375,17 +383,15 @@ impl Registry {
         let member = self.members.get_mut(&from.node).expect("it has just been heard");
         member.ends.insert(number, name.clone());
         member.bytes += end.bytes(&name);
-        let ends = self.names.entry(name.clone()).or_default();
+        let mut ends = self.names.remove(&name).unwrap_or_default();
         ends.push(end);
         let at = ends.len() - 1;
         if known {
-            let mut ends = self.names.remove(&name).expect("it was just added");
             self.judge(&name, &mut ends, at);
-            self.put_back(&name, ends);
+        } else if matches!(status, Status::Joined(_)) {
+            self.tell_what_stands(&mut ends, at);
         }
-        if self.find(from, number).is_some() {
-            self.tell_what_stands(&name, at);
-        }
+        self.put_back(&name, ends);
         self.settle(&name);
     }
 
@@ -404,53 +410,41 @@ impl Registry {
 
     /// The same declaration again: its node knows best how far it has come.
     fn declare_again(&mut self, name: &str, at: usize, said: Status) {
-        let ends = self.names.get_mut(name).expect("it has just been found");
+        let mut ends = self.names.remove(name).expect("it has just been found");
+        ends[at].lease = None;
+        ends[at].answered = false;
         let was = ends[at].status;
-        let heard_nothing = !matches!(said, Status::Joined(_));
-        // It is joined, and has not heard.
-        let joined_to =
-            ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
-        let end = &mut ends[at];
-        end.lease = None;
-        end.answered = false;
-        match (was, joined_to) {
-            (Status::New, _) if heard_nothing => {}
-            (_, Some(home)) if heard_nothing => {
-                let ends = self.names.remove(name).expect("it has just been found");
-                self.tell_found(&ends[at], &ends[home]);
-                self.put_back(name, ends);
-            }
-            _ if heard_nothing => end.status = Status::Known,
-            _ => end.status = said,
+        let home = ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
+        match (said, home) {
+            (Status::Joined(_), _) => ends[at].status = said,
+            // It is joined, and has not heard.
+            (_, Some(home)) => self.tell_found(&ends[at], &ends[home]),
+            _ if was == Status::New => {}
+            _ => ends[at].status = Status::Known,
         }
-        self.tell_what_stands(name, at);
+        self.tell_what_stands(&mut ends, at);
+        self.put_back(name, ends);
         self.settle(name);
     }
 
-    /// What is joined stays joined: each side is told, or has told.
-    fn tell_what_stands(&mut self, name: &str, at: usize) {
-        let Some(mut ends) = self.names.remove(name) else { return };
-        let homes = if ends[at].is_home() {
-            Some(at)
-        } else {
-            ends.iter().position(|e| e.is_home() && ends[at].is_joined_to(e))
-        };
-        if let Some(home) = homes.filter(|home| ends[*home].is_admitted()) {
-            let mut unshared = false;
-            for partner in 0..ends.len() {
-                if ends[partner].is_joined_to(&ends[home]) && (home == at || partner == at) {
-                    unshared |= !ends[partner].face.shared;
-                    if ends[home].lease.is_none() {
-                        self.tell_found(&ends[home], &ends[partner]);
-                        ends[home].answered = true;
-                    }
+    /// What is joined stays joined: the home is told of this end, or this home of all.
+    fn tell_what_stands(&mut self, ends: &mut [Declared], at: usize) {
+        let mut homes = ends.iter().enumerate().filter(|(_, home)| home.is_home() && home.is_admitted());
+        let home = homes.find(|(place, home)| *place == at || ends[at].is_joined_to(home)).map(|(place, _)| place);
+        let Some(home) = home else { return };
+        let mut unshared = false;
+        for partner in 0..ends.len() {
+            if ends[partner].is_joined_to(&ends[home]) && (home == at || partner == at) {
+                unshared |= !ends[partner].face.shared;
+                if ends[home].lease.is_none() {
+                    self.tell_found(&ends[home], &ends[partner]);
+                    ends[home].answered = true;
                 }
             }
-            if unshared && ends[home].status == Status::Known {
-                ends[home].status = Status::Joined(ends[home].channel);
-            }
         }
-        self.put_back(name, ends);
+        if unshared && ends[home].status == Status::Known {
+            ends[home].status = Status::Joined(ends[home].channel);
+        }
     }
 
     fn put_back(&mut self, name: &str, ends: Vec<Declared>) {
@@ -484,7 +478,10 @@ impl Registry {
     fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, at: usize) -> bool {
         match verdict(ends, at) {
             Verdict::Later => return false,
-            Verdict::Fits => ends[at].status = Status::Known,
+            Verdict::Fits => {
+                ends[at].status = Status::Known;
+                self.tell_what_stands(ends, at);
+            }
             Verdict::Refused(by) => {
                 let (there, holder) = (ends[by].face.clone(), ends[by].life);
                 let refused = ends.remove(at);
@@ -554,17 +551,22 @@ fn verdict(ends: &[Declared], at: usize) -> Verdict {
             false
         } else if is_home(newcomer.face) != is_home(there.face) {
             fit(newcomer, there)
-        } else if newcomer.face == Face::Client && server == Some(Face::Acceptor) {
-            true
         } else {
             newcomer.face == there.face && newcomer.shared && there.shared
         };
-        // Several clients, and it is not known of what; or in the way of somebody who may be gone.
-        let undecided = newcomer.face == Face::Client && there.face == Face::Client && server.is_none();
-        match fits {
-            true => {}
-            false if undecided || end.lease.is_some() => later = true,
-            false => return Verdict::Refused(place),
+        if fits {
+            continue;
+        }
+        let clients = newcomer.face == Face::Client && there.face == Face::Client;
+        if clients && server == Some(Face::Acceptor) && matches!(end.status, Status::Joined(_)) {
+            // It still holds an end of a server that was there before: that is not the acceptor's.
+            continue;
+        }
+        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be gone.
+        if (clients && server != Some(Face::Server)) || end.lease.is_some() {
+            later = true;
+        } else {
+            return Verdict::Refused(place);
         }
     }
     if later { Verdict::Later } else { Verdict::Fits }
