@@ -126,20 +126,22 @@ async fn a_poll_through_a_borrow_is_shown_until_the_next_use() {
         assert_eq!(lines(me), [], "used again");
 
         let mut worker = spawn(pending::<()>());
-        assert!(poll(&mut worker).is_pending());
-        std::mem::forget(async { (&mut worker).await });
+        let mut awaiting = Box::pin(async { (&mut worker).await });
+        assert!(poll(&mut awaiting).is_pending());
+        std::mem::forget(awaiting);
+        assert_eq!(doing(me), [Doing::Exit]);
         drop(worker);
-        assert_eq!(lines(me), [], "dropped");
+        assert_eq!(lines(me), [], "forgotten, and then dropped what it waited for");
 
         // Whoever polls it next is shown in the place of the one who gave up, and not with the age of that one.
         let mut worker = spawn(pending::<()>());
         assert!(poll(&mut worker).is_pending());
         (me, lines(me)[0].since, worker)
     });
-    let (first, since, mut worker) = checked.await.unwrap();
+    let (first, since, worker) = checked.await.unwrap();
     assert_eq!(lines(first).len(), 1);
     a_tick().await;
-    let (second, wait) = waiting(async move { (&mut worker).await }).await;
+    let (second, wait) = waiting(worker).await;
     assert!(wait.since.wrapping_sub(since) > 0, "{wait:?}");
     assert_eq!(lines(first), []);
     second.cancel();
