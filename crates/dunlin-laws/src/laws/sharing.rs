@@ -55,6 +55,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "claims of a shared face are granted in order, one at a time, and each has all channels of the face to itself";
         face_claim_in_a_choice if Kind::is_rendezvous, needs [Shared, Choice] =>
             "a claim of a face as a branch is granted when its turn comes, and leaves the line when not chosen";
+        a_face_claim_or_a_send if Kind::is_rendezvous, needs [Shared, Choice] =>
+            "of a claim of a face and a send in one choice exactly one happens, whoever decides it and when";
         face_claim_until if Kind::is_rendezvous, needs [Shared] =>
             "a claim of a face whose deadline runs out while another holds it says so, has left the line, and the next is offered";
         a_dropped_face_claimer_passes_it_on if Kind::is_rendezvous, needs [Shared] =>
@@ -149,6 +151,40 @@ fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(slot, sends.then_some(2), "a send that was not chosen has its value");
         cx.settle();
         assert!(far.try_recv().is_err());
+    }
+}
+
+fn a_face_claim_or_a_send<X: Transport>(cx: &Cx<'_, X>) {
+    for _ in 0..10 {
+        let ((mut a, _server), (mut out, mut far)) = (till(cx), cx.channel::<u32>());
+        let mut b = a.clone();
+        let (held_for, away_for) = (cx.below(6), cx.below(6));
+        // All are tasks, so that the claim ends, the offer is taken and the choice is polled in any order.
+        let holder = cx.spawn(async move {
+            let held = a.claim().await.expect("granted");
+            for _ in 0..held_for {
+                give_way().await;
+            }
+            drop(held);
+            a
+        });
+        let chooser = cx.spawn(async move {
+            let mut slot = Some(1);
+            let choice = Choice::prioritised().on(out.send_from(&mut slot), |sent| sent.expect("taken"));
+            let (index, ()) = choice.on(b.claim(), |claim| drop(claim.expect("granted"))).await;
+            (index, slot)
+        });
+        let receiver = cx.spawn(async move {
+            for _ in 0..away_for {
+                give_way().await;
+            }
+            far.recv().await
+        });
+        cx.settle();
+        let (index, slot) = chooser.out();
+        assert_eq!(slot, (index == 1).then_some(1), "branch {index}");
+        assert_eq!(receiver.out(), if index == 0 { Ok(1) } else { Err(RecvError::Closed) });
+        drop(cx.now(holder.out().claim()).expect("free again"));
     }
 }
 
