@@ -122,8 +122,9 @@ async fn a_poll_through_a_borrow_is_shown_until_the_next_use() {
         assert!(poll(&mut worker).is_pending());
         assert_eq!(doing(me), [Doing::Exit]);
         tx.send(1).await.unwrap();
-        worker.await.unwrap().unwrap();
+        (&mut worker).await.unwrap().unwrap();
         assert_eq!(lines(me), [], "used again");
+        drop(worker);
 
         let mut worker = spawn(pending::<()>());
         let mut awaiting = Box::pin(async { (&mut worker).await });

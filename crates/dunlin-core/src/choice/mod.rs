@@ -335,13 +335,11 @@ impl Choosing {
             }
             let _ = step(chosen, Step::Chosen(self.last + 1));
         }
-        if poll.is_ready() {
-            self.tell_unchosen(step);
-        }
         poll
     }
 
-    /// The choice is over: those who wait on what may outlive it say so no more. (To the one that was chosen it means nothing.)
+    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the one that was chosen
+    /// it means nothing.)
     pub(crate) fn tell_unchosen(&self, step: &mut impl Stepper) {
         if self.cx.take_foreign() {
             for branch in 0..self.branches {
