@@ -90,6 +90,10 @@ impl<T, P> End for Receiver<T, P> {
     }
 
     fn hold_back(link: &Arc<Chan<T>>, out: bool) {
+        if !out {
+            // Polled as a stream, or forgotten, it would be woken in the place of those who wait now.
+            link.unwatch(Handle::END);
+        }
         link.claimed(false, out);
     }
 

@@ -44,6 +44,7 @@ pub enum Step<'a, 'b> {
     Poll(&'a mut Context<'b>, &'a ChoiceCx),
     Chosen(u32),
     Rouse,
+    Unchosen,
 }
 
 /// Not the number of a branch: the step is for all of them.
@@ -65,6 +66,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
         Step::Poll(cx, choice) => return branch.poll_branch(cx, choice),
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
+        Step::Unchosen => branch.unchosen(),
         Step::Survey(_) => {}
     }
     Poll::Pending
@@ -175,13 +177,19 @@ where
 /// The future of [`choose`].
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Choose<F> {
+pub struct Choose<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> {
     choosing: Choosing,
     step: F,
 }
 
 // What `step` refers to is pinned elsewhere.
-impl<F> Unpin for Choose<F> {}
+impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Unpin for Choose<F> {}
+
+impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Drop for Choose<F> {
+    fn drop(&mut self) {
+        self.choosing.tell_unchosen(&mut self.step);
+    }
+}
 
 impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Future for Choose<F> {
     type Output = usize;
@@ -330,6 +338,16 @@ impl Choosing {
             let _ = step(chosen, Step::Chosen(self.last + 1));
         }
         poll
+    }
+
+    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the one that was chosen
+    /// it means nothing.)
+    pub(crate) fn tell_unchosen(&self, step: &mut impl Stepper) {
+        if self.cx.take_foreign() {
+            for branch in 0..self.branches {
+                let _ = step(branch, Step::Unchosen);
+            }
+        }
     }
 
     fn poll_branches(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
