@@ -7,14 +7,15 @@ mod depth;
 #[cfg(test)]
 mod tests;
 
-use std::any::Any;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
+use dunlin_core::carrier::{Shape, Value};
+use serde::Serialize;
+use serde::de::DeserializeSeed;
 
-use crate::Portable;
 use crate::spawn::panic_text;
 use depth::{Bounded, Context, DEPTH_MAX, Failure};
 
@@ -93,15 +94,30 @@ pub(crate) enum DecodeError {
     Panicked(String),
 }
 
-/// Writes a value. [`Bytes`] are passed on as they are.
+/// Writes a message. [`Bytes`] are passed on as they are.
 ///
 /// # Errors
 /// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.
-pub(crate) fn encode<T: Portable>(value: &T, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
-    if let Some(raw) = (value as &dyn Any).downcast_ref::<Bytes>() {
-        check_size(raw.len() as u64, bytes_max)?;
-        return Ok(raw.clone());
+pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
+    match value.downcast_ref::<Bytes>() {
+        Some(raw) => {
+            check_size(raw.len() as u64, bytes_max)?;
+            Ok(raw.clone())
+        }
+        None => encode_any(value, encoding, bytes_max),
     }
+}
+
+/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
+    shape.wrap(bytes).or_else(|bytes| decode_any(shape, &bytes, encoding))
+}
+
+/// Writes what has a `Serialize`.
+pub(crate) fn encode_any<T: Serialize>(value: &T, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
     let mut buffer = Scratch::take();
     let mut sink = Sink { buffer: &mut buffer.0, bytes: 0, bytes_max };
     write(value, encoding, &mut sink)?;
@@ -109,24 +125,20 @@ pub(crate) fn encode<T: Portable>(value: &T, encoding: Encoding, bytes_max: u64)
     Ok(buffer.into_bytes())
 }
 
-/// Reads a value, from all of the bytes. [`Bytes`] are passed on as they are.
-///
-/// # Errors
-/// See [`DecodeError`].
-pub(crate) fn decode<T: Portable>(bytes: Bytes, encoding: Encoding) -> Result<T, DecodeError> {
-    let mut raw = Some(bytes);
-    if let Some(value) = (&mut raw as &mut dyn Any).downcast_mut::<Option<T>>().and_then(Option::take) {
-        return Ok(value);
-    }
-    let bytes = raw.unwrap_or_default();
-    catch(|| read(&bytes, encoding)).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
+/// Reads what the seed reads.
+pub(crate) fn decode_any<'de, S: DeserializeSeed<'de>>(
+    seed: S,
+    bytes: &'de [u8],
+    encoding: Encoding,
+) -> Result<S::Value, DecodeError> {
+    catch(|| read(seed, bytes, encoding)).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
 }
 
 fn check_size(bytes: u64, bytes_max: u64) -> Result<(), EncodeError> {
     if bytes > bytes_max { Err(EncodeError::TooLarge { bytes, bytes_max }) } else { Ok(()) }
 }
 
-fn write<T: Portable>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Result<(), EncodeError> {
+fn write<T: Serialize>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Result<(), EncodeError> {
     let context = Context::new(0);
     let written = catch(|| match encoding {
         Encoding::Cbor => {
@@ -146,18 +158,18 @@ fn write<T: Portable>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Res
     }
 }
 
-fn read<T: Portable>(bytes: &[u8], encoding: Encoding) -> Result<T, DecodeError> {
+fn read<'de, S: DeserializeSeed<'de>>(seed: S, bytes: &'de [u8], encoding: Encoding) -> Result<S::Value, DecodeError> {
     let context = Context::new(bytes.len());
     let (value, rest, too_deep) = match encoding {
         Encoding::Cbor => {
             let mut deserializer = cbor4ii::serde::Deserializer::new(Source::new(bytes));
-            let value = T::deserialize(Bounded::new(&mut deserializer, &context));
+            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
             let source = deserializer.into_inner();
             (value, source.rest.len(), source.too_deep)
         }
         Encoding::Compact => {
             let mut deserializer = postcard::Deserializer::from_bytes(bytes);
-            let value = T::deserialize(Bounded::new(&mut deserializer, &context));
+            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
             (value, deserializer.finalize().map_or(0, <[u8]>::len), false)
         }
     };
