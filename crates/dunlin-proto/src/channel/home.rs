@@ -33,11 +33,15 @@ impl Machine {
         Ok(())
     }
 
-    /// The receiver of this channel is here, and its sender went to this node within a message: that node says [`Machine::adopt`].
-    pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
+    /// The receiver of this channel is here, and its sender went to this node within a message that has been taken: that node
+    /// says [`Machine::adopt`]. `told`: it knows the terms without a word.
+    pub fn open_home_to(&mut self, now: Time, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId, told: bool) {
         let credits = terms.credits.into();
         let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
         self.homes.insert(channel, Home { terms, declaration, many: false, attached, ended: None });
+        if !told {
+            self.tell(now, node, channel, FromHome::Attached(terms));
+        }
     }
 
     fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
