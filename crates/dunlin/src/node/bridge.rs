@@ -69,6 +69,14 @@ struct Kept {
     granted: bool,
 }
 
+impl Kept {
+    /// It has not been taken.
+    fn back(self, says: &mut Says<'_>) -> Value {
+        self.leaving.stay(says);
+        self.value
+    }
+}
+
 /// An offer that waits for its home.
 enum Early {
     Firm(Value),
@@ -166,8 +174,7 @@ impl SendingBridge {
         match outlet.reserve(ticket) {
             Reserved::Granted(value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
-                    self.kept.insert(ticket, kept);
+                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: true }, says);
                     says.machine.grant(says.now, says.channel, ticket, request, bytes);
                 }
                 Err(why) => {
@@ -189,8 +196,7 @@ impl SendingBridge {
         match event {
             Event::FirmOffer(ticket, value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
-                    self.kept.insert(ticket, kept);
+                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
                     says.machine.offer(now, channel, ticket, bytes);
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
@@ -198,6 +204,9 @@ impl SendingBridge {
             Event::ChoiceOffer(ticket, choice) => says.machine.offer_choice(now, channel, ticket, choice),
             Event::Sent(value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
+                    if let Some(home) = self.home {
+                        leaving.open_homes(home, says);
+                    }
                     says.machine.send_on_credit(now, channel, bytes);
                     self.leave(leaving, value, says);
                 }
@@ -241,6 +250,13 @@ impl SendingBridge {
         }
     }
 
+    fn keep(&mut self, ticket: Ticket, kept: Kept, says: &mut Says<'_>) {
+        if let Some(home) = self.home {
+            kept.leaving.open_homes(home, says);
+        }
+        self.kept.insert(ticket, kept);
+    }
+
     fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
         if let Some(home) = self.home {
             leaving.hand_over(value, home, says);
@@ -248,10 +264,10 @@ impl SendingBridge {
     }
 
     /// The receiver is gone as far as this half is concerned.
-    fn end(&mut self, how: &End) {
+    fn end(&mut self, how: &End, says: &mut Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         for (ticket, kept) in std::mem::take(&mut self.kept) {
-            outlet.failed(ticket, Some(kept.value), why_ended(how));
+            outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
         }
         for (ticket, early) in std::mem::take(&mut self.early) {
             if let Early::Firm(value) = early {
@@ -269,19 +285,18 @@ impl SendingBridge {
         }
     }
 
-    fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket]) {
+    fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket], says: &mut Says<'_>) {
         let Some(outlet) = self.outlet.take() else { return };
         let channel = outlet.channel();
         for ticket in taken {
-            self.kept.remove(ticket);
             outlet.taken(*ticket);
         }
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             if unknown.contains(&ticket) {
                 let id = MessageId { channel: channel.as_u64(), number: ticket };
-                outlet.lost(ticket, kept.value, id);
+                outlet.lost(ticket, kept.back(says), id);
             } else {
-                outlet.failed(ticket, Some(kept.value), Why::NodeLost);
+                outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
         }
         for (ticket, early) in std::mem::take(&mut self.early) {
@@ -347,7 +362,7 @@ impl Bridge for SendingBridge {
                         End::Poisoned(format!("the other end does not fit: it is {}", describe(&theirs)))
                     }
                 };
-                self.end(&end);
+                self.end(&end, says);
             }
             ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => {
                 outlet.taken(ticket);
@@ -360,10 +375,10 @@ impl Bridge for SendingBridge {
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
-                outlet.failed(ticket, kept.map(|kept| kept.value), why_failed(why, bytes));
+                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
             }
             ProxyHears::Withdrawn(ticket) => {
-                let value = self.kept.remove(&ticket).map(|kept| kept.value);
+                let value = self.kept.remove(&ticket).map(|kept| kept.back(says));
                 outlet.withdrawn(ticket, value);
             }
             ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
@@ -372,15 +387,15 @@ impl Bridge for SendingBridge {
                 if self.kept.get(&ticket).is_some_and(|kept| kept.granted)
                     && let Some(kept) = self.kept.remove(&ticket)
                 {
-                    outlet.give_back(ticket, kept.value);
+                    outlet.give_back(ticket, kept.back(says));
                 }
             }
             ProxyHears::Credit(count) => outlet.credit(count),
             ProxyHears::Ended(how) => {
                 self.retired = how == End::Retired;
-                self.end(&how);
+                self.end(&how, says);
             }
-            ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken),
+            ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
         }
     }
 
@@ -408,7 +423,7 @@ impl Bridge for SendingBridge {
             says.machine.withdraw(says.now, says.channel, *ticket);
         }
         says.machine.end_proxy(says.now, says.channel, End::Gone);
-        self.lost(&unknown, &[]);
+        self.lost(&unknown, &[], says);
     }
 }
 

@@ -209,6 +209,9 @@ impl Driver {
     }
 
     fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action) {
+        if std::env::var_os("DUNLIN_TRACE").is_some() {
+            eprintln!("{} {now:?} {action:?}", state.machine.me());
+        }
         match action {
             Action::Dial(id, address) => {
                 state.dials.push((id, address));
@@ -347,9 +350,14 @@ impl Driver {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
                 }
-                state.alarm = None;
+                // Nobody has to ring for what is looked at below.
+                state.alarm = Some(Time(0));
                 std::mem::take(&mut state.dials)
             });
+            {
+                let mut state = lock(&self.state);
+                state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
+            }
             for (id, address) in dials {
                 tokio::spawn(self.clone().dial(id, address));
             }

@@ -56,6 +56,17 @@ pub(crate) enum Half {
     Acceptor(Acceptance),
 }
 
+impl Half {
+    /// Whether its messages are bytes, which are not encoded.
+    fn is_raw(&self) -> bool {
+        match self {
+            Self::Sender(outlet) => outlet.shape().is::<Bytes>(),
+            Self::Receiver(inlet) => inlet.shape().is::<Bytes>(),
+            Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
+        }
+    }
+}
+
 /// The agents of a face, in the order of its fields.
 pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
     let refused = |why: String| NameError::Unstretchable(why);
@@ -286,7 +297,9 @@ impl Hub {
         let number = self.next;
         self.next += 1;
         let (at, bare) = split(name);
+        // What the two ends have to agree on. (The types of their messages come with a later version.)
         let schema = Bytes::from_static(match options.encoding {
+            _ if half.is_raw() => b"bytes",
             Encoding::Cbor => b"cbor",
             Encoding::Compact => b"compact",
         });

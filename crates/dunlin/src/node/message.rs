@@ -123,28 +123,40 @@ fn declaration() -> Declaration {
 }
 
 impl Leaving {
-    /// The message has been taken by a receiver on this node, and so have its ends.
+    /// The message goes: its ends will be asked for at their channels' homes, which are here, as soon as it has been taken.
+    pub(crate) fn open_homes(&self, to: NodeId, says: &mut Says<'_>) {
+        let terms = terms_of_reply(says.machine.value_max());
+        for (channel, _) in &self.ends {
+            says.machine.open_home_to(*channel, terms, declaration(), to);
+        }
+    }
+
+    /// The message has not been taken: its ends stay what they are.
+    pub(crate) fn stay(self, says: &mut Says<'_>) {
+        for (channel, _) in self.ends {
+            says.machine.forget_home(channel);
+        }
+    }
+
+    /// The message has been taken by a receiver on that node, and so have its ends.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &mut Says<'_>) {
         let Some(sealed) = self.sealed else { return };
         let handed_over = sealed.commit(value).unwrap_or_else(|not_all| not_all.ends);
         let mut ends = handed_over.into_iter().peekable();
         for (token, (channel, kind)) in (0u64..).zip(self.ends) {
             let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
-            let told = kind == EndKind::Reply;
             let Some(Agent::Inlet(inlet)) = agent else {
                 // The end was somebody else's too, who keeps it: over there it never was.
-                let terms = Terms { window: 1, credits: 0, value_max: 0 };
-                says.machine.open_home_to(says.now, channel, terms, declaration(), to, true);
                 says.machine.end_home(says.now, channel, End::Gone);
                 continue;
             };
-            let value_max = says.machine.value_max();
-            let terms = match told {
-                true => terms_of_reply(value_max),
-                false => Terms { window: WINDOW, credits: inlet.credits(), value_max },
-            };
-            says.machine.open_home_to(says.now, channel, terms, declaration(), to, told);
-            let bridge = Box::new(ReceivingBridge::new(inlet, terms.credits, self.encoding, Some(to)));
+            let mut credits = 0;
+            if kind != EndKind::Reply {
+                credits = inlet.credits();
+                let terms = Terms { window: WINDOW, credits, value_max: says.machine.value_max() };
+                says.machine.tell_terms(says.now, channel, to, terms);
+            }
+            let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
             says.new.push(NewBridge { channel, peer: to, bridge });
         }
     }

@@ -24,7 +24,7 @@ impl From<Expects> for Expected {
     }
 }
 
-/// A declaration as a phrase: "an unshared sender that expects a shared one".
+/// A declaration as a phrase: "an unshared sender (cbor) that expects the other end to be shared".
 pub(crate) fn describe(declared: &Declaration) -> String {
     let face = match declared.face {
         Face::Sender => "sender",
@@ -39,7 +39,8 @@ pub(crate) fn describe(declared: &Declaration) -> String {
         Expected::Unshared => " that expects the other end to be unshared",
         Expected::Shared => " that expects the other end to be shared",
     };
-    format!("{held} {face}{expects}")
+    let encoding = String::from_utf8_lossy(&declared.schema);
+    format!("{held} {face} ({encoding}){expects}")
 }
 
 /// Splits `host:port/name`. No address: the name service is asked.
