@@ -248,3 +248,25 @@ fn a_node_that_leaves_is_lost() {
         }
     });
 }
+
+/// The node that serves the names ends; another one takes over, and what was joined goes on.
+#[test]
+fn names_are_taken_over() {
+    run(async {
+        let [first, a, b] = nodes("names_are_taken_over", "memory:").await;
+        let mut tx = a.sender::<u32>("before").await?;
+        let mut rx = b.receiver::<u32>("before").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        assert!(first.serves_names());
+        first.leave().await?;
+        let mut ty = b.sender::<u32>("after").await?;
+        let mut ry = a.receiver::<u32>("after").await?;
+        let (sent, received) = par!(ty.send(2), ry.recv());
+        assert_eq!((sent?, received?), ((), 2));
+        assert!(a.serves_names() != b.serves_names());
+        let (sent, received) = par!(tx.send(3), rx.recv());
+        assert_eq!((sent?, received?), ((), 3));
+        Ok(())
+    });
+}

@@ -209,6 +209,7 @@ pub(crate) struct Hub {
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The name service is lost: somebody has to find or serve another.
@@ -271,6 +272,9 @@ impl Hub {
         let config = RegistryConfig::default();
         self.registry = if again { Registry::taking_over(config, cx.now) } else { Registry::new(config) };
         self.registry.met(self.me, cx.state.machine.addresses_here());
+        for (node, life) in &self.lives {
+            self.registry.met(*life, cx.state.machine.addresses_of(*node));
+        }
         self.serves = true;
         self.directory.server_is(self.me.node);
         // What others have declared to this node for those who dial it is the application's now.
@@ -466,6 +470,7 @@ impl Hub {
     }
 
     fn connection(&mut self, cx: &mut HubCx<'_>, node: NodeId, state: State) {
+        let over = matches!(state, State::Down(_));
         let state = match state {
             State::Up(life) => {
                 self.lives.insert(node, life);
@@ -496,6 +501,9 @@ impl Hub {
         if let Some(life) = self.lives.get(&node) {
             let news = (Peer(*life), state);
             self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
+        if over {
+            self.lives.remove(&node);
         }
     }
 
