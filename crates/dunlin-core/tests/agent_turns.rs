@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
+use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, join};
 use dunlin_core::{PATIENCE_TICKS, Receiver, Sender, alt, channel, future, waits};
 
 /// What carries between two halves.
@@ -134,6 +135,7 @@ fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
 /// back; the receiver is told, and asks another choice.
 #[test]
 fn a_receiver_that_waited_for_a_choice_is_told_that_it_is_decided() {
+    let _alone = alone();
     let (tx, mut rx, mut agents) = halves();
     let carry = RefCell::new(|| assert_eq!(poll(&mut agents.as_mut()), None));
     let mut one = tx.share();
@@ -270,5 +272,45 @@ fn which_reservations_are_asked_back() {
         assert!(said(&mut outlet).is_none(), "once");
         outlet.give_back(ticket, value);
         assert_eq!(poll(&mut choice), ready.then_some(false));
+    }
+}
+
+/// A receiver has been granted a choice's offer, and does not use it: the value goes back, and the receiver beside it is woken and asks.
+#[test]
+fn who_waits_beside_a_receiver_that_gives_its_grant_up_is_woken() {
+    let _alone = alone();
+    for how in ["it is not polled", "it is dropped", "its grant is asked back"] {
+        let (tx, rx) = channel::<u32>();
+        let (mut inlet, mut rx) = (Inlet::new(tx), rx.share());
+        let mut ry = rx.clone();
+        let (mut first, mut second) = (Box::pin(rx.recv()), pin!(ry.recv()));
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        let cx = &mut Context::from_waker(&waker);
+        inlet.offer_choice(1, 7);
+        assert_eq!(poll(&mut first.as_mut()), None);
+        let Poll::Ready(FromReceiver::Reserve(1, request)) = inlet.poll(cx) else { panic!("the first asks") };
+        inlet.grant(1, request, 5).unwrap();
+        assert!(second.as_mut().poll(cx).is_pending());
+        woken.0.store(false, Relaxed);
+        match how {
+            "it is not polled" => waits::advance(waits::tick() + PATIENCE_TICKS),
+            "it is dropped" => drop(first),
+            _ => inlet.revoke(1),
+        }
+        assert!(woken.0.load(Relaxed), "{how}");
+        assert!(matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(1, 5))), "{how}");
+        assert!(second.as_mut().poll(cx).is_pending());
+        let Poll::Ready(FromReceiver::Reserve(1, request)) = inlet.poll(cx) else { panic!("{how}") };
+        inlet.grant(1, request, 5).unwrap();
+        assert_eq!(second.as_mut().poll(cx), Poll::Ready(Ok(5)), "{how}");
+    }
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
     }
 }
