@@ -164,6 +164,28 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
+/// How a send has failed, as long as its value is not beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    NotTaken(Why),
+    Unknown(MessageId),
+}
+
+impl From<Why> for Failed {
+    fn from(why: Why) -> Self {
+        Self::NotTaken(why)
+    }
+}
+
+impl Failed {
+    pub(crate) fn with<T>(self, value: T) -> SendError<T> {
+        match self {
+            Self::NotTaken(why) => SendError::NotTaken { value, why },
+            Self::Unknown(id) => SendError::Unknown { value, id },
+        }
+    }
+}
+
 /// Why a receive got nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -59,6 +59,7 @@ mod config;
 pub mod connection;
 pub mod id;
 mod machine;
+pub mod names;
 mod random;
 pub mod time;
 pub mod wire;

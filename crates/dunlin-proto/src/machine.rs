@@ -201,6 +201,11 @@ impl Machine {
         }
     }
 
+    /// Where a node can be dialled, as far as is known: what it says itself comes first.
+    pub fn addresses_of(&self, node: NodeId) -> &[String] {
+        self.connections.get(&node).map_or(&[], |connection| &connection.addresses)
+    }
+
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
         self.dial(None, address);

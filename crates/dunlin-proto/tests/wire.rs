@@ -15,7 +15,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Frame, FromHome, Head, Names, Terms, ToHome, VERSIONS, limits,
+    Declaration, End, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome, VERSIONS, limits,
 };
 use dunlin_proto::{Action, Config, Machine};
 use proptest::collection::vec;
@@ -248,7 +248,7 @@ fn face(schema: usize) -> Declaration {
 }
 
 fn declare(name: usize) -> Names {
-    Names::Declare { number: 1, name: "n".repeat(name), channel: ChannelId(0), face: face(0) }
+    Names::Declare { number: 1, name: "n".repeat(name), channel: ChannelId(0), face: face(0), status: Status::New }
 }
 
 fn found(count: usize, address: usize) -> Names {
@@ -260,7 +260,10 @@ fn found(count: usize, address: usize) -> Names {
 /// Each is refused where it is read, and, with the same error, where it would be sent.
 #[test]
 fn the_fields_of_names_have_exact_limits() {
-    let declares = |schema| Names::Declare { number: 1, name: "n".into(), channel: ChannelId(0), face: face(schema) };
+    let declares = |schema| {
+        let (name, channel, face) = ("n".into(), ChannelId(0), face(schema));
+        Names::Declare { number: 1, name, channel, face, status: Status::New }
+    };
     let refuses = |schema| {
         let holder = Life { node: NodeId(1), incarnation: Incarnation(1) };
         Names::Refused { number: 1, there: face(schema), holder }

@@ -33,6 +33,13 @@ impl Machine {
         Ok(())
     }
 
+    /// The receiver of this channel is here, and its sender went to this node within a message: that node says [`Machine::adopt`].
+    pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
+        let credits = terms.credits.into();
+        let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
+        self.homes.insert(channel, Home { terms, declaration, many: false, attached, ended: None });
+    }
+
     fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
         self.say(now, to, Frame::FromHome(channel, said));
     }
@@ -98,7 +105,7 @@ impl Machine {
     /// Gives a reservation up.
     pub fn abort(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
         if let Some(standing) = self.standing(channel, from, ticket)
-            && let Standing::Asked(request) | Standing::Reserved(request) = *standing
+            && let Standing::Asked(request) | Standing::Reserved(request, _) = *standing
         {
             *standing = Standing::Tentative;
             self.tell(now, from, channel, FromHome::Abort(ticket, request));
@@ -201,7 +208,8 @@ impl Machine {
                         }
                         if over {
                             attached.open.clear();
-                        } else {
+                        }
+                        if !over || home.ended == Some(End::Retired) {
                             self.hears(channel, from, HomeHears::Ended(how));
                         }
                         self.forget_if_over(channel, from);
@@ -308,7 +316,7 @@ impl Machine {
             }
             Head::Grant(ticket, request) => match attached.open.get_mut(&ticket) {
                 Some(standing) if *standing == Standing::Asked(request) => {
-                    *standing = Standing::Reserved(request);
+                    *standing = Standing::Reserved(request, None);
                     self.hears(channel, from, HomeHears::Granted(ticket, request, value));
                 }
                 // It has been given up meanwhile: the value goes back.
@@ -341,7 +349,7 @@ impl Machine {
 }
 
 /// Whether what each says of the other is so.
-fn fit(one: &Declaration, other: &Declaration) -> bool {
+pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
     let holds = |expected: Expected, shared: bool| match expected {
         Expected::Unknown => true,
         Expected::Unshared => !shared,

@@ -7,7 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Terms, ToHome, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
+    limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -87,6 +88,9 @@ mod kind {
     pub(super) const NAME_REFUSED: u8 = 0x33;
     pub(super) const BAD_NAME: u8 = 0x34;
     pub(super) const GUEST: u8 = 0x35;
+    pub(super) const NAME_FULL: u8 = 0x36;
+    pub(super) const NAME_WAITING: u8 = 0x37;
+    pub(super) const NAME_GONE: u8 = 0x38;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -330,11 +334,19 @@ pub(super) fn addresses(out: &mut BytesMut, addresses: &[String]) {
 
 fn names(out: &mut BytesMut, said: &Names) {
     match said {
-        Names::Declare { number: n, name, channel, face } => long(out, kind::DECLARE, |out| {
+        Names::Declare { number: n, name, channel, face, status } => long(out, kind::DECLARE, |out| {
             number(out, *n);
             string(out, name.as_bytes());
             out.put_u128(channel.0);
             declaration(out, face);
+            match status {
+                Status::New => out.put_u8(0),
+                Status::Known => out.put_u8(1),
+                Status::Joined(channel) => {
+                    out.put_u8(2);
+                    out.put_u128(channel.0);
+                }
+            }
         }),
         Names::Undeclare { number: n } => short(out, kind::UNDECLARE, |out| number(out, *n)),
         Names::Found { number: n, partner, addresses: list, channel, face } => long(out, kind::FOUND, |out| {
@@ -350,6 +362,20 @@ fn names(out: &mut BytesMut, said: &Names) {
             life(out, *holder);
         }),
         Names::BadName { number: n } => short(out, kind::BAD_NAME, |out| number(out, *n)),
+        Names::Full { number: n, room, max } => short(out, kind::NAME_FULL, |out| {
+            number(out, *n);
+            out.put_u8(match room {
+                Room::Declarations => 0,
+                Room::Names => 1,
+                Room::Bytes => 2,
+            });
+            number(out, *max);
+        }),
+        Names::Waiting { number: n } => short(out, kind::NAME_WAITING, |out| number(out, *n)),
+        Names::Gone { number: n, partner } => short(out, kind::NAME_GONE, |out| {
+            number(out, *n);
+            life(out, *partner);
+        }),
         Names::Guest { acceptor, guest } => short(out, kind::GUEST, |out| {
             out.put_u128(acceptor.0);
             out.put_u128(guest.0);
@@ -419,6 +445,9 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::CUT
         | kind::UNDECLARE
         | kind::BAD_NAME
+        | kind::NAME_FULL
+        | kind::NAME_WAITING
+        | kind::NAME_GONE
         | kind::GUEST
         | kind::ACK => 127,
         kind::REJECTED
@@ -506,6 +535,12 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             name: r.text("a name", limits::NAME)?,
             channel: r.channel()?,
             face: r.declaration()?,
+            status: match r.byte("a status")? {
+                0 => Status::New,
+                1 => Status::Known,
+                2 => Status::Joined(r.channel()?),
+                value => return Err(invalid("a status", value)),
+            },
         }),
         kind::UNDECLARE => Frame::Names(Names::Undeclare { number: r.number("a declaration")? }),
         kind::FOUND => Frame::Names(Names::Found {
@@ -521,6 +556,18 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             holder: r.life()?,
         }),
         kind::BAD_NAME => Frame::Names(Names::BadName { number: r.number("a declaration")? }),
+        kind::NAME_FULL => Frame::Names(Names::Full {
+            number: r.number("a declaration")?,
+            room: match r.byte("what there is no room for")? {
+                0 => Room::Declarations,
+                1 => Room::Names,
+                2 => Room::Bytes,
+                value => return Err(invalid("what there is no room for", value)),
+            },
+            max: r.number("a limit")?,
+        }),
+        kind::NAME_WAITING => Frame::Names(Names::Waiting { number: r.number("a declaration")? }),
+        kind::NAME_GONE => Frame::Names(Names::Gone { number: r.number("a declaration")?, partner: r.life()? }),
         kind::GUEST => Frame::Names(Names::Guest { acceptor: r.channel()?, guest: r.channel()? }),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };

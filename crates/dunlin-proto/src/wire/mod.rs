@@ -232,7 +232,29 @@ pub struct Declaration {
     pub schema: Bytes,
 }
 
-/// Messages of the name service: between any node and one that serves names.
+/// How far a declared end has come, as its own node knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// No server of names has admitted it.
+    New,
+    /// One has, and it may still be joined.
+    Known,
+    /// It belongs to this channel for good.
+    Joined(ChannelId),
+}
+
+/// What a server of names has only so much room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Room {
+    /// Declarations of one node.
+    Declarations,
+    /// Names.
+    Names,
+    /// Bytes of the names and schemas of one node.
+    Bytes,
+}
+
+/// Messages of the name service: between any node and one that serves names. `names` has what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
     /// A face is here, under this name.
@@ -245,6 +267,8 @@ pub enum Names {
         channel: ChannelId,
         /// The face.
         face: Declaration,
+        /// How far it has come, if it was declared before, here or elsewhere.
+        status: Status,
     },
     /// A declaration is taken back.
     Undeclare {
@@ -277,6 +301,27 @@ pub enum Names {
     BadName {
         /// The number of the declaration.
         number: u64,
+    },
+    /// There is no room for the declaration.
+    Full {
+        /// Its number.
+        number: u64,
+        /// What there is no room for.
+        room: Room,
+        /// How much there is.
+        max: u64,
+    },
+    /// The declaration is admitted; nobody has been found.
+    Waiting {
+        /// Its number.
+        number: u64,
+    },
+    /// To a home: a node that was found declares the other face no more. A home that is not joined declares itself again.
+    Gone {
+        /// The number of the home's declaration.
+        number: u64,
+        /// Who was found.
+        partner: Life,
     },
     /// A client of an acceptor introduces itself: its bundle has this identity.
     Guest {
@@ -313,7 +358,12 @@ impl Names {
                 face.check()
             }
             Self::Refused { there, .. } => there.check(),
-            Self::Undeclare { .. } | Self::BadName { .. } | Self::Guest { .. } => Ok(()),
+            Self::Undeclare { .. }
+            | Self::BadName { .. }
+            | Self::Guest { .. }
+            | Self::Full { .. }
+            | Self::Waiting { .. }
+            | Self::Gone { .. } => Ok(()),
         }
     }
 }

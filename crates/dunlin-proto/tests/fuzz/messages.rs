@@ -5,7 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Terms, ToHome, VERSIONS, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
+    VERSIONS, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -80,8 +81,18 @@ pub(crate) fn declaration(u: &mut Unstructured<'_>) -> Result<Declaration> {
 
 pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
     let number = number(u)?;
-    Ok(match u.int_in_range(0..=5)? {
-        0 => Names::Declare { number, name: text(u, limits::NAME)?, channel: channel(u)?, face: declaration(u)? },
+    Ok(match u.int_in_range(0..=8)? {
+        0 => Names::Declare {
+            number,
+            name: text(u, limits::NAME)?,
+            channel: channel(u)?,
+            face: declaration(u)?,
+            status: match u.int_in_range(0..=2)? {
+                0 => Status::New,
+                1 => Status::Known,
+                _ => Status::Joined(channel(u)?),
+            },
+        },
         1 => Names::Undeclare { number },
         2 => Names::Found {
             number,
@@ -92,6 +103,9 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
         },
         3 => Names::Refused { number, there: declaration(u)?, holder: life(u)? },
         4 => Names::BadName { number },
+        5 => Names::Full { number, room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes])?, max: number },
+        6 => Names::Waiting { number },
+        7 => Names::Gone { number, partner: life(u)? },
         _ => Names::Guest { acceptor: channel(u)?, guest: channel(u)? },
     })
 }
