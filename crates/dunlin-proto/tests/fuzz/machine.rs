@@ -58,6 +58,8 @@ struct World {
     /// How many bytes have arrived, and how many things have been asked for.
     arrived: usize,
     asked: usize,
+    /// How many homes have been attached from the start.
+    given: usize,
 }
 
 impl World {
@@ -78,6 +80,7 @@ impl World {
             up: BTreeMap::new(),
             arrived: 0,
             asked: 0,
+            given: 0,
         }
     }
 
@@ -217,13 +220,9 @@ impl World {
         let now = self.now;
         let (channel, node) = (messages::channel(u)?, messages::life(u)?.node);
         let machine = &mut self.machine;
-        match u.int_in_range(0..=24)? {
+        match u.int_in_range(0..=26)? {
             0 => {
-                let terms = Terms {
-                    window: u.int_in_range(0..=WINDOW_MAX as u32)?,
-                    credits: u.int_in_range(0..=3)?,
-                    value_max: messages::number(u)?,
-                };
+                let terms = terms(u)?;
                 let many = bool::arbitrary(u)?;
                 machine.open_home(channel, terms, messages::declaration(u)?, many).expect("it is not too long");
             }
@@ -249,6 +248,12 @@ impl World {
             21 => machine.learn(node, &["there".to_owned()]),
             22 => machine.connect(now, node),
             23 => machine.say_names(now, node, messages::names(u)?).expect("it is not too long"),
+            // Within a message an end comes from, or goes to, a node to which there is a connection.
+            24 if self.up.get(&node) == Some(&true) => machine.adopt(channel, node, terms(u)?),
+            25 if self.up.get(&node) == Some(&true) => {
+                machine.open_home_to(channel, terms(u)?, messages::declaration(u)?, node);
+                self.given += 1;
+            }
             _ => match u8::arbitrary(u)? {
                 0..=9 => machine.leave(now),
                 _ => machine.introduce("somewhere".to_owned()),
@@ -279,7 +284,7 @@ impl World {
         assert!(census.sockets <= self.sockets.len(), "{census:?}, {} sockets", self.sockets.len());
         assert!(census.unfinished <= self.arrived / 18, "{census:?}");
         let nodes = self.up.values().filter(|up| **up).count();
-        assert!(census.attached <= ATTACHED_MAX * nodes, "{census:?}, {nodes} nodes");
+        assert!(census.attached <= ATTACHED_MAX * nodes + self.given, "{census:?}, {nodes} nodes");
         assert!(census.offers <= self.asked + WINDOW_MAX * census.attached, "{census:?}");
     }
 
@@ -368,4 +373,12 @@ impl World {
             "{census:?}"
         );
     }
+}
+
+fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
+    Ok(Terms {
+        window: u.int_in_range(1..=WINDOW_MAX as u32)?,
+        credits: u.int_in_range(0..=3)?,
+        value_max: messages::number(u)?,
+    })
 }
