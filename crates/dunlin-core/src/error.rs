@@ -60,6 +60,9 @@ pub enum Why {
     /// The node that holds the receiver was lost.
     #[error("the node that holds the receiver was lost")]
     NodeLost,
+    /// The value cannot be written for another node, or the receiver there cannot read it.
+    #[error("the value cannot be sent to another node: {0}")]
+    Unsendable(Reason),
     /// The encoded value is larger than the connection allows (both in bytes).
     #[error("the value takes {bytes} bytes; at most {bytes_max} are allowed")]
     TooLarge {

@@ -164,6 +164,16 @@ impl Machine {
         self.me
     }
 
+    /// Where others can dial this node.
+    pub fn addresses_here(&self) -> &[String] {
+        &self.config.addresses
+    }
+
+    /// The largest encoded value that this node accepts, in bytes.
+    pub fn value_max(&self) -> u64 {
+        self.config.value_max as u64
+    }
+
     /// The next thing to do, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()

@@ -66,6 +66,8 @@ pub mod prelude {
     pub use crate::Bundle;
     #[cfg(feature = "serde")]
     pub use crate::Portable;
+    #[cfg(feature = "net")]
+    pub use crate::node::{Guest, Node};
     pub use crate::{
         Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
         Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,

@@ -33,11 +33,27 @@ impl Machine {
         Ok(())
     }
 
-    /// The receiver of this channel is here, and its sender went to this node within a message: that node says [`Machine::adopt`].
+    /// The receiver of this channel is here, and its sender is in a message to this node, which says [`Machine::adopt`] when it takes that. To
+    /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
     pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
         let credits = terms.credits.into();
         let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
         self.homes.insert(channel, Home { terms, declaration, many: false, attached, ended: None });
+    }
+
+    /// The message with the sender of this channel has been taken, and its new half has to know the terms.
+    pub fn tell_terms(&mut self, now: Time, channel: ChannelId, to: NodeId, terms: Terms) {
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        home.terms = terms;
+        if let Some(attached) = home.attached.get_mut(&to) {
+            attached.credits = terms.credits.into();
+            self.tell(now, to, channel, FromHome::Attached(terms));
+        }
+    }
+
+    /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
+    pub fn forget_home(&mut self, channel: ChannelId) {
+        self.homes.remove(&channel);
     }
 
     fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
@@ -355,5 +371,7 @@ pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
         Expected::Unshared => !shared,
         Expected::Shared => shared,
     };
-    holds(one.expects, other.shared) && holds(other.expects, one.shared)
+    // What a schema says is not known here: two that are known have to be the same.
+    let schemas = one.schema.is_empty() || other.schema.is_empty() || one.schema == other.schema;
+    schemas && holds(one.expects, other.shared) && holds(other.expects, one.shared)
 }

@@ -28,12 +28,12 @@ impl Machine {
         Ok(())
     }
 
-    /// The sender of this channel is here since a message from its home brought it: both know the terms, so nothing is asked. The home
-    /// says [`Machine::open_home_to`].
-    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Terms) {
+    /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
+    /// else the home tells them. The home says [`Machine::open_home_to`].
+    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) {
         let mut proxy = Proxy::new(home);
-        proxy.terms = Some(terms);
-        proxy.credits = terms.credits.into();
+        proxy.terms = terms;
+        proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         self.proxies.insert(channel, proxy);
     }
 

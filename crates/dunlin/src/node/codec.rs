@@ -94,7 +94,7 @@ pub(crate) enum DecodeError {
     Panicked(String),
 }
 
-/// Writes a message. [`Bytes`] are passed on as they are.
+/// Writes a message. [`Bytes`] are passed on as they are; anything else gets a byte before it, zero, which says that it has no ends.
 ///
 /// # Errors
 /// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.
@@ -104,29 +104,41 @@ pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Resul
             check_size(raw.len() as u64, bytes_max)?;
             Ok(raw.clone())
         }
-        None => encode_any(value, encoding, bytes_max),
+        None => {
+            let mut buffer = Scratch::take();
+            buffer.0.push(0);
+            encode_into(&mut buffer.0, value, encoding, bytes_max)?;
+            Ok(buffer.into_bytes())
+        }
     }
 }
 
-/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are.
+/// Writes a value for nothing but what that brings to light: the ends in it.
+pub(crate) fn survey<T: Serialize>(value: &T) -> Result<(), EncodeError> {
+    encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
+}
+
+/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are; of anything else the first byte is passed over.
 ///
 /// # Errors
 /// See [`DecodeError`].
 pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
-    shape.wrap(bytes).or_else(|bytes| decode_any(shape, &bytes, encoding))
+    shape.wrap(bytes).or_else(|bytes| decode_any(shape, bytes.get(1..).unwrap_or_default(), encoding))
 }
 
-/// Writes what has a `Serialize`.
-pub(crate) fn encode_any<T: Serialize>(value: &T, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
-    let mut buffer = Scratch::take();
-    let mut sink = Sink { buffer: &mut buffer.0, bytes: 0, bytes_max };
+fn encode_into<T: Serialize>(
+    buffer: &mut Vec<u8>,
+    value: &T,
+    encoding: Encoding,
+    bytes_max: u64,
+) -> Result<(), EncodeError> {
+    let mut sink = Sink { buffer, bytes: 0, bytes_max };
     write(value, encoding, &mut sink)?;
-    check_size(sink.bytes, bytes_max)?;
-    Ok(buffer.into_bytes())
+    check_size(sink.bytes, bytes_max)
 }
 
 /// Reads what the seed reads.
-pub(crate) fn decode_any<'de, S: DeserializeSeed<'de>>(
+fn decode_any<'de, S: DeserializeSeed<'de>>(
     seed: S,
     bytes: &'de [u8],
     encoding: Encoding,

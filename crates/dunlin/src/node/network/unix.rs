@@ -130,7 +130,11 @@ async fn clear(path: &Path) -> io::Result<()> {
     if is_alive(path).await {
         return Err(io::ErrorKind::AddrInUse.into());
     }
-    // Another program may have replaced it since. Renamed, it is ours alone, and can be asked again.
+    remove_dead(path).await
+}
+
+/// Another program may have replaced the dead one's file meanwhile. Renamed, the file is ours alone, and can be asked again.
+async fn remove_dead(path: &Path) -> io::Result<()> {
     let aside = beside(path);
     match fs::rename(path, &aside) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -252,6 +256,19 @@ mod tests {
             drop(first);
             Unix.dial(&folder.socket()).await.unwrap();
             drop(second);
+        });
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn a_listener_that_took_the_place_of_a_dead_one_keeps_it() {
+        let folder = Folder::new("second-look");
+        crate::block_on(async {
+            let listener = Unix.listen(&folder.socket()).await.unwrap();
+            let error = remove_dead(Path::new(&folder.socket())).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            Unix.dial(&folder.socket()).await.unwrap();
+            drop(listener);
         });
         assert_eq!(folder.files(), 0);
     }
