@@ -249,13 +249,18 @@ impl World {
             22 => machine.connect(now, node),
             23 => machine.say_names(now, node, messages::names(u)?).expect("it is not too long"),
             // Within a message an end comes from, or goes to, a node to which there is a connection.
-            24 if self.up.get(&node) == Some(&true) => machine.adopt(channel, node, terms(u)?),
+            24 if self.up.get(&node) == Some(&true) => {
+                let terms = if bool::arbitrary(u)? { Some(terms(u)?) } else { None };
+                machine.adopt(channel, node, terms);
+            }
             25 if self.up.get(&node) == Some(&true) => {
                 machine.open_home_to(channel, terms(u)?, messages::declaration(u)?, node);
                 self.given += 1;
             }
             _ => match u8::arbitrary(u)? {
                 0..=9 => machine.leave(now),
+                10..=59 => machine.tell_terms(now, channel, node, terms(u)?),
+                60..=79 => machine.forget_home(channel),
                 _ => machine.introduce("somewhere".to_owned()),
             },
         }
