@@ -17,7 +17,7 @@ async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
 }
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { test.within(Duration::from_secs(8)).await }).unwrap();
+    dunlin::block_on(async { test.within(Duration::from_secs(60)).await }).unwrap();
 }
 
 trait Within: Future + Sized {
@@ -166,6 +166,21 @@ fn both_ends_on_one_node() {
             sent?;
             assert_eq!(received?, n);
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn client_and_server_on_one_node() {
+    run(async {
+        let [a] = nodes("client_and_server_on_one_node", "memory:").await;
+        let server = spawn(keeper(a.server::<Shop>("shop").await?));
+        customer(a.client::<Shop>("shop").await?, "krill").await?;
+        assert!(server.await?.is_err());
+        let mut guests = a.acceptor::<Shop>("shops").await?;
+        let guest = spawn(async move { keeper(guests.recv().await?.into_face()).await });
+        customer(a.client::<Shop>("shops").await?, "krill").await?;
+        assert!(guest.await?.is_err());
         Ok(())
     });
 }
