@@ -162,11 +162,11 @@ pub(crate) struct Attached {
 }
 
 /// What a node with a sending half may not do.
-pub(crate) fn check_value(home: &Home, from: &Attached, head: Head) -> Result<(), &'static str> {
+pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), &'static str> {
     match head {
         _ if from.gone => Err("a value from a sending half that is gone"),
         Head::Offer(ticket) if from.open.contains_key(&ticket) => Err("an offer under a number that is in use"),
-        Head::Offer(_) if from.open.len() >= home.terms.window as usize => Err("more offers than the window has"),
+        Head::Offer(_) if from.open.len() >= terms.window as usize => Err("more offers than the window has"),
         Head::Grant(ticket, _) if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
             Err("a grant for what no choice offers")
         }
