@@ -186,10 +186,17 @@ impl Machine {
     /// Where a node can be dialled. What it says itself when it is met comes first.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
         let connection = self.connection(node);
+        let known = connection.addresses.len();
         for address in addresses {
             if !connection.addresses.contains(address) {
                 connection.addresses.push(address.clone());
             }
+        }
+        if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
+            // Whoever wants the connection has waited for this.
+            connection.dialling.waits_for_address = false;
+            connection.dialling.next = Some(Time::default());
+            self.due_at(Time::default());
         }
     }
 
@@ -289,6 +296,7 @@ impl Machine {
         dialling.next = None;
         // Without an address there is nothing to dial: the other side has to.
         if connection.addresses.is_empty() {
+            dialling.waits_for_address = true;
             if dialling.last.is_empty() {
                 dialling.last = "no address of it is known".to_owned();
             }
@@ -406,7 +414,7 @@ impl Machine {
                 if connection.socket() != Some(id) {
                     return;
                 }
-                if connection.leaving {
+                if connection.leaving && connection.outbox.is_done() {
                     return self.die(node, Down::Left);
                 }
                 connection.carried = Carried::Lost { since: now, until };
@@ -522,10 +530,10 @@ impl Machine {
             Some(Refusal::Version(VERSIONS))
         } else if hello.application != self.config.application {
             Some(Refusal::Application(self.config.application.clone()))
-        } else if hello.me.node == self.me.node {
-            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
         } else if hello.wanted != NodeId(0) && hello.wanted != self.me.node {
             Some(Refusal::WrongNode(self.me.node))
+        } else if hello.me.node == self.me.node {
+            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
         } else {
             None
         };
@@ -541,10 +549,10 @@ impl Machine {
                 return self.refuse(id, Refusal::Stale(met));
             }
             if hello.me.incarnation > met {
-                self.die(node, Down::Restarted);
+                self.end_life(node, Down::Restarted, 1);
                 let connection = self.connection(node);
+                connection.met = Some(hello.me.incarnation);
                 connection.their_attempt = 0;
-                connection.begin_life(1);
             }
         }
         if introduces {
@@ -559,15 +567,19 @@ impl Machine {
         if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node {
             return self.refuse(id, Refusal::Crossed);
         }
-        connection.their_attempt = hello.attempt;
-        connection.met = Some(hello.me.incarnation);
         // What it says of another life of this node says nothing of this one.
         let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
         let run = connection.run.max(theirs.run);
+        let seen = if theirs.run == run { theirs.seen } else { 0 };
+        if run == connection.run && seen < connection.outbox.acked() {
+            // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
+            return self.refuse(id, Refusal::Late);
+        }
+        connection.their_attempt = hello.attempt;
+        connection.met = Some(hello.me.incarnation);
         if run > connection.run {
             self.end_life(node, Down::GivenUp, run);
         }
-        let seen = if theirs.run == run { theirs.seen } else { 0 };
         let connection = self.connection(node);
         if !connection.outbox.resume(seen) {
             self.end_life(node, Down::GivenUp, run + 1);
@@ -683,6 +695,7 @@ impl Machine {
         connection.said = now;
         connection.heard = now;
         connection.inbox.acked = connection.inbox.seen;
+        connection.inbox.unacked_bytes = 0;
         connection.ack_at = None;
         let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
         socket.phase = Phase::Carries(node);

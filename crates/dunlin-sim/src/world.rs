@@ -322,6 +322,10 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Tick(proc) => {
+                // An earlier one may have been asked for since, and have come.
+                if self.procs[proc].tick_at.is_none_or(|at| at > self.now) {
+                    return;
+                }
                 self.procs[proc].tick_at = None;
                 self.ticks += 1;
                 let now = self.time();

@@ -77,7 +77,11 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
-        if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
+        if let Some(Standing::Asked(_)) = self.standing(channel, from, ticket) {
+            // It may have been granted already: that grant is not for this request.
+            self.abort(now, channel, from, ticket);
+        }
+        if let Some(standing @ Standing::Tentative) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));
         }

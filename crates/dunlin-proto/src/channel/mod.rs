@@ -100,6 +100,8 @@ pub(crate) struct Proxy {
     pub(crate) credits: u64,
     /// The end is gone here; what is open is still to be settled.
     pub(crate) gone: bool,
+    /// The home has been told so. It is told behind the last offer.
+    pub(crate) gone_said: bool,
 }
 
 #[derive(Debug)]
@@ -113,16 +115,16 @@ pub(crate) const FIRST_WINDOW: u32 = 1;
 
 impl Proxy {
     pub(crate) fn new(home: NodeId) -> Self {
-        Self { home, terms: None, open: BTreeMap::new(), backlog: VecDeque::new(), credits: 0, gone: false }
+        Self { home, terms: None, open: BTreeMap::new(), backlog: VecDeque::new(), credits: 0, gone: false, gone_said: false }
     }
 
     pub(crate) fn has_room(&self) -> bool {
         (self.open.len() as u32) < self.terms.map_or(FIRST_WINDOW, |terms| terms.window)
     }
 
-    /// Whether nothing is left to be heard or said.
+    /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
     pub(crate) fn is_over(&self) -> bool {
-        self.gone && self.open.is_empty() && self.backlog.is_empty()
+        self.gone_said && self.terms.is_some() && self.open.is_empty()
     }
 }
 

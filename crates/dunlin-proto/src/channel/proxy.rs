@@ -59,6 +59,14 @@ impl Machine {
             };
             self.say_to_home(now, channel, said);
         }
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.gone
+            && !proxy.gone_said
+            && proxy.backlog.is_empty()
+        {
+            proxy.gone_said = true;
+            self.say_to_home(now, channel, ToHome::Ended(End::Gone));
+        }
     }
 
     /// Hands over what was [asked for](ProxyHears::Reserve).
@@ -91,6 +99,7 @@ impl Machine {
         if let Some(at) = proxy.backlog.iter().position(|(t, _)| *t == ticket) {
             proxy.backlog.remove(at);
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+            self.offer_waiting(now, channel);
             return self.forget_proxy_if_over(channel);
         }
         let Some(standing) = proxy.open.get(&ticket).copied() else { return };
@@ -115,9 +124,13 @@ impl Machine {
         if proxy.gone {
             return;
         }
-        proxy.gone = how == End::Gone;
-        self.say_to_home(now, channel, ToHome::Ended(how));
-        self.forget_proxy_if_over(channel);
+        if how == End::Gone {
+            proxy.gone = true;
+            self.offer_waiting(now, channel);
+            self.forget_proxy_if_over(channel);
+        } else {
+            self.say_to_home(now, channel, ToHome::Ended(how));
+        }
     }
 
     fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
@@ -149,6 +162,10 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         if proxy.home != from {
             return Err("an answer from a node that is not the channel's home");
+        }
+        // The home answers an attachment before all else: this was said to one before.
+        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+            return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
@@ -216,8 +233,7 @@ impl Machine {
                 ProxyHears::Credit(count)
             }
             FromHome::Ended(how) => {
-                let gone = proxy.gone;
-                if !gone {
+                if !proxy.gone_said {
                     // So that the home knows that nothing more is on its way.
                     self.say_to_home(now, channel, ToHome::Ended(End::Gone));
                 }

@@ -70,6 +70,8 @@ pub(crate) struct Dialling {
     pub(crate) running: Option<Attempt>,
     /// When the next begins, if none runs.
     pub(crate) next: Option<Time>,
+    /// It would begin, but no address is known.
+    pub(crate) waits_for_address: bool,
     /// How often it has failed since the connection was last up.
     pub(crate) failures: u32,
     /// What the last one failed of.

@@ -55,6 +55,16 @@ pub(crate) struct Outbox {
     acked: u64,
     /// So many of `written` have been written to the present socket.
     current: usize,
+    goodbye: Goodbye,
+}
+
+/// A node that leaves says so behind all else, and then nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Goodbye {
+    #[default]
+    No,
+    ToSay,
+    Said,
 }
 
 impl Outbox {
@@ -67,6 +77,7 @@ impl Outbox {
                 });
                 stream.waiting.push_back(said);
             }
+            Frame::Goodbye => self.goodbye = Goodbye::ToSay,
             control => self.control.push_back(control),
         }
     }
@@ -120,12 +131,16 @@ impl Outbox {
             page.total += again.len();
             self.current += 1;
         }
-        while page.total < room {
+        while page.total < room && self.goodbye != Goodbye::Said {
             let frame = match self.control.pop_front() {
                 Some(frame) => frame,
                 None if self.written_bytes + page.bytes.len() >= config.unacked_max => break,
                 None => match self.next_of_channels(config.chunk) {
                     Some(frame) => frame,
+                    None if self.goodbye == Goodbye::ToSay => {
+                        self.goodbye = Goodbye::Said;
+                        Frame::Goodbye
+                    }
                     None => break,
                 },
             };
@@ -184,14 +199,25 @@ impl Outbox {
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
     pub(crate) fn has_something(&self, config: &Config) -> bool {
+        let more = !self.turns.is_empty() || self.goodbye == Goodbye::ToSay;
         self.current < self.written.len()
-            || !self.control.is_empty()
-            || (!self.turns.is_empty() && self.written_bytes < config.unacked_max)
+            || (self.goodbye != Goodbye::Said
+                && (!self.control.is_empty() || (more && self.written_bytes < config.unacked_max)))
     }
 
     /// Whether all has been written and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
-        self.written.is_empty() && self.control.is_empty() && self.turns.is_empty()
+        let all_said = match self.goodbye {
+            Goodbye::No => self.control.is_empty() && self.turns.is_empty(),
+            Goodbye::ToSay => false,
+            Goodbye::Said => true,
+        };
+        self.written.is_empty() && all_said
+    }
+
+    /// How many frames the other side is known to have seen.
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
     }
 
     /// Bytes that are kept because they are not acknowledged.
