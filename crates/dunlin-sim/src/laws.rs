@@ -5,6 +5,7 @@
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Down, State};
 
+use crate::network::end_of;
 use crate::program::Stage;
 use crate::world::{Event, World, micros, node_id};
 
@@ -85,7 +86,7 @@ impl World {
         let view = &mut self.procs[proc].views[node];
         let (life, lost_at) = (view.life, view.lost_at);
         view.state = Standing::Idle;
-        view.doomed = false;
+        let doomed = std::mem::take(&mut view.doomed);
         view.lost_told = false;
         view.dialling = false;
         view.epoch += 1;
@@ -148,8 +149,9 @@ impl World {
         {
             return self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));
         }
+        // Unless this is its answer to a death over there, that side has to follow.
         let theirs = &mut self.procs[other].views[me];
-        if theirs.state != Standing::Idle && theirs.life == incarnation {
+        if theirs.state != Standing::Idle && theirs.life == incarnation && why != Down::GivenUp && !doomed {
             theirs.doomed = true;
         }
     }
@@ -235,7 +237,7 @@ impl World {
                 let mine = one.machine.carried_by(node_id(other.node));
                 let theirs = other.machine.carried_by(node_id(one.node));
                 let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
-                if !is_up || view.life != other.incarnation || view.doomed || mine.is_none() || mine != theirs {
+                if !is_up || view.life != other.incarnation || view.doomed || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0) {
                     return Some(format!(
                         "n{}'s connection to n{} is {:?} (in its life {}, given up there: {}), carried by {mine:?} and {theirs:?}",
                         one.node, other.node, view.state, view.life, view.doomed

@@ -11,5 +11,5 @@ fn main() {
         if r.verdict != dunlin_sim::Verdict::Clean { println!("{seed} {:?}", r.verdict); bad += 1; if bad > 30 { break; } }
         all.add(&r.coverage);
     }
-    println!("{all}");
+    if !trace { println!("{all}"); }
 }

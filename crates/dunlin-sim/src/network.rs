@@ -60,10 +60,14 @@ pub(crate) struct Socket {
     close_heard: [bool; 2],
 }
 
-impl Socket {
-    pub(crate) fn side_of(&self, proc: usize) -> usize {
-        usize::from(self.procs[0] != Some(proc))
-    }
+/// Each end has a number of its own.
+pub(crate) fn end(socket: usize, side: usize) -> SocketId {
+    SocketId((socket * 2 + side) as u64)
+}
+
+/// The socket and the side of it.
+pub(crate) fn end_of(id: SocketId) -> (usize, usize) {
+    (id.0 as usize / 2, id.0 as usize % 2)
 }
 
 impl World {
@@ -138,7 +142,7 @@ impl World {
         }
         self.note(3, socket as u64, || format!("socket {socket}: n{from} has dialled n{to}"));
         self.after(wait, Event::Accept(socket));
-        self.procs[by].machine.dialled(now, dial, SocketId(socket as u64));
+        self.procs[by].machine.dialled(now, dial, end(socket, 0));
         self.pump(by);
     }
 
@@ -163,7 +167,7 @@ impl World {
         self.sockets[socket].procs[1] = Some(proc);
         self.sockets[socket].open[1] = true;
         self.note(4, socket as u64, || format!("socket {socket}: n{node}/{life} accepts"));
-        self.procs[proc].machine.accepted(now, SocketId(socket as u64));
+        self.procs[proc].machine.accepted(now, end(socket, 1));
         self.pump(proc);
         self.after(0, Event::Deliver(socket, 1));
         if self.sockets[socket].pipes[0].ended {
@@ -184,13 +188,13 @@ impl World {
             if room == 0 {
                 let [from, to] = self.sockets[socket].nodes;
                 self.sockets[socket].pipes[side].waits = true;
-                if !self.healed && self.procs[proc].machine.has_something(self.time(), SocketId(socket as u64)) {
+                if !self.healed && self.procs[proc].machine.has_something(self.time(), end(socket, side)) {
                     self.met(Fault::Full, from, to, Some(socket));
                 }
                 return;
             }
             let room = if self.random.chance(30) { self.random.between(1, room as u64) as usize } else { room };
-            let out = self.fill(proc, socket, room);
+            let out = self.fill(proc, end(socket, side), room);
             let empty = out.is_empty();
             self.write(socket, side, &out);
             self.give_back(out);
@@ -277,22 +281,22 @@ impl World {
         }
         self.note(5, ((socket as u64) << 20) | take as u64, || format!("socket {socket}: {take} bytes for n{to}"));
         let time = self.time();
-        self.procs[proc].machine.received(time, SocketId(socket as u64), bytes);
+        self.procs[proc].machine.received(time, end(socket, side), bytes);
         self.pump(proc);
     }
 
     // Closing.
 
     /// The machine has closed its end: the last words first.
-    pub(crate) fn close_end(&mut self, proc: usize, socket: usize, why: &Closed) {
-        let side = self.sockets[socket].side_of(proc);
+    pub(crate) fn close_end(&mut self, proc: usize, id: SocketId, why: &Closed) {
+        let (socket, side) = end_of(id);
         if !self.sockets[socket].open[side] {
             return;
         }
         if let Closed::Garbage(what) = why {
             self.broke(format!("garbage between honest nodes: {what}"));
         }
-        let out = self.fill(proc, socket, 1 << 20);
+        let out = self.fill(proc, end(socket, side), 1 << 20);
         self.write(socket, side, &out);
         self.give_back(out);
         self.end_side(socket, side);
@@ -313,7 +317,7 @@ impl World {
     pub(crate) fn own_closed(&mut self, socket: usize, side: usize) {
         let Some(proc) = self.sockets[socket].procs[side] else { return };
         let now = self.time();
-        self.procs[proc].machine.closed(now, SocketId(socket as u64));
+        self.procs[proc].machine.closed(now, end(socket, side));
         self.pump(proc);
     }
 
@@ -336,7 +340,7 @@ impl World {
         self.sockets[socket].open[side] = false;
         self.note(6, socket as u64, || format!("socket {socket}: closed for side {side}"));
         let now = self.time();
-        self.procs[proc].machine.closed(now, SocketId(socket as u64));
+        self.procs[proc].machine.closed(now, end(socket, side));
         self.pump(proc);
         // Its own end is closed with it.
         if !self.sockets[socket].pipes[side].ended {
@@ -398,7 +402,7 @@ impl World {
         let carries = |side: usize| {
             entry.procs[side].is_some_and(|proc| {
                 let other = crate::world::node_id(entry.nodes[1 - side]);
-                self.procs[proc].machine.carried_by(other) == Some(SocketId(socket as u64))
+                self.procs[proc].machine.carried_by(other) == Some(end(socket, side))
             })
         };
         match (carries(0), carries(1)) {

@@ -51,6 +51,8 @@ pub(crate) struct Offer {
     pub(crate) withdrawing: bool,
     pub(crate) failed_by_home: bool,
     pub(crate) outcome: Option<Outcome>,
+    /// The event in which the home's program last decided about it. What its machine had heard by then may still come.
+    pub(crate) decided_in: u64,
     /// Its place among what went on credit.
     pub(crate) number: u64,
 }
@@ -105,6 +107,7 @@ pub(crate) struct Channel {
     pub(crate) id: ChannelId,
     pub(crate) proc: usize,
     pub(crate) opened: Option<u64>,
+    /// How it ended, and in which event.
     pub(crate) ended: Option<(End, u64)>,
     many: bool,
     /// 0: rendezvous.
@@ -301,6 +304,7 @@ impl World {
             withdrawing: false,
             failed_by_home: false,
             outcome: None,
+            decided_in: 0,
             number: 0,
         }
     }
@@ -634,7 +638,7 @@ impl World {
         let was_there = channel.opened.is_some_and(|opened| opened <= since)
             && channel.ended.is_none()
             && home.alive
-            && self.current[home.node] == channel.proc;
+            && self.procs[sender.proc].views[home.node].life == home.incarnation;
         let wrong = match why {
             Rejection::NoSuchChannel => was_there,
             Rejection::Mismatch(_) => !sender.misfit,
@@ -701,7 +705,9 @@ impl World {
         let channel = &self.channels[self.offers[offer].channel];
         let from = node_id(self.procs[self.senders[self.offers[offer].sender].proc].node);
         let (proc, id, now) = (channel.proc, channel.id, self.time());
+        self.offers[offer].decided_in = self.coverage.events;
         call(&mut self.procs[proc].machine, now, id, from);
+        self.tidy(self.offers[offer].channel);
         self.pump(proc);
     }
 
@@ -860,7 +866,7 @@ impl World {
         }
         self.note(38, at as u64, || format!("channel {at} ends: {how:?}"));
         let channel = &mut self.channels[at];
-        channel.ended = Some((how.clone(), self.now));
+        channel.ended = Some((how.clone(), self.coverage.events));
         let (proc, id, now) = (channel.proc, channel.id, self.time());
         self.procs[proc].machine.end_home(now, id, how);
         self.pump(proc);
@@ -917,6 +923,9 @@ impl World {
             HomeHears::Granted(ticket, request, bytes) => {
                 let offer = ticket as usize;
                 if !self.channels[at].queue.contains(&offer) || self.offers[offer].at_home != AtHome::Asked(request) {
+                    if self.offers[offer].decided_in == self.coverage.events {
+                        return;
+                    }
                     return self.broke(format!("{offer} is granted to request {request}, which nobody made"));
                 }
                 if bytes != value(offer, self.offers[offer].size) {
@@ -948,10 +957,6 @@ impl World {
                     return self.broke(format!("{offer} arrives without a credit"));
                 }
                 *granted -= 1;
-                match &self.channels[at].ended {
-                    Some((End::Retired, _)) | None => {}
-                    Some(_) => return self.broke(format!("{offer} arrives after the end of channel {at}")),
-                }
                 self.happens(offer);
                 self.offers[offer].at_home = AtHome::Done;
                 self.channels[at].buffer.push_back(offer);
@@ -1000,7 +1005,9 @@ impl World {
                     .map(|offer| offer as u64)
                     .collect();
                 known.sort_unstable();
-                if known != stood {
+                let event = self.coverage.events;
+                let settled = |offer: &u64| known.contains(offer) || self.offers[*offer as usize].decided_in == event;
+                if !known.iter().all(|offer| stood.contains(offer)) || !stood.iter().all(settled) {
                     return self.broke(format!("channel {at} loses {stood:?} of n{from}, and knows of {known:?}"));
                 }
                 self.channels[at].halves.remove(half);
@@ -1049,8 +1056,13 @@ impl World {
             self.broke(format!("{offer} arrives, and its sender was told that it is not taken"));
         } else if bytes.is_some_and(|bytes| *bytes != value(offer, size)) {
             self.broke(format!("the value of {offer} has changed on its way"));
-        } else if matches!(self.channels[at].ended, Some((ref how, _)) if !(*how == End::Retired && outcome == Some(Outcome::Sent))) {
-            self.broke(format!("{offer} arrives after the end of channel {at}"));
+        } else if let Some((how, event)) = &self.channels[at].ended
+            && !(*how == End::Retired && outcome == Some(Outcome::Sent))
+        {
+            if *event != self.coverage.events {
+                self.broke(format!("{offer} arrives after the end of channel {at}"));
+            }
+            return false;
         }
         let sent = outcome == Some(Outcome::Sent);
         if !sent {

@@ -5,14 +5,14 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::time::Duration;
 
-use dunlin_proto::id::{DialId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Action, Config, Machine};
 
 use crate::coverage::Coverage;
 use crate::faults::Plan;
 use crate::laws::View;
-use crate::network::{Mute, Socket};
+use crate::network::{Mute, Socket, end_of};
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
 
@@ -100,6 +100,7 @@ pub(crate) struct World {
     pub(crate) resting: bool,
     pub(crate) broken: Option<String>,
     pub(crate) stuck: Option<String>,
+    pumping: bool,
     pub(crate) coverage: Coverage,
     hash: u64,
     trace: Option<Vec<String>>,
@@ -181,6 +182,7 @@ impl World {
             resting: false,
             broken: None,
             stuck: None,
+            pumping: false,
             coverage: Coverage::default(),
             hash: 0xcbf2_9ce4_8422_2325,
             trace: trace.then(Vec::new),
@@ -352,31 +354,14 @@ impl World {
 
     /// Does what a machine wants done.
     pub(crate) fn pump(&mut self, proc: usize) {
-        while let Some(action) = self.procs[proc].machine.poll() {
-            if self.is_traced() {
-                let (node, life) = (self.procs[proc].node, self.procs[proc].incarnation);
-                let text = format!("n{node}/{life}  {action:?}");
-                self.note(2, proc as u64, || text);
-            } else {
-                self.note(2, proc as u64, String::new);
-            }
-            match action {
-                Action::Dial(dial, to) => self.dial(proc, dial, &to),
-                Action::Write(socket) => {
-                    let socket = socket.0 as usize;
-                    let side = self.sockets[socket].side_of(proc);
-                    self.flush(socket, side);
-                }
-                Action::Close(socket, why) => self.close_end(proc, socket.0 as usize, &why),
-                Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
-                Action::Home(channel, from, heard) => self.home_hears(proc, channel, node_index(from), heard),
-                Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
-                Action::Names(life, said) => self.names_heard(proc, life, said),
-                Action::Introduced(address, result) => self.introduced(proc, &address, result),
-            }
-            if self.broken.is_some() {
-                return;
-            }
+        // What is done may lead to more: it waits for its turn.
+        if std::mem::replace(&mut self.pumping, true) {
+            return;
+        }
+        self.do_actions(proc);
+        self.pumping = false;
+        if self.broken.is_some() {
+            return;
         }
         self.check_told(proc);
         let Some(Time(due)) = self.procs[proc].machine.next_tick() else { return };
@@ -389,11 +374,39 @@ impl World {
         }
     }
 
+    fn do_actions(&mut self, proc: usize) {
+        while let Some(action) = self.procs[proc].machine.poll() {
+            if self.is_traced() {
+                let (node, life) = (self.procs[proc].node, self.procs[proc].incarnation);
+                let text = format!("n{node}/{life}  {action:?}");
+                self.note(2, proc as u64, || text);
+            } else {
+                self.note(2, proc as u64, String::new);
+            }
+            match action {
+                Action::Dial(dial, to) => self.dial(proc, dial, &to),
+                Action::Write(socket) => {
+                    let (socket, side) = end_of(socket);
+                    self.flush(socket, side);
+                }
+                Action::Close(socket, why) => self.close_end(proc, socket, &why),
+                Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
+                Action::Home(channel, from, heard) => self.home_hears(proc, channel, node_index(from), heard),
+                Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
+                Action::Names(life, said) => self.names_heard(proc, life, said),
+                Action::Introduced(address, result) => self.introduced(proc, &address, result),
+            }
+            if self.broken.is_some() {
+                return;
+            }
+        }
+    }
+
     /// Lets a machine write into the buffer of `World`, which is lent to it.
-    pub(crate) fn fill(&mut self, proc: usize, socket: usize, room: usize) -> Vec<bytes::Bytes> {
+    pub(crate) fn fill(&mut self, proc: usize, socket: SocketId, room: usize) -> Vec<bytes::Bytes> {
         let mut out = std::mem::take(&mut self.bytes);
         let now = self.time();
-        self.procs[proc].machine.fill(now, dunlin_proto::id::SocketId(socket as u64), room, &mut out);
+        self.procs[proc].machine.fill(now, socket, room, &mut out);
         out
     }
 
@@ -414,10 +427,12 @@ impl World {
         let patience = self.patience();
         if self.wait_for(patience, Self::unsettled).is_none() {
             self.meet();
+            // Until every socket that is dead, and every dial that is late, has been noticed.
+            self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
             if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
                 self.resting = true;
-                // What still rings from before: acknowledgements, sockets that part.
-                self.run_until(self.now + micros(self.plan.config.handshake) + 100_000);
+                // The last acknowledgements.
+                self.run_until(self.now + 100_000);
                 self.rest();
             }
         }

@@ -114,7 +114,9 @@ impl Machine {
         if home.ended.replace(how.clone()).is_some() {
             return;
         }
-        let nodes: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.gone).map(|(node, _)| *node).collect();
+        let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
+        // A half that is gone says nothing more; but it may wait for what is to become of its offers.
+        home.attached.retain(|_, from| !from.gone);
         for node in nodes {
             self.tell(now, node, channel, FromHome::Ended(how.clone()));
         }
