@@ -129,6 +129,7 @@ pub struct Machine {
     next_dial: u64,
     /// Nothing has to be done before this, but perhaps nothing then either.
     due: Option<Time>,
+    leaving: bool,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
 }
@@ -146,6 +147,7 @@ impl Machine {
             dials: BTreeMap::new(),
             next_dial: 0,
             due: None,
+            leaving: false,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
         }
@@ -215,12 +217,14 @@ impl Machine {
         self.connections.get(&node).and_then(Connection::socket)
     }
 
-    /// Leaves: every connection is told, after what it still has to say.
+    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
+    /// From now on nobody else gets a connection to this node.
     pub fn leave(&mut self, now: Time) {
+        self.leaving = true;
         let peers: Vec<NodeId> = self.connections.keys().copied().collect();
         for peer in peers {
             let connection = self.connection(peer);
-            if !connection.leaving && connection.was_up {
+            if !connection.leaving && (connection.was_up || !connection.outbox.is_done()) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
             }
@@ -555,6 +559,11 @@ impl Machine {
                 connection.their_attempt = 0;
             }
         }
+        let leaving = self.leaving;
+        let connection = self.connection(node);
+        if leaving && (introduces || (!connection.was_up && connection.outbox.is_done())) {
+            return self.refuse(id, Refusal::Busy);
+        }
         if introduces {
             // It only wants to know who is here; it will dial again for a connection.
             let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
@@ -677,6 +686,7 @@ impl Machine {
 
     /// A socket takes up a connection.
     fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
+        let leaving = self.leaving;
         let connection = self.connection(node);
         let state = if connection.was_up {
             State::Resumed
@@ -685,6 +695,10 @@ impl Machine {
             State::Up(Life { node, incarnation })
         };
         let before = std::mem::replace(&mut connection.carried, Carried::By(id));
+        if leaving && !connection.leaving {
+            connection.leaving = true;
+            connection.outbox.push(Frame::Goodbye);
+        }
         let hello = match connection.dialling.running.take() {
             Some(Attempt::Hello(socket)) if socket != id => Some(socket),
             _ => None,

@@ -232,6 +232,11 @@ impl World {
     pub(crate) fn unmet(&self) -> Option<String> {
         let alive = || self.current.iter().filter(|proc| self.procs[**proc].alive).map(|proc| &self.procs[*proc]);
         for one in alive() {
+            for (node, view) in one.views.iter().enumerate() {
+                if !self.procs[self.current[node]].alive && view.state != Standing::Idle {
+                    return Some(format!("n{}'s connection to n{node}, which is no more, is {:?}", one.node, view.state));
+                }
+            }
             for other in alive().filter(|other| other.node != one.node) {
                 let view = &one.views[other.node];
                 let mine = one.machine.carried_by(node_id(other.node));
