@@ -27,8 +27,11 @@ pub(crate) struct View {
     pub(crate) life: u64,
     pub(crate) dialling: bool,
     lost_at: u64,
-    /// The other side has given up what is still a life here.
-    doomed: bool,
+    /// The lives of this connection, counted, and the socket that carried the present one last.
+    lives: u32,
+    carrier: Option<usize>,
+    /// The life at the other side that is this one's: its process, and which of its lives.
+    joined: Option<(usize, u32)>,
     /// A channel was told of a death that the connection has not told yet.
     pub(crate) lost_told: bool,
     /// Lives that this side ended for a reason of its own, and those it ended because the other side had.
@@ -50,6 +53,10 @@ impl World {
                 let life = life.incarnation.0;
                 let known = view.life;
                 view.state = Standing::Up;
+                view.lives += 1;
+                if view.life != life {
+                    view.followed = 0;
+                }
                 view.life = life;
                 if was != Standing::Idle {
                     return self.broke(format!("n{me}: the connection to n{node} is up, and was {was:?}"));
@@ -60,6 +67,7 @@ impl World {
                 if !self.procs.iter().any(|proc| proc.node == node && proc.incarnation == life) {
                     self.broke(format!("n{me} meets n{node}/{life}, which there is not"));
                 }
+                self.join(proc, node);
             }
             State::Lost(_) => {
                 view.state = Standing::Lost;
@@ -74,19 +82,41 @@ impl World {
                 if was != Standing::Lost {
                     self.broke(format!("n{me}: the connection to n{node} is resumed, and was {was:?}"));
                 }
+                self.join(proc, node);
             }
             State::Down(why) => self.died(proc, node, was, why),
         }
     }
 
+    /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and stay so.
+    fn join(&mut self, proc: usize, node: usize) {
+        let me = self.procs[proc].node;
+        let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
+        let (socket, side) = end_of(id);
+        self.procs[proc].views[node].carrier = Some(socket);
+        let Some(other) = self.sockets[socket].procs[1 - side] else { return };
+        if self.procs[other].views[me].carrier != Some(socket) {
+            return;
+        }
+        for (one, that, other, this) in [(proc, node, other, me), (other, me, proc, node)] {
+            let life = (other, self.procs[other].views[this].lives);
+            let before = self.procs[one].views[that].joined.replace(life);
+            if let Some(before) = before.filter(|before| *before != life) {
+                let node = self.procs[one].node;
+                return self.broke(format!("n{node}: a life of the connection to n{that} went on with {before:?}, and now with {life:?}"));
+            }
+        }
+    }
+
     fn died(&mut self, proc: usize, node: usize, was: Standing, why: Down) {
-        let (now, me, incarnation) = (self.now, self.procs[proc].node, self.procs[proc].incarnation);
+        let (now, me) = (self.now, self.procs[proc].node);
         let grace = micros(self.plan.config.grace);
         self.coverage.deaths += 1;
         let view = &mut self.procs[proc].views[node];
         let (life, lost_at) = (view.life, view.lost_at);
         view.state = Standing::Idle;
-        let doomed = std::mem::take(&mut view.doomed);
+        view.joined = None;
+        view.carrier = None;
         view.lost_told = false;
         view.dialling = false;
         view.epoch += 1;
@@ -147,12 +177,7 @@ impl World {
                 sender.proc == other && channel.proc == proc && channel.ended.is_none() && sender.sent_arrived < sender.sent
             })
         {
-            return self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));
-        }
-        // Unless this is its answer to a death over there, that side has to follow.
-        let theirs = &mut self.procs[other].views[me];
-        if theirs.state != Standing::Idle && theirs.life == incarnation && why != Down::GivenUp && !doomed {
-            theirs.doomed = true;
+            self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));
         }
     }
 
@@ -161,7 +186,12 @@ impl World {
     /// For so long things may take, once nothing goes wrong any more.
     pub(crate) fn patience(&self) -> u64 {
         let config = &self.plan.config;
-        4 * micros(config.silence + config.grace + config.handshake + config.backoff_max) + 1_000_000
+        let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
+        // With a small window every few bytes wait for a delayed acknowledgement.
+        let windows = (bytes / config.unacked_max.min(config.chunk * 4) + 10) as u64;
+        4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
+            + 1_000_000
+            + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
 
     /// Runs until there is nothing more to wait for. What it still waits for after `patience` is kept as `stuck`.
@@ -242,10 +272,10 @@ impl World {
                 let mine = one.machine.carried_by(node_id(other.node));
                 let theirs = other.machine.carried_by(node_id(one.node));
                 let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
-                if !is_up || view.life != other.incarnation || view.doomed || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0) {
+                if !is_up || view.life != other.incarnation || view.joined.is_none() || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0) {
                     return Some(format!(
-                        "n{}'s connection to n{} is {:?} (in its life {}, given up there: {}), carried by {mine:?} and {theirs:?}",
-                        one.node, other.node, view.state, view.life, view.doomed
+                        "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
+                        one.node, other.node, view.state, view.life, view.joined
                     ));
                 }
             }

@@ -880,6 +880,15 @@ impl World {
         let life = self.procs[proc].views[from].life;
         let half = self.channels[at].halves.iter().position(|half| half.node == from);
         let Some(half) = half else {
+            if let HomeHears::Lost(stood) = &heard {
+                // It has been settled here in the same event, and its machine was ahead.
+                let event = self.coverage.events;
+                if stood.iter().any(|offer| self.offers[*offer as usize].decided_in != event) {
+                    self.broke(format!("channel {at} loses {stood:?} of n{from}, which is not attached"));
+                }
+                self.procs[proc].views[from].lost_told = true;
+                return;
+            }
             if heard != HomeHears::Attached {
                 return self.broke(format!("channel {at} hears from n{from}, which is not attached: {heard:?}"));
             }
@@ -1062,6 +1071,7 @@ impl World {
             if *event != self.coverage.events {
                 self.broke(format!("{offer} arrives after the end of channel {at}"));
             }
+            self.offers[offer].decided_in = self.coverage.events;
             return false;
         }
         let sent = outcome == Some(Outcome::Sent);

@@ -429,6 +429,13 @@ impl World {
             self.meet();
             // Until every socket that is dead, and every dial that is late, has been noticed.
             self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
+            // A connection that has died meanwhile is made again only if somebody asks.
+            for _ in 0..10 {
+                if self.unmet().is_some() && self.broken.is_none() {
+                    self.meet();
+                    self.run_until(self.now + 100_000);
+                }
+            }
             if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
                 self.resting = true;
                 // The last acknowledgements.
