@@ -58,6 +58,10 @@ mod config;
 pub mod connection;
 pub mod id;
 mod machine;
+#[cfg(feature = "planted")]
+pub mod planted;
+#[cfg(not(feature = "planted"))]
+mod planted;
 mod random;
 pub mod time;
 pub mod wire;

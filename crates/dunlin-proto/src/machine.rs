@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::connection::outbox::Recalled;
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::planted::planted;
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
@@ -347,7 +348,7 @@ impl Machine {
             connection.attempts += 1;
             attempt = connection.attempts;
             met = connection.met.unwrap_or(Incarnation(0));
-            resume = Resume { run: connection.run, seen: connection.inbox.seen };
+            resume = connection.resume_point();
         }
         let hello = Hello {
             versions: VERSIONS,
@@ -549,10 +550,10 @@ impl Machine {
         let me = self.me;
         let connection = self.connection(node);
         if let Some(met) = connection.met {
-            if hello.me.incarnation < met {
+            if hello.me.incarnation < met && !planted!(StaleAdmitted) {
                 return self.refuse(id, Refusal::Stale(met));
             }
-            if hello.me.incarnation > met {
+            if hello.me.incarnation > met && !planted!(RestartUnnoticed) {
                 self.end_life(node, Down::Restarted, 1);
                 let connection = self.connection(node);
                 connection.met = Some(hello.me.incarnation);
@@ -570,17 +571,17 @@ impl Machine {
             return self.part(id, welcome, Closed::Over);
         }
         let connection = self.connection(node);
-        if hello.attempt <= connection.their_attempt {
+        if hello.attempt <= connection.their_attempt && !planted!(LateSocket) {
             return self.refuse(id, Refusal::Late);
         }
-        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node {
+        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node && !planted!(CrossedKept) {
             return self.refuse(id, Refusal::Crossed);
         }
         // What it says of another life of this node says nothing of this one.
         let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
         let run = connection.run.max(theirs.run);
         let seen = if theirs.run == run { theirs.seen } else { 0 };
-        if run == connection.run && seen < connection.outbox.acked() {
+        if run == connection.run && seen < connection.outbox.acked() && !planted!(LateSocket) {
             // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
             return self.refuse(id, Refusal::Late);
         }
@@ -594,7 +595,7 @@ impl Machine {
             self.end_life(node, Down::GivenUp, run + 1);
         }
         let connection = self.connection(node);
-        let resume = Resume { run: connection.run, seen: connection.inbox.seen };
+        let resume = connection.resume_point();
         self.learn_first(node, hello.addresses);
         let welcome = self.say_welcome(version, resume);
         self.sockets.get_mut(&id).expect("it is the one that arrived").ready = Some(welcome);
@@ -638,7 +639,7 @@ impl Machine {
         }
         let connection = self.connection(node);
         // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
-        let stands = connection.dialling.running == Some(Attempt::Hello(id))
+        let stands = planted!(CrossedKept) || connection.dialling.running == Some(Attempt::Hello(id))
             && matches!(connection.carried, Carried::Lost { .. })
             && connection.run == said_run;
         if !stands {
@@ -700,7 +701,7 @@ impl Machine {
             connection.outbox.push(Frame::Goodbye);
         }
         let hello = match connection.dialling.running.take() {
-            Some(Attempt::Hello(socket)) if socket != id => Some(socket),
+            Some(Attempt::Hello(socket)) if socket != id && !planted!(CrossedKept) => Some(socket),
             _ => None,
         };
         connection.was_up = true;
@@ -723,6 +724,10 @@ impl Machine {
             self.sockets.remove(&socket);
             self.actions.push_back(Action::Close(socket, Closed::Superseded));
         }
+        #[cfg(feature = "planted")]
+        if planted!(CreditsDoubled) && state == State::Resumed {
+            self.grant_again(now, node);
+        }
         self.actions.push_back(Action::Connection(node, state));
         self.due_at(now + self.config.heartbeat);
         self.due_at(now + self.config.silence);
@@ -733,7 +738,7 @@ impl Machine {
 
     /// The connection is over, for a reason of this side. The next one is another life.
     pub(crate) fn die(&mut self, node: NodeId, why: Down) {
-        let run = self.connection(node).run + 1;
+        let run = self.connection(node).run + u64::from(!planted!(RunIgnored));
         self.end_life(node, why, run);
     }
 
@@ -763,6 +768,9 @@ impl Machine {
         for socket in sockets {
             self.sockets.remove(&socket);
             self.actions.push_back(Action::Close(socket, Closed::Over));
+        }
+        if planted!(DeathTwice) {
+            self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
         self.actions.push_back(Action::Connection(node, State::Down(why)));
     }
@@ -829,7 +837,8 @@ impl Machine {
     }
 
     fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
-        let numbered = frame.is_numbered();
+        let unnumbered = planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
+        let numbered = frame.is_numbered() && !unnumbered;
         if numbered {
             let inbox = &mut self.connection(node).inbox;
             inbox.seen += 1;

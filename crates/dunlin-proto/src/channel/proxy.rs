@@ -6,6 +6,7 @@ use super::{Proxy, ProxyHears, Standing, Waiting};
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Frame, FromHome, Head, ToHome};
 
@@ -62,7 +63,7 @@ impl Machine {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.gone
             && !proxy.gone_said
-            && proxy.backlog.is_empty()
+            && (proxy.backlog.is_empty() || planted!(GoneFirst))
         {
             proxy.gone_said = true;
             self.say_to_home(now, channel, ToHome::Ended(End::Gone));
@@ -105,7 +106,8 @@ impl Machine {
         let Some(standing) = proxy.open.get(&ticket).copied() else { return };
         let home = proxy.home;
         let firm_or_tentative = matches!(standing, Standing::Firm | Standing::Tentative);
-        if firm_or_tentative && self.recall(home, channel, ticket) == Recalled::Unsent {
+        let recalled = firm_or_tentative.then(|| self.recall(home, channel, ticket));
+        if recalled == Some(Recalled::Unsent) || (recalled.is_some() && planted!(WithdrawnUnasked)) {
             self.settled(now, channel, ticket);
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
             return self.forget_proxy_if_over(channel);
@@ -258,6 +260,7 @@ impl Machine {
                 match standing {
                     Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
                     Standing::Firm if unsent() => not_taken.push(ticket),
+                    Standing::Firm | Standing::Reserved(_) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
                     Standing::Firm | Standing::Reserved(_) => unknown.push(ticket),
                     Standing::Held => taken.push(ticket),
                 }

@@ -11,7 +11,9 @@ pub(crate) mod outbox;
 use std::time::Duration;
 
 use crate::id::{DialId, Incarnation, Life, SocketId};
+use crate::planted::planted;
 use crate::time::Time;
+use crate::wire::handshake::Resume;
 use inbox::Inbox;
 use outbox::Outbox;
 
@@ -130,6 +132,12 @@ impl Connection {
             ack_at: None,
             leaving: false,
         }
+    }
+
+    /// What this side says in a handshake of where it stands.
+    pub(crate) fn resume_point(&self) -> Resume {
+        let seen = if planted!(ResumeFromAcked) { self.inbox.acked } else { self.inbox.seen };
+        Resume { run: self.run, seen }
     }
 
     pub(crate) fn socket(&self) -> Option<SocketId> {

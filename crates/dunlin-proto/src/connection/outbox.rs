@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
-use crate::wire::{Frame, Head, ToHome, codec};
+use crate::planted::planted;
+use crate::wire::{Frame, FromHome, Head, ToHome, codec};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl Outbox {
                 });
                 stream.waiting.push_back(said);
             }
-            Frame::Goodbye => self.goodbye = Goodbye::ToSay,
+            Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
             control => self.control.push_back(control),
         }
     }
@@ -146,6 +147,10 @@ impl Outbox {
             };
             let start = page.bytes.len();
             let piece = codec::encode(&frame, &mut page.bytes);
+            if planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, FromHome::Taken(_))) {
+                page.total += page.bytes.len() - start;
+                continue;
+            }
             page.numbered.push(start..page.bytes.len());
             page.total += page.bytes.len() - start;
             if let Some(piece) = piece {
@@ -180,7 +185,7 @@ impl Outbox {
     ///
     /// `false`: that cannot be, and the connection cannot go on.
     pub(crate) fn resume(&mut self, seen: u64) -> bool {
-        let plausible = self.acknowledge(seen);
+        let plausible = planted!(ResendAll) || self.acknowledge(seen);
         self.current = 0;
         plausible
     }
@@ -237,6 +242,9 @@ impl Stream {
             return self.waiting.pop_front().map(|said| Frame::ToHome(channel, said));
         };
         self.waiting.pop_front();
+        if planted!(NewestFirst) {
+            self.waiting.make_contiguous().reverse();
+        }
         let first = value.split_to(value.len().min(chunk));
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))
