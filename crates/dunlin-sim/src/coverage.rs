@@ -196,6 +196,27 @@ impl Coverage {
         self.resumed += other.resumed;
     }
 
+    /// The counts as a JSON object.
+    pub fn json(&self) -> String {
+        let rows: Vec<String> = Fault::ALL
+            .into_iter()
+            .map(|fault| {
+                let cells = Met::ALL.into_iter().map(|met| (met, self.cells[fault as usize][met as usize]));
+                let cells: Vec<String> = cells.map(|(met, count)| format!("\"{}\":{count}", met.name())).collect();
+                format!("\"{}\":{{{}}}", fault.name(), cells.join(","))
+            })
+            .collect();
+        format!(
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"met\":{{{}}}}}",
+            self.events,
+            self.offers,
+            self.taken,
+            self.deaths,
+            self.resumed,
+            rows.join(",")
+        )
+    }
+
     /// What should have been met and was not, as `fault x state`.
     pub fn missing(&self) -> Vec<String> {
         let cells = Fault::ALL.into_iter().flat_map(|fault| Met::ALL.into_iter().map(move |met| (fault, met)));

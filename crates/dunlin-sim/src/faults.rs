@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) latency: u64,
     /// The longest wait between two steps of a program.
     pub(crate) pace: u64,
+    /// The largest value a home takes, in bytes.
+    pub(crate) value_max: u64,
     /// How likely each kind is.
     weights: [u64; 8],
     /// The longest wait between two faults.
@@ -49,7 +51,17 @@ const KINDS: [Fault; 8] = [
 impl Plan {
     pub(crate) fn new(random: &mut Random) -> Self {
         let nodes = [2, 2, 2, 2, 3, 3, 4][random.index(7)];
-        let config = config(random);
+        let mut config = config(random);
+        let mut value_max = 1000;
+        if random.chance(12) {
+            // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without delay.
+            config.chunk = random.between(1500, 5000) as usize;
+            config.unacked_max = random.between(3000, 300_000) as usize;
+            value_max = 20_000;
+        }
+        if random.chance(10) {
+            config.strangers_max = random.between(1, 4) as usize;
+        }
         let mut some = |percent: u64, n: u64| if random.chance(percent) { random.between(1, n) } else { 0 };
         let weights = [some(60, 10), some(30, 5), some(30, 5), some(30, 4), some(25, 2), some(25, 2), some(20, 2), some(30, 4)];
         let (dial_fails, late_accepts) = (some(30, 60), some(30, 40));
@@ -64,6 +76,7 @@ impl Plan {
             config,
             heal_at: random.between(100_000, 1_800_000),
             latency: random.between(20, 4000),
+            value_max,
             pace: random.between(3000, 50_000),
             weights,
             every: random.between(10_000, 400_000),

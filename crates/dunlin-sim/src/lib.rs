@@ -14,3 +14,26 @@ mod world;
 
 pub use coverage::{Coverage, Fault, Met};
 pub use world::{Report, Verdict, run};
+
+/// The names of the bugs that are planted in this build.
+#[cfg(feature = "planted")]
+pub fn bugs() -> Vec<&'static str> {
+    dunlin_proto::planted::Bug::ALL.iter().map(|bug| bug.name()).collect()
+}
+
+/// The names of the bugs that are planted in this build: none.
+#[cfg(not(feature = "planted"))]
+pub fn bugs() -> Vec<&'static str> {
+    Vec::new()
+}
+
+/// Wakes a planted bug for the runs of this thread, or lets all sleep.
+#[cfg(feature = "planted")]
+pub fn wake(name: Option<&str>) {
+    let bugs = dunlin_proto::planted::Bug::ALL;
+    dunlin_proto::planted::choose(bugs.iter().copied().find(|bug| Some(bug.name()) == name));
+}
+
+/// Wakes nothing: no bugs are planted in this build.
+#[cfg(not(feature = "planted"))]
+pub fn wake(_name: Option<&str>) {}

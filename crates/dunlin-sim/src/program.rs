@@ -153,7 +153,7 @@ impl World {
         let terms = Terms {
             window: self.random.between(1, 4) as u32,
             credits: if many || room == 0 { 0 } else { self.random.between(0, room) as u32 },
-            value_max: 1000,
+            value_max: self.plan.value_max,
         };
         let id = ChannelId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
         self.channels.push(Channel {
@@ -312,8 +312,8 @@ impl World {
     fn new_offer(&mut self, sender: usize, choice: Option<usize>) -> usize {
         let size = match self.random.below(100) {
             0..60 => self.random.between(4, 16),
-            60..97 => self.random.between(16, 900),
-            _ if choice.is_none() => self.random.between(1001, 1900),
+            60..97 => self.random.between(16, self.plan.value_max * 9 / 10),
+            _ if choice.is_none() => self.random.between(self.plan.value_max + 1, self.plan.value_max * 2),
             _ => 4,
         };
         let offer = Offer { choice, size: size as usize, ..self.bare_offer(sender) };
@@ -545,7 +545,8 @@ impl World {
             }
             ProxyHears::Failed(ticket, why) => {
                 let offer = ticket as usize;
-                let too_large = matches!(why, Failure::TooLarge { max: 1000 }) && self.offers[offer].size > 1000;
+                let max = self.plan.value_max;
+                let too_large = why == Failure::TooLarge { max } && self.offers[offer].size as u64 > max;
                 if !too_large && !self.offers[offer].failed_by_home {
                     self.broke(format!("{offer} failed ({why:?}), and nobody failed it"));
                 }

@@ -416,6 +416,8 @@ impl World {
     }
 
     fn run(&mut self) -> Verdict {
+        let plan = format!("{:?}", self.plan);
+        self.note(0, 0, || plan);
         for node in 0..self.plan.nodes {
             self.start(node);
         }
@@ -471,6 +473,6 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.backoff_max = ms(random.between(40, 200));
     config.chunk = random.between(4, 120) as usize;
     config.unacked_max = random.between(40, 3000) as usize;
-    config.value_max = 2000;
+    config.value_max = 50_000;
     config
 }
