@@ -195,6 +195,7 @@ impl Machine {
                 connection.addresses.push(address.clone());
             }
         }
+        connection.addresses.truncate(2 * crate::wire::limits::ADDRESSES);
         if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
             // Whoever wants the connection has waited for this.
             connection.dialling.waits_for_address = false;
@@ -515,16 +516,19 @@ impl Machine {
 
     // The handshake.
 
-    fn refuse(&mut self, id: SocketId, why: Refusal) {
-        self.part(id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
+    fn refuse(&mut self, now: Time, id: SocketId, why: Refusal) {
+        self.part(now, id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
     }
 
     /// The last word on a socket. It stays known until the driver has fetched it.
-    fn part(&mut self, id: SocketId, last: Bytes, why: Closed) {
+    fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
+        let until = now + self.config.handshake;
         if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.until = until;
             socket.ready = Some(last);
             socket.phase = Phase::Parting;
             self.actions.push_back(Action::Close(id, why));
+            self.due_at(until);
         }
     }
 
@@ -543,15 +547,23 @@ impl Machine {
             None
         };
         if let Some(why) = refusal {
-            return self.refuse(id, why);
+            return self.refuse(now, id, why);
         }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.me;
+        if !self.connections.contains_key(&node) {
+            if introduces && !self.leaving {
+                return self.introduce_myself(now, id, version);
+            }
+            if introduces || self.connections.len() >= self.config.peers_max {
+                return self.refuse(now, id, Refusal::Busy);
+            }
+        }
         let connection = self.connection(node);
         if let Some(met) = connection.met {
             if hello.me.incarnation < met && !planted!(StaleAdmitted) {
-                return self.refuse(id, Refusal::Stale(met));
+                return self.refuse(now, id, Refusal::Stale(met));
             }
             if hello.me.incarnation > met && !planted!(RestartUnnoticed) {
                 self.end_life(node, Down::Restarted, 1);
@@ -563,19 +575,17 @@ impl Machine {
         let leaving = self.leaving;
         let connection = self.connection(node);
         if leaving && (introduces || (!connection.was_up && connection.outbox.is_done())) {
-            return self.refuse(id, Refusal::Busy);
+            return self.refuse(now, id, Refusal::Busy);
         }
         if introduces {
-            // It only wants to know who is here; it will dial again for a connection.
-            let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
-            return self.part(id, welcome, Closed::Over);
+            return self.introduce_myself(now, id, version);
         }
         let connection = self.connection(node);
         if hello.attempt <= connection.their_attempt && !planted!(LateSocket) {
-            return self.refuse(id, Refusal::Late);
+            return self.refuse(now, id, Refusal::Late);
         }
         if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node && !planted!(CrossedKept) {
-            return self.refuse(id, Refusal::Crossed);
+            return self.refuse(now, id, Refusal::Crossed);
         }
         // What it says of another life of this node says nothing of this one.
         let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
@@ -583,7 +593,7 @@ impl Machine {
         let seen = if theirs.run == run { theirs.seen } else { 0 };
         if run == connection.run && seen < connection.outbox.acked() && !planted!(LateSocket) {
             // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
-            return self.refuse(id, Refusal::Late);
+            return self.refuse(now, id, Refusal::Late);
         }
         connection.their_attempt = hello.attempt;
         connection.met = Some(hello.me.incarnation);
@@ -600,6 +610,12 @@ impl Machine {
         let welcome = self.say_welcome(version, resume);
         self.sockets.get_mut(&id).expect("it is the one that arrived").ready = Some(welcome);
         self.carry_by(now, node, id);
+    }
+
+    /// It only wants to know who is here; it will dial again for a connection.
+    fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16) {
+        let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
+        self.part(now, id, welcome, Closed::Over);
     }
 
     fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
@@ -810,6 +826,9 @@ impl Machine {
             if let Err(why) = self.hear(now, node, frame) {
                 return self.violation(node, why);
             }
+            if self.connection(node).outbox.owed_bytes() > self.config.unacked_max.saturating_add(CONTROL_MAX) {
+                return self.violation(node, "it does not read what it asks for");
+            }
             // What was heard may have ended the socket.
             match self.sockets.get(&id) {
                 Some(Socket { phase: Phase::Carries(_), .. }) => {}
@@ -866,7 +885,7 @@ impl Machine {
                 if let Some(socket) = self.connection(node).socket() {
                     let mut last = BytesMut::new();
                     codec::encode(&Frame::Ack { seen }, &mut last);
-                    self.part(socket, last.freeze(), Closed::Over);
+                    self.part(now, socket, last.freeze(), Closed::Over);
                     self.connection(node).carried = Carried::Idle;
                 }
                 self.die(node, Down::Left);
@@ -962,3 +981,6 @@ impl Machine {
 
 /// So many bytes of frames are acknowledged at once, even if nothing else is to be written.
 const ACK_BYTES: usize = 64 << 10;
+
+/// Answers to one node take so many bytes at most, if it does not read them.
+const CONTROL_MAX: usize = 4 << 20;

@@ -174,7 +174,7 @@ impl World {
             && !self.procs[proc].leaving
             && let Some(late) = self.senders.iter().position(|sender| {
                 let channel = &self.channels[sender.channel];
-                sender.proc == other && channel.proc == proc && channel.ended.is_none() && sender.sent_arrived < sender.sent
+                sender.proc == other && channel.proc == proc && !sender.lost && channel.ended.is_none() && sender.sent_arrived < sender.sent
             })
         {
             self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));

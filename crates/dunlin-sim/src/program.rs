@@ -89,6 +89,8 @@ pub(crate) struct Sender {
     pub(crate) ended: Option<End>,
     pub(crate) sent: u64,
     pub(crate) sent_arrived: u64,
+    /// Its connection died.
+    pub(crate) lost: bool,
     last_arrived: Option<usize>,
 }
 
@@ -196,6 +198,7 @@ impl World {
             ended: None,
             sent: 0,
             sent_arrived: 0,
+            lost: false,
             last_arrived: None,
         });
         let wait = self.random.below(20_000);
@@ -313,8 +316,7 @@ impl World {
         let size = match self.random.below(100) {
             0..60 => self.random.between(4, 16),
             60..97 => self.random.between(16, self.plan.value_max * 9 / 10),
-            _ if choice.is_none() => self.random.between(self.plan.value_max + 1, self.plan.value_max * 2),
-            _ => 4,
+            _ => self.random.between(self.plan.value_max + 1, self.plan.value_max * 2),
         };
         let offer = Offer { choice, size: size as usize, ..self.bare_offer(sender) };
         self.offers.push(offer);
@@ -424,6 +426,10 @@ impl World {
         let sender = &self.senders[self.offers[offer].sender];
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
         let size = self.offers[offer].size;
+        if size as u64 > self.plan.value_max {
+            // Its machine does not let it go, and withdraws it.
+            self.offers[offer].withdrawing = true;
+        }
         self.note(17, offer as u64, || format!("{offer} is granted to request {request}"));
         self.procs[proc].machine.grant(now, id, offer as u64, request, value(offer, size));
         self.pump(proc);
@@ -588,6 +594,7 @@ impl World {
                 }
                 let node = self.procs[self.channels[self.senders[at].channel].proc].node;
                 self.procs[proc].views[node].lost_told = true;
+                self.senders[at].lost = true;
                 self.sender_over(at, None);
             }
         }

@@ -416,8 +416,12 @@ impl World {
     }
 
     fn run(&mut self) -> Verdict {
-        let plan = format!("{:?}", self.plan);
-        self.note(0, 0, || plan);
+        if self.is_traced() {
+            let plan = format!("{:?}", self.plan);
+            self.note(0, 0, || plan);
+        } else {
+            self.note(0, 0, String::new);
+        }
         for node in 0..self.plan.nodes {
             self.start(node);
         }

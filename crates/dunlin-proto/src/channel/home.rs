@@ -78,11 +78,7 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
-        if let Some(Standing::Asked(_)) = self.standing(channel, from, ticket) {
-            // It may have been granted already: that grant is not for this request.
-            self.abort(now, channel, from, ticket);
-        }
-        if let Some(standing @ Standing::Tentative) = self.standing(channel, from, ticket) {
+        if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));
         }
@@ -244,6 +240,9 @@ impl Machine {
         total: u64,
         first: Bytes,
     ) -> Result<(), &'static str> {
+        if self.connection(from).inbox.unfinished() >= self.config.attached_max {
+            return Err("more values in pieces than it may have channels");
+        }
         let mut wanted = false;
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get(&from)

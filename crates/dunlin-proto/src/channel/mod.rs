@@ -122,6 +122,11 @@ impl Proxy {
         (self.open.len() as u32) < self.terms.map_or(FIRST_WINDOW, |terms| terms.window)
     }
 
+    /// Whether the home has said that it takes no value of this size.
+    pub(crate) fn is_too_large(&self, value: &Bytes) -> bool {
+        self.terms.is_some_and(|terms| value.len() as u64 > terms.value_max)
+    }
+
     /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
     pub(crate) fn is_over(&self) -> bool {
         self.gone_said && self.terms.is_some() && self.open.is_empty()

@@ -8,7 +8,7 @@ use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Declaration, End, Frame, FromHome, Head, ToHome};
+use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, ToHome};
 
 impl Machine {
     /// The sender of this channel is here, its home at that node. Offers may follow at once.
@@ -39,7 +39,7 @@ impl Machine {
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) => proxy.backlog.push_back((ticket, what)),
-            None => self.proxy_hears(channel, ProxyHears::Failed(ticket, crate::wire::Failure::Closed)),
+            None => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }
     }
 
@@ -49,6 +49,11 @@ impl Machine {
             && let Some((ticket, what)) = proxy.backlog.pop_front()
         {
             let said = match what {
+                Waiting::Value(value) if proxy.is_too_large(&value) => {
+                    let max = proxy.terms.map_or(0, |terms| terms.value_max);
+                    self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::TooLarge { max }));
+                    continue;
+                }
                 Waiting::Value(value) => {
                     proxy.open.insert(ticket, Standing::Firm);
                     ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
@@ -70,22 +75,26 @@ impl Machine {
         }
     }
 
-    /// Hands over what was [asked for](ProxyHears::Reserve).
+    /// Hands over what was [asked for](ProxyHears::Reserve). A value larger than the terms allow does not go: its offer is withdrawn.
     pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if let Some(standing) = proxy.open.get_mut(&ticket)
             && *standing == Standing::Asked(request)
         {
+            if proxy.terms.is_some_and(|terms| value.len() as u64 > terms.value_max) {
+                return self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+            }
             *standing = Standing::Reserved(request);
             let total = value.len() as u64;
             self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
         }
     }
 
-    /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel.
+    /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
+    /// the terms allow; it has not been sent.
     pub fn send_on_credit(&mut self, now: Time, channel: ChannelId, value: Bytes) -> bool {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
-        if proxy.credits == 0 || proxy.gone {
+        if proxy.credits == 0 || proxy.gone || proxy.is_too_large(&value) {
             return false;
         }
         proxy.credits -= 1;

@@ -225,6 +225,12 @@ impl Outbox {
         self.acked
     }
 
+    /// About how many bytes wait for the other side to read them, without values that have not been written.
+    pub(crate) fn owed_bytes(&self) -> usize {
+        // What waits in the control lane is short, but for a few texts.
+        self.written_bytes + self.control.len() * 64
+    }
+
     /// Bytes that are kept because they are not acknowledged.
     pub(crate) fn unacked_bytes(&self) -> usize {
         self.written_bytes
