@@ -655,9 +655,10 @@ impl Machine {
         }
         let connection = self.connection(node);
         // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
-        let stands = planted!(CrossedKept) || connection.dialling.running == Some(Attempt::Hello(id))
-            && matches!(connection.carried, Carried::Lost { .. })
-            && connection.run == said_run;
+        let stands = planted!(CrossedKept)
+            || connection.dialling.running == Some(Attempt::Hello(id))
+                && matches!(connection.carried, Carried::Lost { .. })
+                && connection.run == said_run;
         if !stands {
             return self.close(now, id, Closed::Superseded);
         }
@@ -856,7 +857,8 @@ impl Machine {
     }
 
     fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
-        let unnumbered = planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
+        let unnumbered =
+            planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
         let numbered = frame.is_numbered() && !unnumbered;
         if numbered {
             let inbox = &mut self.connection(node).inbox;

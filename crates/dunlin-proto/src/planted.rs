@@ -18,9 +18,9 @@ macro_rules! planted {
 pub(crate) use planted;
 
 #[cfg(feature = "planted")]
-pub use chosen::{Bug, choose};
-#[cfg(feature = "planted")]
 pub(crate) use chosen::is;
+#[cfg(feature = "planted")]
+pub use chosen::{Bug, choose};
 
 #[cfg(feature = "planted")]
 mod chosen {

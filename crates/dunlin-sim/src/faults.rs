@@ -37,16 +37,8 @@ pub(crate) struct Plan {
     pub(crate) shy: Vec<bool>,
 }
 
-const KINDS: [Fault; 8] = [
-    Fault::Cut,
-    Fault::HalfOpen,
-    Fault::Stall,
-    Fault::Vanish,
-    Fault::Crash,
-    Fault::Stale,
-    Fault::Leave,
-    Fault::Slow,
-];
+const KINDS: [Fault; 8] =
+    [Fault::Cut, Fault::HalfOpen, Fault::Stall, Fault::Vanish, Fault::Crash, Fault::Stale, Fault::Leave, Fault::Slow];
 
 impl Plan {
     pub(crate) fn new(random: &mut Random) -> Self {
@@ -63,7 +55,8 @@ impl Plan {
             config.strangers_max = random.between(1, 4) as usize;
         }
         let mut some = |percent: u64, n: u64| if random.chance(percent) { random.between(1, n) } else { 0 };
-        let weights = [some(60, 10), some(30, 5), some(30, 5), some(30, 4), some(25, 2), some(25, 2), some(20, 2), some(30, 4)];
+        let weights =
+            [some(60, 10), some(30, 5), some(30, 5), some(30, 4), some(25, 2), some(25, 2), some(20, 2), some(30, 4)];
         let (dial_fails, late_accepts) = (some(30, 60), some(30, 40));
         let (small_buffers, torn) = (some(40, 80), some(70, 90));
         let old_addresses = some(30, 40);
@@ -277,7 +270,9 @@ impl World {
         } else {
             for at in 0..self.sockets.len() {
                 let nodes = self.sockets[at].nodes;
-                if (nodes == [one, other] || nodes == [other, one]) && (self.sockets[at].open[0] || self.sockets[at].open[1]) {
+                if (nodes == [one, other] || nodes == [other, one])
+                    && (self.sockets[at].open[0] || self.sockets[at].open[1])
+                {
                     let phase = self.phase_of(at);
                     self.coverage.met(fault, phase);
                 }

@@ -103,7 +103,9 @@ impl World {
             let before = self.procs[one].views[that].joined.replace(life);
             if let Some(before) = before.filter(|before| *before != life) {
                 let node = self.procs[one].node;
-                return self.broke(format!("n{node}: a life of the connection to n{that} went on with {before:?}, and now with {life:?}"));
+                return self.broke(format!(
+                    "n{node}: a life of the connection to n{that} went on with {before:?}, and now with {life:?}"
+                ));
             }
         }
     }
@@ -174,7 +176,11 @@ impl World {
             && !self.procs[proc].leaving
             && let Some(late) = self.senders.iter().position(|sender| {
                 let channel = &self.channels[sender.channel];
-                sender.proc == other && channel.proc == proc && !sender.lost && channel.ended.is_none() && sender.sent_arrived < sender.sent
+                sender.proc == other
+                    && channel.proc == proc
+                    && !sender.lost
+                    && channel.ended.is_none()
+                    && sender.sent_arrived < sender.sent
             })
         {
             self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));
@@ -225,7 +231,9 @@ impl World {
             if late {
                 return Some(format!("what sender {at} sent on credit has not all arrived"));
             }
-            if matches!(sender.stage, Stage::New | Stage::Attaching { .. }) || (sender.gone && sender.stage != Stage::Over) {
+            if matches!(sender.stage, Stage::New | Stage::Attaching { .. })
+                || (sender.gone && sender.stage != Stage::Over)
+            {
                 return Some(format!("sender {at} is {:?}, gone: {}", sender.stage, sender.gone));
             }
         }
@@ -264,7 +272,10 @@ impl World {
         for one in alive() {
             for (node, view) in one.views.iter().enumerate() {
                 if !self.procs[self.current[node]].alive && view.state != Standing::Idle {
-                    return Some(format!("n{}'s connection to n{node}, which is no more, is {:?}", one.node, view.state));
+                    return Some(format!(
+                        "n{}'s connection to n{node}, which is no more, is {:?}",
+                        one.node, view.state
+                    ));
                 }
             }
             for other in alive().filter(|other| other.node != one.node) {
@@ -272,7 +283,11 @@ impl World {
                 let mine = one.machine.carried_by(node_id(other.node));
                 let theirs = other.machine.carried_by(node_id(one.node));
                 let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
-                if !is_up || view.life != other.incarnation || view.joined.is_none() || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0) {
+                if !is_up
+                    || view.life != other.incarnation
+                    || view.joined.is_none()
+                    || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0)
+                {
                     return Some(format!(
                         "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
                         one.node, other.node, view.state, view.life, view.joined

@@ -219,7 +219,12 @@ fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
             code = 4;
         }
         if options.json {
-            rows.push(format!("{}:{{\"seeds\":{},\"seen\":{}}}", quoted(bug), seeds.replace('-', "null"), quoted(&seen)));
+            rows.push(format!(
+                "{}:{{\"seeds\":{},\"seen\":{}}}",
+                quoted(bug),
+                seeds.replace('-', "null"),
+                quoted(&seen)
+            ));
         } else {
             say(&format!("{bug:<24}{seeds:>8}  {seen}"));
         }
@@ -326,7 +331,9 @@ fn main() -> ExitCode {
             options.from,
             options.threads
         ));
-        say("drawn from each seed: 2 to 4 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)");
+        say(
+            "drawn from each seed: 2 to 4 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
+        );
     }
     ExitCode::from(if options.bugs {
         find_bugs(&options, &interrupted)

@@ -73,7 +73,11 @@ pub(crate) fn end_of(id: SocketId) -> (usize, usize) {
 impl World {
     pub(crate) fn latency(&mut self) -> u64 {
         let base = self.plan.latency;
-        if self.random.chance(5) { self.random.between(base, base * 20) } else { self.random.between(base / 2, base * 2) }
+        if self.random.chance(5) {
+            self.random.between(base, base * 20)
+        } else {
+            self.random.between(base / 2, base * 2)
+        }
     }
 
     // Dialling.
@@ -258,7 +262,8 @@ impl World {
         if arrived == 0 {
             return;
         }
-        let take = if self.random.chance(self.plan.torn) { self.random.between(1, arrived as u64) as usize } else { arrived };
+        let take =
+            if self.random.chance(self.plan.torn) { self.random.between(1, arrived as u64) as usize } else { arrived };
         let bytes: Bytes = pipe.bytes.drain(..take).collect();
         let mut left = take;
         while left > 0 {
@@ -384,7 +389,9 @@ impl World {
         self.note(7, (from * 8 + to) as u64, || format!("n{from} is heard by n{to} again"));
         for socket in 0..self.sockets.len() {
             let entry = &self.sockets[socket];
-            let Some(side) = (0..2).find(|side| entry.nodes[1 - side] == from && entry.nodes[*side] == to) else { continue };
+            let Some(side) = (0..2).find(|side| entry.nodes[1 - side] == from && entry.nodes[*side] == to) else {
+                continue;
+            };
             if entry.open[side] {
                 let ended = entry.pipes[1 - side].ended;
                 self.after(0, Event::Deliver(socket, side));

@@ -180,9 +180,10 @@ impl World {
         let home = self.procs[self.channels[channel].proc].node;
         let node = self.random.index(self.plan.nodes);
         let proc = self.current[node];
-        let taken = self.senders.iter().any(|sender| {
-            sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender)
-        });
+        let taken = self
+            .senders
+            .iter()
+            .any(|sender| sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender));
         if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > 10 {
             return;
         }
@@ -650,9 +651,14 @@ impl World {
         let wrong = match why {
             Rejection::NoSuchChannel => was_there,
             Rejection::Mismatch(_) => !sender.misfit,
-            Rejection::Occupied => channel.many && !self.senders.iter().any(|other| {
-                other.channel == sender.channel && self.procs[other.proc].node == self.procs[sender.proc].node && other.stage == Stage::Over
-            }),
+            Rejection::Occupied => {
+                channel.many
+                    && !self.senders.iter().any(|other| {
+                        other.channel == sender.channel
+                            && self.procs[other.proc].node == self.procs[sender.proc].node
+                            && other.stage == Stage::Over
+                    })
+            }
             Rejection::Full => true,
         };
         if wrong {
@@ -709,7 +715,11 @@ impl World {
         channel.buffer.len() as u64 + channel.halves.iter().map(|half| half.granted).sum::<u64>()
     }
 
-    fn home_call(&mut self, offer: usize, call: impl FnOnce(&mut dunlin_proto::Machine, dunlin_proto::time::Time, ChannelId, dunlin_proto::id::NodeId)) {
+    fn home_call(
+        &mut self,
+        offer: usize,
+        call: impl FnOnce(&mut dunlin_proto::Machine, dunlin_proto::time::Time, ChannelId, dunlin_proto::id::NodeId),
+    ) {
         let channel = &self.channels[self.offers[offer].channel];
         let from = node_id(self.procs[self.senders[self.offers[offer].sender].proc].node);
         let (proc, id, now) = (channel.proc, channel.id, self.time());
@@ -760,7 +770,8 @@ impl World {
                 self.take(at, offer, false);
                 continue;
             }
-            let halves: Vec<usize> = (0..self.channels[at].halves.len()).filter(|half| !self.channels[at].halves[*half].gone).collect();
+            let halves: Vec<usize> =
+                (0..self.channels[at].halves.len()).filter(|half| !self.channels[at].halves[*half].gone).collect();
             if halves.is_empty() || self.random.chance(40) {
                 return;
             }
@@ -783,7 +794,9 @@ impl World {
     }
 
     fn take(&mut self, at: usize, offer: usize, extended: bool) {
-        self.note(34, offer as u64, || format!("channel {at}: {offer} is taken{}", if extended { " and held" } else { "" }));
+        self.note(34, offer as u64, || {
+            format!("channel {at}: {offer} is taken{}", if extended { " and held" } else { "" })
+        });
         self.channels[at].queue.retain(|other| *other != offer);
         self.happens(offer);
         if extended {

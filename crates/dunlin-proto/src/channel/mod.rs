@@ -115,7 +115,15 @@ pub(crate) const FIRST_WINDOW: u32 = 1;
 
 impl Proxy {
     pub(crate) fn new(home: NodeId) -> Self {
-        Self { home, terms: None, open: BTreeMap::new(), backlog: VecDeque::new(), credits: 0, gone: false, gone_said: false }
+        Self {
+            home,
+            terms: None,
+            open: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            credits: 0,
+            gone: false,
+            gone_said: false,
+        }
     }
 
     pub(crate) fn has_room(&self) -> bool {
