@@ -706,7 +706,12 @@ impl World {
             }
             _ => {}
         }
-        let wait = if self.healed { 4000 } else { self.random.between(300, self.plan.pace) };
+        let idle = self.channels[at].queue.is_empty() && self.channels[at].buffer.is_empty();
+        let wait = match (self.healed, idle) {
+            (true, true) => 40_000,
+            (true, false) => 3000,
+            (false, _) => self.random.between(300, self.plan.pace),
+        };
         self.after(wait, Event::Home(at));
     }
 
