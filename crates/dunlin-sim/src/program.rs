@@ -118,6 +118,8 @@ pub(crate) struct Channel {
     pub(crate) queue: Vec<usize>,
     buffer: VecDeque<usize>,
     pub(crate) halves: Vec<Half>,
+    /// In which event a half was forgotten last.
+    forgot_in: u64,
     asks: u64,
 }
 
@@ -169,6 +171,7 @@ impl World {
             queue: Vec::new(),
             buffer: VecDeque::new(),
             halves: Vec::new(),
+            forgot_in: 0,
             asks: 0,
         });
         let wait = if self.random.chance(80) { self.random.below(5000) } else { self.random.below(100_000) };
@@ -915,6 +918,10 @@ impl World {
                 self.procs[proc].views[from].lost_told = true;
                 return;
             }
+            let late = matches!(heard, HomeHears::Withdraw(_) | HomeHears::Revoke(_));
+            if late && self.channels[at].forgot_in == self.coverage.events {
+                return;
+            }
             if heard != HomeHears::Attached {
                 return self.broke(format!("channel {at} hears from n{from}, which is not attached: {heard:?}"));
             }
@@ -1071,7 +1078,10 @@ impl World {
                 })
             })
             .collect();
-        self.channels[at].halves.retain(|half| !over.contains(&half.proc));
+        if !over.is_empty() {
+            self.channels[at].forgot_in = self.coverage.events;
+            self.channels[at].halves.retain(|half| !over.contains(&half.proc));
+        }
     }
 
     /// An offer or a value arrives at its home: of the right life, once, whole, in order, and while it stands.
