@@ -35,6 +35,8 @@ pub struct Config {
     pub value_max: usize,
     /// So many sockets may be without a finished handshake at once.
     pub strangers_max: usize,
+    /// So many other nodes are remembered; one more that dials is told to come later.
+    pub peers_max: usize,
     /// So many channels may be attached by one other node.
     pub attached_max: usize,
 }
@@ -56,6 +58,7 @@ impl Config {
             unacked_max: 4 << 20,
             value_max: 64 << 20,
             strangers_max: 256,
+            peers_max: 1 << 16,
             attached_max: 1 << 20,
         }
     }

@@ -60,6 +60,10 @@ pub mod connection;
 pub mod id;
 mod machine;
 pub mod names;
+#[cfg(feature = "planted")]
+pub mod planted;
+#[cfg(not(feature = "planted"))]
+mod planted;
 mod random;
 pub mod time;
 pub mod wire;

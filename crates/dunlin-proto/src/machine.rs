@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::connection::outbox::Recalled;
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::planted::planted;
 use crate::random::Random;
 use crate::time::Time;
 use crate::wire::codec::WireError;
@@ -130,6 +131,7 @@ pub struct Machine {
     next_dial: u64,
     /// Nothing has to be done before this, but perhaps nothing then either.
     due: Option<Time>,
+    leaving: bool,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
 }
@@ -154,6 +156,7 @@ impl Machine {
             dials: BTreeMap::new(),
             next_dial: 0,
             due: None,
+            leaving: false,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
         }
@@ -204,10 +207,18 @@ impl Machine {
     /// Where a node can be dialled. What it says itself when it is met comes first.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
         let connection = self.connection(node);
+        let known = connection.addresses.len();
         for address in addresses {
             if !connection.addresses.contains(address) {
                 connection.addresses.push(address.clone());
             }
+        }
+        connection.addresses.truncate(2 * crate::wire::limits::ADDRESSES);
+        if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
+            // Whoever wants the connection has waited for this.
+            connection.dialling.waits_for_address = false;
+            connection.dialling.next = Some(Time::default());
+            self.due_at(Time::default());
         }
     }
 
@@ -231,12 +242,14 @@ impl Machine {
         self.connections.get(&node).and_then(Connection::socket)
     }
 
-    /// Leaves: every connection is told, after what it still has to say.
+    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
+    /// From now on nobody else gets a connection to this node.
     pub fn leave(&mut self, now: Time) {
+        self.leaving = true;
         let peers: Vec<NodeId> = self.connections.keys().copied().collect();
         for peer in peers {
             let connection = self.connection(peer);
-            if !connection.leaving && connection.was_up {
+            if !connection.leaving && (connection.was_up || !connection.outbox.is_done()) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
             }
@@ -312,6 +325,7 @@ impl Machine {
         dialling.next = None;
         // Without an address there is nothing to dial: the other side has to.
         if connection.addresses.is_empty() {
+            dialling.waits_for_address = true;
             if dialling.last.is_empty() {
                 dialling.last = "no address of it is known".to_owned();
             }
@@ -358,7 +372,7 @@ impl Machine {
             connection.attempts += 1;
             attempt = connection.attempts;
             met = connection.met.unwrap_or(Incarnation(0));
-            resume = Resume { run: connection.run, seen: connection.inbox.seen };
+            resume = connection.resume_point();
         }
         let hello = Hello {
             versions: VERSIONS,
@@ -429,7 +443,7 @@ impl Machine {
                 if connection.socket() != Some(id) {
                     return;
                 }
-                if connection.leaving {
+                if connection.leaving && connection.outbox.is_done() {
                     return self.die(node, Down::Left);
                 }
                 connection.carried = Carried::Lost { since: now, until };
@@ -503,7 +517,7 @@ impl Machine {
             Phase::Stranger => match Hello::decode(&mut socket.arrived) {
                 Ok(None) => {}
                 Ok(Some(hello)) => self.hello(now, id, hello),
-                Err(WireError::Version(_)) => self.refuse(id, Refusal::Version(VERSIONS)),
+                Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
@@ -526,16 +540,19 @@ impl Machine {
 
     // The handshake.
 
-    fn refuse(&mut self, id: SocketId, why: Refusal) {
-        self.part(id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
+    fn refuse(&mut self, now: Time, id: SocketId, why: Refusal) {
+        self.part(now, id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
     }
 
     /// The last word on a socket. It stays known until the driver has fetched it.
-    fn part(&mut self, id: SocketId, last: Bytes, why: Closed) {
+    fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
+        let until = now + self.config.handshake;
         if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.until = until;
             socket.ready = Some(last);
             socket.phase = Phase::Parting;
             self.actions.push_back(Action::Close(id, why));
+            self.due_at(until);
         }
     }
 
@@ -544,62 +561,83 @@ impl Machine {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
         let refusal = if hello.application != self.config.application {
             Some(Refusal::Application(self.config.application.clone()))
-        } else if hello.me.node == self.me.node {
-            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
         } else if hello.wanted != NodeId(0) && hello.wanted != self.me.node {
             Some(Refusal::WrongNode(self.me.node))
+        } else if hello.me.node == self.me.node {
+            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
         } else {
             None
         };
         if let Some(why) = refusal {
-            return self.refuse(id, why);
+            return self.refuse(now, id, why);
         }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.me;
+        if !self.connections.contains_key(&node) {
+            if introduces && !self.leaving {
+                return self.introduce_myself(now, id, version);
+            }
+            if introduces || self.connections.len() >= self.config.peers_max {
+                return self.refuse(now, id, Refusal::Busy);
+            }
+        }
         let connection = self.connection(node);
         if let Some(met) = connection.met {
-            if hello.me.incarnation < met {
-                return self.refuse(id, Refusal::Stale(met));
+            if hello.me.incarnation < met && !planted!(StaleAdmitted) {
+                return self.refuse(now, id, Refusal::Stale(met));
             }
-            if hello.me.incarnation > met {
-                self.die(node, Down::Restarted);
+            if hello.me.incarnation > met && !planted!(RestartUnnoticed) {
+                self.end_life(node, Down::Restarted, 1);
                 let connection = self.connection(node);
+                connection.met = Some(hello.me.incarnation);
                 connection.their_attempt = 0;
-                connection.begin_life(1);
             }
+        }
+        let leaving = self.leaving;
+        let connection = self.connection(node);
+        if leaving && (introduces || (!connection.was_up && connection.outbox.is_done())) {
+            return self.refuse(now, id, Refusal::Busy);
         }
         if introduces {
-            // It only wants to know who is here; it will dial again for a connection.
-            let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
-            return self.part(id, welcome, Closed::Over);
+            return self.introduce_myself(now, id, version);
         }
         let connection = self.connection(node);
-        if hello.attempt <= connection.their_attempt {
-            return self.refuse(id, Refusal::Late);
+        if hello.attempt <= connection.their_attempt && !planted!(LateSocket) {
+            return self.refuse(now, id, Refusal::Late);
         }
-        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node {
-            return self.refuse(id, Refusal::Crossed);
+        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node && !planted!(CrossedKept) {
+            return self.refuse(now, id, Refusal::Crossed);
         }
-        connection.their_attempt = hello.attempt;
-        connection.met = Some(hello.me.incarnation);
         // What it says of another life of this node says nothing of this one.
         let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
         let run = connection.run.max(theirs.run);
+        let seen = if theirs.run == run { theirs.seen } else { 0 };
+        if run == connection.run && seen < connection.outbox.acked() && !planted!(LateSocket) {
+            // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
+            return self.refuse(now, id, Refusal::Late);
+        }
+        connection.their_attempt = hello.attempt;
+        connection.met = Some(hello.me.incarnation);
         if run > connection.run {
             self.end_life(node, Down::GivenUp, run);
         }
-        let seen = if theirs.run == run { theirs.seen } else { 0 };
         let connection = self.connection(node);
         if !connection.outbox.resume(seen) {
             self.end_life(node, Down::GivenUp, run + 1);
         }
         let connection = self.connection(node);
-        let resume = Resume { run: connection.run, seen: connection.inbox.seen };
+        let resume = connection.resume_point();
         self.learn_first(node, hello.addresses);
         let welcome = self.say_welcome(version, resume);
         self.sockets.get_mut(&id).expect("it is the one that arrived").ready = Some(welcome);
         self.carry_by(now, node, id);
+    }
+
+    /// It only wants to know who is here; it will dial again for a connection.
+    fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16) {
+        let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
+        self.part(now, id, welcome, Closed::Over);
     }
 
     fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
@@ -639,9 +677,10 @@ impl Machine {
         }
         let connection = self.connection(node);
         // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
-        let stands = connection.dialling.running == Some(Attempt::Hello(id))
-            && matches!(connection.carried, Carried::Lost { .. })
-            && connection.run == said_run;
+        let stands = planted!(CrossedKept)
+            || connection.dialling.running == Some(Attempt::Hello(id))
+                && matches!(connection.carried, Carried::Lost { .. })
+                && connection.run == said_run;
         if !stands {
             return self.close(now, id, Closed::Superseded);
         }
@@ -687,6 +726,7 @@ impl Machine {
 
     /// A socket takes up a connection.
     fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
+        let leaving = self.leaving;
         let connection = self.connection(node);
         let state = if connection.was_up {
             State::Resumed
@@ -695,8 +735,12 @@ impl Machine {
             State::Up(Life { node, incarnation })
         };
         let before = std::mem::replace(&mut connection.carried, Carried::By(id));
+        if leaving && !connection.leaving {
+            connection.leaving = true;
+            connection.outbox.push(Frame::Goodbye);
+        }
         let hello = match connection.dialling.running.take() {
-            Some(Attempt::Hello(socket)) if socket != id => Some(socket),
+            Some(Attempt::Hello(socket)) if socket != id && !planted!(CrossedKept) => Some(socket),
             _ => None,
         };
         connection.was_up = true;
@@ -705,6 +749,7 @@ impl Machine {
         connection.said = now;
         connection.heard = now;
         connection.inbox.acked = connection.inbox.seen;
+        connection.inbox.unacked_bytes = 0;
         connection.ack_at = None;
         let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
         socket.phase = Phase::Carries(node);
@@ -718,6 +763,10 @@ impl Machine {
             self.sockets.remove(&socket);
             self.actions.push_back(Action::Close(socket, Closed::Superseded));
         }
+        #[cfg(feature = "planted")]
+        if planted!(CreditsDoubled) && state == State::Resumed {
+            self.grant_again(now, node);
+        }
         self.actions.push_back(Action::Connection(node, state));
         self.due_at(now + self.config.heartbeat);
         self.due_at(now + self.config.silence);
@@ -728,7 +777,7 @@ impl Machine {
 
     /// The connection is over, for a reason of this side. The next one is another life.
     pub(crate) fn die(&mut self, node: NodeId, why: Down) {
-        let run = self.connection(node).run + 1;
+        let run = self.connection(node).run + u64::from(!planted!(RunIgnored));
         self.end_life(node, why, run);
     }
 
@@ -758,6 +807,9 @@ impl Machine {
         for socket in sockets {
             self.sockets.remove(&socket);
             self.actions.push_back(Action::Close(socket, Closed::Over));
+        }
+        if planted!(DeathTwice) {
+            self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
         self.actions.push_back(Action::Connection(node, State::Down(why)));
     }
@@ -797,6 +849,9 @@ impl Machine {
             if let Err(why) = self.hear(now, node, frame) {
                 return self.violation(node, why);
             }
+            if self.connection(node).outbox.owed_bytes() > self.config.unacked_max.saturating_add(CONTROL_MAX) {
+                return self.violation(node, "it does not read what it asks for");
+            }
             // What was heard may have ended the socket.
             match self.sockets.get(&id) {
                 Some(Socket { phase: Phase::Carries(_), .. }) => {}
@@ -824,7 +879,9 @@ impl Machine {
     }
 
     fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
-        let numbered = frame.is_numbered();
+        let unnumbered =
+            planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
+        let numbered = frame.is_numbered() && !unnumbered;
         if numbered {
             let inbox = &mut self.connection(node).inbox;
             inbox.seen += 1;
@@ -852,7 +909,7 @@ impl Machine {
                 if let Some(socket) = self.connection(node).socket() {
                     let mut last = BytesMut::new();
                     codec::encode(&Frame::Ack { seen }, &mut last);
-                    self.part(socket, last.freeze(), Closed::Over);
+                    self.part(now, socket, last.freeze(), Closed::Over);
                     self.connection(node).carried = Carried::Idle;
                 }
                 self.die(node, Down::Left);
@@ -953,3 +1010,6 @@ impl Machine {
 
 /// So many bytes of frames are acknowledged at once, even if nothing else is to be written.
 const ACK_BYTES: usize = 64 << 10;
+
+/// Answers to one node take so many bytes at most, if it does not read them.
+const CONTROL_MAX: usize = 4 << 20;

@@ -8,6 +8,7 @@ use super::{Attached, Home, HomeHears, Standing, check_value};
 use crate::connection::inbox::Arrived;
 use crate::id::{ChannelId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
@@ -124,6 +125,9 @@ impl Machine {
             && let Standing::Asked(request) | Standing::Reserved(request, _) = *standing
         {
             *standing = Standing::Tentative;
+            if planted!(AbortUntold) {
+                return;
+            }
             self.tell(now, from, channel, FromHome::Abort(ticket, request));
         }
     }
@@ -145,7 +149,9 @@ impl Machine {
         if home.ended.replace(how.clone()).is_some() {
             return;
         }
-        let nodes: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.gone).map(|(node, _)| *node).collect();
+        let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
+        // A half that is gone says nothing more; but it may wait for what is to become of its offers.
+        home.attached.retain(|_, from| !from.gone);
         for node in nodes {
             self.tell(now, node, channel, FromHome::Ended(how.clone()));
         }
@@ -273,6 +279,9 @@ impl Machine {
         total: u64,
         first: Bytes,
     ) -> Result<(), &'static str> {
+        if self.connection(from).inbox.unfinished() >= self.config.attached_max {
+            return Err("more values in pieces than it may have channels");
+        }
         let mut wanted = false;
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get_mut(&from)
@@ -332,9 +341,15 @@ impl Machine {
             Head::Offer(ticket) => {
                 attached.open.insert(ticket, Standing::Firm);
                 self.hears(channel, from, HomeHears::Offered(ticket, value));
+                if planted!(AckOnArrival) {
+                    self.taken(now, channel, from, ticket);
+                }
             }
             Head::Grant(ticket, request) => match attached.open.get_mut(&ticket) {
-                Some(standing) if *standing == Standing::Asked(request) => {
+                Some(standing)
+                    if *standing == Standing::Asked(request)
+                        || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
+                {
                     *standing = Standing::Reserved(request, None);
                     self.hears(channel, from, HomeHears::Granted(ticket, request, value));
                 }
@@ -347,6 +362,16 @@ impl Machine {
         Ok(())
     }
 
+    /// A bug, planted: a connection has resumed, and its credits are granted once more.
+    #[cfg(feature = "planted")]
+    pub(crate) fn grant_again(&mut self, now: Time, node: NodeId) {
+        let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
+        for channel in channels {
+            let credits = self.homes[&channel].attached.get(&node).map_or(0, |attached| attached.credits);
+            self.credit(now, channel, node, credits as u32);
+        }
+    }
+
     /// A node is lost: what it offered stands no more.
     pub(crate) fn settle_homes(&mut self, node: NodeId) {
         let channels: Vec<ChannelId> =
@@ -355,7 +380,7 @@ impl Machine {
             let home = self.homes.get_mut(&channel).expect("it was just there");
             let Some(attached) = home.attached.remove(&node) else { continue };
             let over = home.ended.is_some();
-            if !over {
+            if !over && !planted!(DeadOffers) {
                 let stood = attached.open.into_keys().collect();
                 self.hears(channel, node, HomeHears::Lost(stood));
             }

@@ -105,6 +105,8 @@ pub(crate) struct Proxy {
     pub(crate) gone: bool,
     /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes there yet.
     pub(crate) retired: bool,
+    /// The home has been told so. It is told behind the last offer.
+    pub(crate) gone_said: bool,
 }
 
 #[derive(Debug)]
@@ -126,6 +128,7 @@ impl Proxy {
             credits: 0,
             gone: false,
             retired: false,
+            gone_said: false,
         }
     }
 
@@ -133,9 +136,14 @@ impl Proxy {
         (self.open.len() as u32) < self.terms.map_or(FIRST_WINDOW, |terms| terms.window)
     }
 
-    /// Whether nothing is left to be heard or said.
+    /// Whether the home has said that it takes no value of this size.
+    pub(crate) fn is_too_large(&self, value: &Bytes) -> bool {
+        self.terms.is_some_and(|terms| value.len() as u64 > terms.value_max)
+    }
+
+    /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
     pub(crate) fn is_over(&self) -> bool {
-        self.gone && self.open.is_empty() && self.backlog.is_empty()
+        self.gone_said && self.terms.is_some() && self.open.is_empty()
     }
 }
 

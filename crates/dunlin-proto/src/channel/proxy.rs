@@ -6,9 +6,10 @@ use super::{Proxy, ProxyHears, Standing, Waiting};
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::{Declaration, End, Frame, FromHome, Head, Terms, ToHome};
+use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
 
 impl Machine {
     /// The sender of this channel is here, its home at that node. Offers may follow at once.
@@ -59,7 +60,7 @@ impl Machine {
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if !proxy.retired => proxy.backlog.push_back((ticket, what)),
-            _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, crate::wire::Failure::Closed)),
+            _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }
     }
 
@@ -69,6 +70,11 @@ impl Machine {
             && let Some((ticket, what)) = proxy.backlog.pop_front()
         {
             let said = match what {
+                Waiting::Value(value) if proxy.is_too_large(&value) => {
+                    let max = proxy.terms.map_or(0, |terms| terms.value_max);
+                    self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::TooLarge { max }));
+                    continue;
+                }
                 Waiting::Value(value) => {
                     proxy.open.insert(ticket, Standing::Firm);
                     ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
@@ -80,24 +86,36 @@ impl Machine {
             };
             self.say_to_home(now, channel, said);
         }
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.gone
+            && !proxy.gone_said
+            && (proxy.backlog.is_empty() || planted!(GoneFirst))
+        {
+            proxy.gone_said = true;
+            self.say_to_home(now, channel, ToHome::Ended(End::Gone));
+        }
     }
 
-    /// Hands over what was [asked for](ProxyHears::Reserve).
+    /// Hands over what was [asked for](ProxyHears::Reserve). A value larger than the terms allow does not go: its offer is withdrawn.
     pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if let Some(standing) = proxy.open.get_mut(&ticket)
             && *standing == Standing::Asked(request)
         {
+            if proxy.terms.is_some_and(|terms| value.len() as u64 > terms.value_max) {
+                return self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+            }
             *standing = Standing::Reserved(request, None);
             let total = value.len() as u64;
             self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
         }
     }
 
-    /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel.
+    /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
+    /// the terms allow; it has not been sent.
     pub fn send_on_credit(&mut self, now: Time, channel: ChannelId, value: Bytes) -> bool {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
-        if proxy.credits == 0 || proxy.gone {
+        if proxy.credits == 0 || proxy.gone || proxy.is_too_large(&value) {
             return false;
         }
         proxy.credits -= 1;
@@ -112,12 +130,14 @@ impl Machine {
         if let Some(at) = proxy.backlog.iter().position(|(t, _)| *t == ticket) {
             proxy.backlog.remove(at);
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+            self.offer_waiting(now, channel);
             return self.forget_proxy_if_over(channel);
         }
         let Some(standing) = proxy.open.get(&ticket).copied() else { return };
         let home = proxy.home;
         let firm_or_tentative = matches!(standing, Standing::Firm | Standing::Tentative);
-        if firm_or_tentative && self.recall(home, channel, ticket) == Recalled::Unsent {
+        let recalled = firm_or_tentative.then(|| self.recall(home, channel, ticket));
+        if recalled == Some(Recalled::Unsent) || (recalled.is_some() && planted!(WithdrawnUnasked)) {
             self.settled(now, channel, ticket);
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
             return self.forget_proxy_if_over(channel);
@@ -136,9 +156,13 @@ impl Machine {
         if proxy.gone {
             return;
         }
-        proxy.gone = how == End::Gone;
-        self.say_to_home(now, channel, ToHome::Ended(how));
-        self.forget_proxy_if_over(channel);
+        if how == End::Gone {
+            proxy.gone = true;
+            self.offer_waiting(now, channel);
+            self.forget_proxy_if_over(channel);
+        } else {
+            self.say_to_home(now, channel, ToHome::Ended(how));
+        }
     }
 
     fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
@@ -170,6 +194,10 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         if proxy.home != from {
             return Err("an answer from a node that is not the channel's home");
+        }
+        // The home answers an attachment before all else: this was said to one before.
+        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+            return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
@@ -253,10 +281,9 @@ impl Machine {
                 proxy.open.clear();
                 proxy.backlog.clear();
                 proxy.retired = true;
-                if how != End::Retired {
-                    // So that the home knows that nothing more is on its way. After a retirement the driver says so.
-                    self.end_proxy(now, channel, End::Gone);
-                }
+                // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.
+                proxy.gone |= how != End::Retired;
+                self.offer_waiting(now, channel);
                 ProxyHears::Ended(how)
             }
         };
@@ -277,6 +304,7 @@ impl Machine {
                 match standing {
                     Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
                     Standing::Firm if unsent() => not_taken.push(ticket),
+                    Standing::Firm | Standing::Reserved(..) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
                     Standing::Firm | Standing::Reserved(..) => unknown.push(ticket),
                     Standing::Held => taken.push(ticket),
                 }

@@ -11,7 +11,9 @@ pub(crate) mod outbox;
 use std::time::Duration;
 
 use crate::id::{DialId, Incarnation, Life, SocketId};
+use crate::planted::planted;
 use crate::time::Time;
+use crate::wire::handshake::Resume;
 use inbox::Inbox;
 use outbox::Outbox;
 
@@ -70,6 +72,8 @@ pub(crate) struct Dialling {
     pub(crate) running: Option<Attempt>,
     /// When the next begins, if none runs.
     pub(crate) next: Option<Time>,
+    /// It would begin, but no address is known.
+    pub(crate) waits_for_address: bool,
     /// How often it has failed since the connection was last up.
     pub(crate) failures: u32,
     /// What the last one failed of.
@@ -128,6 +132,12 @@ impl Connection {
             ack_at: None,
             leaving: false,
         }
+    }
+
+    /// What this side says in a handshake of where it stands.
+    pub(crate) fn resume_point(&self) -> Resume {
+        let seen = if planted!(ResumeFromAcked) { self.inbox.acked } else { self.inbox.seen };
+        Resume { run: self.run, seen }
     }
 
     pub(crate) fn socket(&self) -> Option<SocketId> {

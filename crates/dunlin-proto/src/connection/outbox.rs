@@ -10,7 +10,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
-use crate::wire::{Frame, Head, ToHome, codec};
+use crate::planted::planted;
+use crate::wire::{Frame, FromHome, Head, ToHome, codec};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Debug)]
@@ -55,6 +56,16 @@ pub(crate) struct Outbox {
     acked: u64,
     /// So many of `written` have been written to the present socket.
     current: usize,
+    goodbye: Goodbye,
+}
+
+/// A node that leaves says so behind all else, and then nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Goodbye {
+    #[default]
+    No,
+    ToSay,
+    Said,
 }
 
 impl Outbox {
@@ -67,6 +78,7 @@ impl Outbox {
                 });
                 stream.waiting.push_back(said);
             }
+            Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
             control => self.control.push_back(control),
         }
     }
@@ -120,17 +132,25 @@ impl Outbox {
             page.total += again.len();
             self.current += 1;
         }
-        while page.total < room {
+        while page.total < room && self.goodbye != Goodbye::Said {
             let frame = match self.control.pop_front() {
                 Some(frame) => frame,
                 None if self.written_bytes + page.bytes.len() >= config.unacked_max => break,
                 None => match self.next_of_channels(config.chunk) {
                     Some(frame) => frame,
+                    None if self.goodbye == Goodbye::ToSay => {
+                        self.goodbye = Goodbye::Said;
+                        Frame::Goodbye
+                    }
                     None => break,
                 },
             };
             let start = page.bytes.len();
             let piece = codec::encode(&frame, &mut page.bytes);
+            if planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, FromHome::Taken(_))) {
+                page.total += page.bytes.len() - start;
+                continue;
+            }
             page.numbered.push(start..page.bytes.len());
             page.total += page.bytes.len() - start;
             if let Some(piece) = piece {
@@ -165,7 +185,7 @@ impl Outbox {
     ///
     /// `false`: that cannot be, and the connection cannot go on.
     pub(crate) fn resume(&mut self, seen: u64) -> bool {
-        let plausible = self.acknowledge(seen);
+        let plausible = planted!(ResendAll) || self.acknowledge(seen);
         self.current = 0;
         plausible
     }
@@ -184,14 +204,31 @@ impl Outbox {
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
     pub(crate) fn has_something(&self, config: &Config) -> bool {
+        let more = !self.turns.is_empty() || self.goodbye == Goodbye::ToSay;
         self.current < self.written.len()
-            || !self.control.is_empty()
-            || (!self.turns.is_empty() && self.written_bytes < config.unacked_max)
+            || (self.goodbye != Goodbye::Said
+                && (!self.control.is_empty() || (more && self.written_bytes < config.unacked_max)))
     }
 
     /// Whether all has been written and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
-        self.written.is_empty() && self.control.is_empty() && self.turns.is_empty()
+        let all_said = match self.goodbye {
+            Goodbye::No => self.control.is_empty() && self.turns.is_empty(),
+            Goodbye::ToSay => false,
+            Goodbye::Said => true,
+        };
+        self.written.is_empty() && all_said
+    }
+
+    /// How many frames the other side is known to have seen.
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// About how many bytes wait for the other side to read them, without values that have not been written.
+    pub(crate) fn owed_bytes(&self) -> usize {
+        // What waits in the control lane is short, but for a few texts.
+        self.written_bytes + self.control.len() * 64
     }
 
     /// Bytes that are kept because they are not acknowledged.
@@ -211,6 +248,9 @@ impl Stream {
             return self.waiting.pop_front().map(|said| Frame::ToHome(channel, said));
         };
         self.waiting.pop_front();
+        if planted!(NewestFirst) {
+            self.waiting.make_contiguous().reverse();
+        }
         let first = value.split_to(value.len().min(chunk));
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))

@@ -1,0 +1,106 @@
+//! Bugs planted on purpose: each breaks a law, and the simulator must find each (`docs/simulator.md`).
+//!
+//! Nothing of this is compiled without the feature `planted`; with it, all bugs sleep until one is chosen.
+
+/// Whether this bug is awake in this thread.
+#[cfg(feature = "planted")]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::is($crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(feature = "planted"))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+pub(crate) use planted;
+
+#[cfg(feature = "planted")]
+pub(crate) use chosen::is;
+#[cfg(feature = "planted")]
+pub use chosen::{Bug, choose};
+
+#[cfg(feature = "planted")]
+mod chosen {
+    use std::cell::Cell;
+
+    macro_rules! bugs {
+        ($($(#[$doc:meta])* $bug:ident = $name:literal,)*) => {
+            /// What can be broken.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum Bug {
+                $($(#[$doc])* $bug,)*
+            }
+
+            impl Bug {
+                /// All of them.
+                pub const ALL: &[Self] = &[$(Self::$bug),*];
+
+                /// What it is called on a command line.
+                pub fn name(self) -> &'static str {
+                    match self {
+                        $(Self::$bug => $name,)*
+                    }
+                }
+            }
+        };
+    }
+
+    bugs! {
+        /// The home says that a value is taken when it arrives.
+        AckOnArrival = "ack-on-arrival",
+        /// After a new socket all that is not acknowledged is said again, whatever the other side has seen.
+        ResendAll = "resend-without-memory",
+        /// A side names the last frame it has acknowledged, not the last it has seen.
+        ResumeFromAcked = "resume-from-acked",
+        /// A hello of an earlier incarnation is answered.
+        StaleAdmitted = "stale-admitted",
+        /// A greater incarnation goes on with the life of the one before.
+        RestartUnnoticed = "restart-unnoticed",
+        /// Who gives a life up does not number the next one.
+        RunIgnored = "run-ignored",
+        /// `Taken` has no number: it is not said again after a cut.
+        TakenUnnumbered = "taken-unnumbered",
+        /// An offer is withdrawn without asking the home.
+        WithdrawnUnasked = "withdrawn-unasked",
+        /// What may have been taken when a connection dies is told not to be.
+        UnknownAsNotTaken = "unknown-as-not-taken",
+        /// A value that was cut short is still waited for.
+        CutIgnored = "cut-ignored",
+        /// A home grants its credits again when a connection resumes.
+        CreditsDoubled = "credits-doubled",
+        /// A socket that comes late replaces a newer one.
+        LateSocket = "late-socket",
+        /// The end of a connection's life is told twice.
+        DeathTwice = "death-twice",
+        /// What a dead node offered can still be taken.
+        DeadOffers = "dead-offers",
+        /// When both sides dial at once, both sockets are kept.
+        CrossedKept = "crossed-kept",
+        /// A goodbye overtakes what was said before.
+        GoodbyeFirst = "goodbye-first",
+        /// A half that is gone says so before its last offers.
+        GoneFirst = "gone-first",
+        /// A value granted to an earlier request passes for an answer to the present one.
+        GrantUnnumbered = "grant-unnumbered",
+        /// The owner of a choice is not told that its reservation was given up.
+        AbortUntold = "abort-untold",
+        /// What a channel has to say goes out newest first.
+        NewestFirst = "newest-first",
+    }
+
+    thread_local! {
+        static AWAKE: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Wakes this bug, and no other, in all machines of this thread.
+    pub fn choose(bug: Option<Bug>) {
+        AWAKE.set(bug);
+    }
+
+    pub(crate) fn is(bug: Bug) -> bool {
+        AWAKE.get() == Some(bug)
+    }
+}

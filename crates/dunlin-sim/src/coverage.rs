@@ -1,0 +1,255 @@
+//! Which faults have met which states of the protocol, counted.
+
+use std::fmt;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A socket is cut, at any byte; both sides notice sooner or later.
+    Cut,
+    /// A socket is cut, and at least one side is never told.
+    HalfOpen,
+    /// One direction between two nodes stands still for a while.
+    Stall,
+    /// What is sent in one direction between two nodes vanishes.
+    Vanish,
+    /// A dial fails.
+    DialFails,
+    /// A socket is accepted much later than it was made.
+    LateAccept,
+    /// Both sides dial at once.
+    Crossed,
+    /// A node stops for good, without a word.
+    Crash,
+    /// A node is started again while its old life has only stopped for a while, and comes back.
+    Stale,
+    /// A node leaves in good order.
+    Leave,
+    /// A node does nothing for a while.
+    Slow,
+    /// A socket takes nothing more.
+    Full,
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Cut,
+        Self::HalfOpen,
+        Self::Stall,
+        Self::Vanish,
+        Self::DialFails,
+        Self::LateAccept,
+        Self::Crossed,
+        Self::Crash,
+        Self::Stale,
+        Self::Leave,
+        Self::Slow,
+        Self::Full,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::HalfOpen => "half-open",
+            Self::Stall => "stall",
+            Self::Vanish => "vanish",
+            Self::DialFails => "dial fails",
+            Self::LateAccept => "late accept",
+            Self::Crossed => "crossed dials",
+            Self::Crash => "crash",
+            Self::Stale => "stale life",
+            Self::Leave => "leave",
+            Self::Slow => "slow node",
+            Self::Full => "full buffer",
+        }
+    }
+}
+
+/// Where the protocol stood between the two nodes when it went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// No connection, and none wanted.
+    Idle,
+    /// A first socket is wanted.
+    Dialling,
+    /// Carried by the first socket of its life.
+    Up,
+    /// Its socket is gone.
+    Lost,
+    /// Carried by a later socket of its life.
+    Resumed,
+    /// A socket whose acceptor waits for the hello.
+    Stranger,
+    /// A socket whose dialler waits for the answer.
+    Greeting,
+    /// A socket that carries.
+    Carries,
+    /// A firm offer that has not arrived.
+    OnItsWay,
+    /// A value of which a part has arrived.
+    InPieces,
+    /// A firm offer that waits at the home.
+    Firm,
+    /// A choice's offer.
+    Tentative,
+    /// A choice's offer that is asked for.
+    Asked,
+    /// A choice's offer whose value is granted.
+    Reserved,
+    /// A value in an extended receive.
+    Held,
+    /// A value that was taken, of which its sender has not heard.
+    Taken,
+    /// A withdrawal that has not been answered.
+    Withdrawing,
+    /// A value sent on a credit that has not arrived.
+    Sent,
+}
+
+impl Met {
+    const ALL: [Self; 18] = [
+        Self::Idle,
+        Self::Dialling,
+        Self::Up,
+        Self::Lost,
+        Self::Resumed,
+        Self::Stranger,
+        Self::Greeting,
+        Self::Carries,
+        Self::OnItsWay,
+        Self::InPieces,
+        Self::Firm,
+        Self::Tentative,
+        Self::Asked,
+        Self::Reserved,
+        Self::Held,
+        Self::Taken,
+        Self::Withdrawing,
+        Self::Sent,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Dialling => "dialling",
+            Self::Up => "up",
+            Self::Lost => "lost",
+            Self::Resumed => "resumed",
+            Self::Stranger => "stranger",
+            Self::Greeting => "greeting",
+            Self::Carries => "carries",
+            Self::OnItsWay => "on its way",
+            Self::InPieces => "in pieces",
+            Self::Firm => "firm",
+            Self::Tentative => "tentative",
+            Self::Asked => "asked",
+            Self::Reserved => "reserved",
+            Self::Held => "held",
+            Self::Taken => "taken",
+            Self::Withdrawing => "withdrawing",
+            Self::Sent => "sent",
+        }
+    }
+}
+
+/// Cells that cannot be met, and why.
+fn impossible(fault: Fault, met: Met) -> bool {
+    match fault {
+        // A dial belongs to a connection that has no socket; a socket that is not accepted carries nothing.
+        Fault::DialFails | Fault::LateAccept => matches!(met, Met::Stranger | Met::Greeting | Met::Carries),
+        // Only a connection has a socket that can be full: hello and answer are smaller than every buffer.
+        Fault::Full => matches!(met, Met::Idle | Met::Dialling | Met::Lost | Met::Stranger | Met::Greeting),
+        _ => false,
+    }
+}
+
+/// Counts of what was met, and of what happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    cells: [[u64; Met::ALL.len()]; Fault::ALL.len()],
+    /// Events of all machines.
+    pub events: u64,
+    /// Values offered or sent.
+    pub offers: u64,
+    /// Values that were taken.
+    pub taken: u64,
+    /// Lives of connections that ended.
+    pub deaths: u64,
+    /// Sockets that took up a connection again.
+    pub resumed: u64,
+}
+
+impl Coverage {
+    pub(crate) fn met(&mut self, fault: Fault, met: Met) {
+        self.cells[fault as usize][met as usize] += 1;
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (row, others) in self.cells.iter_mut().zip(&other.cells) {
+            row.iter_mut().zip(others).for_each(|(cell, more)| *cell += more);
+        }
+        self.events += other.events;
+        self.offers += other.offers;
+        self.taken += other.taken;
+        self.deaths += other.deaths;
+        self.resumed += other.resumed;
+    }
+
+    /// The counts as a JSON object.
+    pub fn json(&self) -> String {
+        let rows: Vec<String> = Fault::ALL
+            .into_iter()
+            .map(|fault| {
+                let cells = Met::ALL.into_iter().map(|met| (met, self.cells[fault as usize][met as usize]));
+                let cells: Vec<String> = cells.map(|(met, count)| format!("\"{}\":{count}", met.name())).collect();
+                format!("\"{}\":{{{}}}", fault.name(), cells.join(","))
+            })
+            .collect();
+        format!(
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"met\":{{{}}}}}",
+            self.events,
+            self.offers,
+            self.taken,
+            self.deaths,
+            self.resumed,
+            rows.join(",")
+        )
+    }
+
+    /// What should have been met and was not, as `fault x state`.
+    pub fn missing(&self) -> Vec<String> {
+        let cells = Fault::ALL.into_iter().flat_map(|fault| Met::ALL.into_iter().map(move |met| (fault, met)));
+        cells
+            .filter(|(fault, met)| !impossible(*fault, *met) && self.cells[*fault as usize][*met as usize] == 0)
+            .map(|(fault, met)| format!("{} x {}", fault.name(), met.name()))
+            .collect()
+    }
+}
+
+impl fmt::Display for Coverage {
+    /// A table: faults down, states across (`-` where the two cannot meet).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed",
+            self.events, self.offers, self.taken, self.deaths, self.resumed
+        )?;
+        for states in [&Met::ALL[..8], &Met::ALL[8..]] {
+            write!(f, "\n{:<14}", "")?;
+            states.iter().try_for_each(|met| write!(f, "{:>12}", met.name()))?;
+            writeln!(f)?;
+            for fault in Fault::ALL {
+                write!(f, "{:<14}", fault.name())?;
+                for met in states {
+                    match self.cells[fault as usize][*met as usize] {
+                        0 if impossible(fault, *met) => write!(f, "{:>12}", "-")?,
+                        count => write!(f, "{count:>12}")?,
+                    }
+                }
+                writeln!(f)?;
+            }
+        }
+        Ok(())
+    }
+}

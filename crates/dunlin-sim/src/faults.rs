@@ -1,0 +1,320 @@
+//! What goes wrong, and when.
+
+use dunlin_proto::Config;
+
+use crate::coverage::{Fault, Met};
+use crate::laws::Standing;
+use crate::network::Mute;
+use crate::program::{AtHome, Outcome};
+use crate::random::Random;
+use crate::world::{Event, World, config};
+
+/// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each has its quiet surroundings.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) nodes: usize,
+    pub(crate) config: Config,
+    pub(crate) heal_at: u64,
+    /// Microseconds, at the least half of it.
+    pub(crate) latency: u64,
+    /// The longest wait between two steps of a program.
+    pub(crate) pace: u64,
+    /// The largest value a home takes, in bytes.
+    pub(crate) value_max: u64,
+    /// How likely each kind is.
+    weights: [u64; 8],
+    /// The longest wait between two faults.
+    every: u64,
+    /// In percent.
+    pub(crate) dial_fails: u64,
+    pub(crate) late_accepts: u64,
+    pub(crate) small_buffers: u64,
+    pub(crate) torn: u64,
+    pub(crate) old_addresses: u64,
+    pub(crate) late_timers: bool,
+    pub(crate) wrong_addresses: bool,
+    /// Nodes that nobody can dial.
+    pub(crate) shy: Vec<bool>,
+}
+
+const KINDS: [Fault; 8] =
+    [Fault::Cut, Fault::HalfOpen, Fault::Stall, Fault::Vanish, Fault::Crash, Fault::Stale, Fault::Leave, Fault::Slow];
+
+impl Plan {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        let nodes = [2, 2, 2, 2, 3, 3, 4][random.index(7)];
+        let mut config = config(random);
+        let mut value_max = 1000;
+        if random.chance(12) {
+            // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without delay.
+            config.chunk = random.between(1500, 5000) as usize;
+            config.unacked_max = random.between(3000, 300_000) as usize;
+            value_max = 20_000;
+        }
+        if random.chance(10) {
+            config.strangers_max = random.between(1, 4) as usize;
+        }
+        let mut some = |percent: u64, n: u64| if random.chance(percent) { random.between(1, n) } else { 0 };
+        let weights =
+            [some(60, 10), some(30, 5), some(30, 5), some(30, 4), some(25, 2), some(25, 2), some(20, 2), some(30, 4)];
+        let (dial_fails, late_accepts) = (some(30, 60), some(30, 40));
+        let (small_buffers, torn) = (some(40, 80), some(70, 90));
+        let old_addresses = some(30, 40);
+        let mut shy = vec![false; nodes];
+        if random.chance(15) {
+            shy[random.index(nodes)] = true;
+        }
+        Self {
+            nodes,
+            config,
+            heal_at: random.between(100_000, 1_800_000),
+            latency: random.between(20, 4000),
+            value_max,
+            pace: random.between(3000, 50_000),
+            weights,
+            every: random.between(10_000, 400_000),
+            dial_fails,
+            late_accepts,
+            small_buffers,
+            torn,
+            old_addresses,
+            late_timers: random.chance(50),
+            wrong_addresses: random.chance(15),
+            shy,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn fault(&mut self) {
+        if self.healed {
+            return;
+        }
+        let total: u64 = self.plan.weights.iter().sum();
+        if total == 0 {
+            return;
+        }
+        let mut pick = self.random.below(total);
+        let kind = self.plan.weights.iter().position(|weight| {
+            let here = pick < *weight;
+            pick = pick.wrapping_sub(*weight);
+            here
+        });
+        self.strike(KINDS[kind.expect("the pick is less than the sum")]);
+        let wait = self.random.between(500, self.plan.every);
+        self.after(wait, Event::Fault);
+    }
+
+    /// How long something lasts: mostly short, sometimes longer than a grace period.
+    fn spell(&mut self) -> u64 {
+        let long = if self.random.chance(60) { 100_000 } else { 2_500_000 };
+        self.random.between(1000, long).min(self.plan.heal_at.saturating_sub(self.now))
+    }
+
+    fn strike(&mut self, fault: Fault) {
+        self.note(60, fault as u64, || format!("-- {fault:?}"));
+        match fault {
+            Fault::Cut | Fault::HalfOpen => {
+                let live: Vec<usize> = (0..self.sockets.len())
+                    .filter(|at| {
+                        let socket = &self.sockets[*at];
+                        !socket.cut && (socket.open[0] || socket.open[1])
+                    })
+                    .collect();
+                if !live.is_empty() {
+                    let socket = live[self.random.index(live.len())];
+                    let [from, to] = self.sockets[socket].nodes;
+                    self.met(fault, from, to, Some(socket));
+                    self.note(61, socket as u64, || format!("-- socket {socket} between n{from} and n{to} is cut"));
+                    self.cut(socket, fault == Fault::HalfOpen);
+                }
+            }
+            Fault::Stall | Fault::Vanish => {
+                let (from, to) = (self.random.index(self.plan.nodes), self.random.index(self.plan.nodes));
+                if from != to && self.mutes[from][to] == Mute::None {
+                    self.met(fault, from, to, None);
+                    self.note(62, (from * 8 + to) as u64, || format!("-- n{from} is not heard by n{to}"));
+                    self.mutes[from][to] = if fault == Fault::Stall { Mute::Stalled } else { Mute::Vanish };
+                    let wait = self.spell();
+                    self.after(wait, Event::Unmute(from, to));
+                }
+            }
+            Fault::Crash | Fault::Stale | Fault::Leave | Fault::Slow => {
+                let node = self.random.index(self.plan.nodes);
+                let proc = self.current[node];
+                if !self.procs[proc].alive
+                    || self.procs[proc].leaving
+                    || (fault != Fault::Slow && self.procs.len() > self.plan.nodes + 2)
+                {
+                    return;
+                }
+                for other in 0..self.plan.nodes {
+                    if other != node {
+                        self.met(fault, node, other, None);
+                    }
+                }
+                self.note(63, proc as u64, || format!("-- n{node} it is"));
+                let spell = self.spell();
+                match fault {
+                    Fault::Crash => {
+                        self.crash(proc);
+                        if self.random.chance(75) {
+                            self.after(spell / 2, Event::Restart(node));
+                        }
+                    }
+                    Fault::Stale => {
+                        self.procs[proc].busy_until = self.now + spell;
+                        self.restart(node);
+                    }
+                    Fault::Leave => {
+                        let now = self.time();
+                        self.procs[proc].leaving = true;
+                        self.procs[proc].leave_until = self.now + self.random.between(50_000, 600_000);
+                        self.procs[proc].machine.leave(now);
+                        self.pump(proc);
+                        self.after(1000, Event::Exit(proc));
+                        if self.random.chance(60) {
+                            self.after(spell / 2, Event::Restart(node));
+                        }
+                    }
+                    _ => self.procs[proc].busy_until = self.now + spell,
+                }
+            }
+            _ => unreachable!("it is not in KINDS"),
+        }
+    }
+
+    pub(crate) fn crash(&mut self, proc: usize) {
+        self.procs[proc].alive = false;
+        self.procs[proc].introductions = 0;
+        let node = self.procs[proc].node;
+        self.dials[node].fill(0);
+        for socket in 0..self.sockets.len() {
+            for side in 0..2 {
+                if self.sockets[socket].procs[side] == Some(proc) && self.sockets[socket].open[side] {
+                    self.sockets[socket].open[side] = false;
+                    self.sockets[socket].pipes[side].gone = true;
+                    let deaf = self.random.chance(25);
+                    self.sockets[socket].deaf[1 - side] = deaf;
+                    self.sockets[socket].cut = true;
+                    let wait = self.random.below(50_000);
+                    self.after(wait, Event::HearClose(socket, 1 - side));
+                }
+            }
+        }
+        for offer in 0..self.offers.len() {
+            if self.senders[self.offers[offer].sender].proc == proc && self.offers[offer].outcome.is_none() {
+                self.offers[offer].outcome = Some(Outcome::Nobody);
+            }
+        }
+    }
+
+    pub(crate) fn restart(&mut self, node: usize) {
+        let before = self.current[node];
+        if self.procs[before].alive && self.procs[before].busy_until <= self.now {
+            // It is still leaving.
+            if self.procs[before].leaving {
+                self.after(10_000, Event::Restart(node));
+            }
+            return;
+        }
+        if self.healed {
+            return;
+        }
+        let proc = self.start(node);
+        if self.random.chance(60) {
+            self.new_channel(proc);
+            let channel = self.channels.len() - 1;
+            self.new_sender(channel);
+        }
+        for channel in 0..self.channels.len() {
+            if self.random.chance(50) {
+                self.new_sender(channel);
+            }
+        }
+    }
+
+    /// No more faults, and nothing stays away that is to come back.
+    pub(crate) fn heal(&mut self) {
+        self.note(64, 0, || "-- everything is healed".to_owned());
+        self.healed = true;
+        for proc in 0..self.procs.len() {
+            self.procs[proc].busy_until = 0;
+            if self.procs[proc].alive && self.current[self.procs[proc].node] != proc {
+                self.crash(proc);
+            }
+        }
+        for from in 0..self.plan.nodes {
+            for to in 0..self.plan.nodes {
+                self.unmute(from, to);
+            }
+        }
+        self.plan.old_addresses = 0;
+        for proc in self.current.clone() {
+            for other in 0..self.plan.nodes {
+                if other != self.procs[proc].node && self.procs[proc].alive {
+                    self.learn(proc, other);
+                }
+            }
+        }
+    }
+
+    /// Counts where the protocol stands between two nodes at the moment of a fault.
+    pub(crate) fn met(&mut self, fault: Fault, one: usize, other: usize, socket: Option<usize>) {
+        if one == other {
+            return;
+        }
+        if let Some(socket) = socket {
+            let phase = self.phase_of(socket);
+            self.coverage.met(fault, phase);
+        } else {
+            for at in 0..self.sockets.len() {
+                let nodes = self.sockets[at].nodes;
+                if (nodes == [one, other] || nodes == [other, one])
+                    && (self.sockets[at].open[0] || self.sockets[at].open[1])
+                {
+                    let phase = self.phase_of(at);
+                    self.coverage.met(fault, phase);
+                }
+            }
+        }
+        let procs = [self.current[one], self.current[other]];
+        for (proc, node) in [(procs[0], other), (procs[1], one)] {
+            let view = &self.procs[proc].views[node];
+            let state = match view.state {
+                Standing::Idle if view.dialling => Met::Dialling,
+                Standing::Idle => Met::Idle,
+                Standing::Up => Met::Up,
+                Standing::Lost => Met::Lost,
+                Standing::Resumed => Met::Resumed,
+            };
+            self.coverage.met(fault, state);
+            if self.procs[proc].machine.census().unfinished > 0 {
+                self.coverage.met(fault, Met::InPieces);
+            }
+        }
+        for offer in &self.offers {
+            let ends = [self.senders[offer.sender].proc, self.channels[offer.channel].proc];
+            if ends != procs && ends != [procs[1], procs[0]] {
+                continue;
+            }
+            let met = match (offer.outcome, offer.at_home) {
+                (Some(Outcome::Sent), _) if !offer.arrived => Met::Sent,
+                (Some(_), _) => continue,
+                (None, AtHome::Away) if offer.choice.is_none() => Met::OnItsWay,
+                (None, AtHome::Away) => continue,
+                (None, AtHome::Waiting) => Met::Firm,
+                (None, AtHome::Tentative) => Met::Tentative,
+                (None, AtHome::Asked(_)) => Met::Asked,
+                (None, AtHome::Granted(_)) => Met::Reserved,
+                (None, AtHome::Held) => Met::Held,
+                (None, AtHome::Done) if offer.taken => Met::Taken,
+                (None, AtHome::Done) => continue,
+            };
+            self.coverage.met(fault, met);
+            if offer.withdrawing {
+                self.coverage.met(fault, Met::Withdrawing);
+            }
+        }
+    }
+}

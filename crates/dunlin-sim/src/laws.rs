@@ -1,0 +1,394 @@
+//! The laws of connections, what must come to its end, and what may be left at rest.
+//!
+//! The laws of values are checked where they happen, in `program.rs`: what a program is told is compared with what the other one did.
+
+use dunlin_proto::id::SocketId;
+use dunlin_proto::{Down, State};
+
+use crate::network::end_of;
+use crate::program::Stage;
+use crate::world::{Event, World, micros, node_id};
+
+/// How a connection is, by what its node was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    #[default]
+    Idle,
+    Up,
+    Lost,
+    Resumed,
+}
+
+/// What a node knows of another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) state: Standing,
+    /// The latest incarnation that has been met.
+    pub(crate) life: u64,
+    pub(crate) dialling: bool,
+    lost_at: u64,
+    /// The lives of this connection, counted, and the socket that carried the present one last.
+    lives: u32,
+    carrier: Option<usize>,
+    /// The life at the other side that is this one's: its process, and which of its lives.
+    joined: Option<(usize, u32)>,
+    /// A channel was told of a death that the connection has not told yet.
+    pub(crate) lost_told: bool,
+    /// Lives that this side ended for a reason of its own, and those it ended because the other side had.
+    ended: u32,
+    followed: u32,
+    /// The messages said and heard in this life.
+    pub(crate) epoch: u64,
+    pub(crate) said: u64,
+    pub(crate) hears: Option<(u64, u64)>,
+}
+
+impl World {
+    pub(crate) fn connection_changed(&mut self, proc: usize, node: usize, state: State) {
+        let (now, me) = (self.now, self.procs[proc].node);
+        let view = &mut self.procs[proc].views[node];
+        let was = view.state;
+        match state {
+            State::Up(life) => {
+                let life = life.incarnation.0;
+                let known = view.life;
+                view.state = Standing::Up;
+                view.lives += 1;
+                if view.life != life {
+                    view.followed = 0;
+                }
+                view.life = life;
+                if was != Standing::Idle {
+                    return self.broke(format!("n{me}: the connection to n{node} is up, and was {was:?}"));
+                }
+                if life < known {
+                    return self.broke(format!("n{me} meets n{node}/{life} after n{node}/{known}: a stale life"));
+                }
+                if !self.procs.iter().any(|proc| proc.node == node && proc.incarnation == life) {
+                    self.broke(format!("n{me} meets n{node}/{life}, which there is not"));
+                }
+                self.join(proc, node);
+            }
+            State::Lost(_) => {
+                view.state = Standing::Lost;
+                view.lost_at = now;
+                if !matches!(was, Standing::Up | Standing::Resumed) {
+                    self.broke(format!("n{me}: the connection to n{node} is lost, and was {was:?}"));
+                }
+            }
+            State::Resumed => {
+                view.state = Standing::Resumed;
+                self.coverage.resumed += 1;
+                if was != Standing::Lost {
+                    self.broke(format!("n{me}: the connection to n{node} is resumed, and was {was:?}"));
+                }
+                self.join(proc, node);
+            }
+            State::Down(why) => self.died(proc, node, was, why),
+        }
+    }
+
+    /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and stay so.
+    fn join(&mut self, proc: usize, node: usize) {
+        let me = self.procs[proc].node;
+        let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
+        let (socket, side) = end_of(id);
+        self.procs[proc].views[node].carrier = Some(socket);
+        let Some(other) = self.sockets[socket].procs[1 - side] else { return };
+        if self.procs[other].views[me].carrier != Some(socket) {
+            return;
+        }
+        for (one, that, other, this) in [(proc, node, other, me), (other, me, proc, node)] {
+            let life = (other, self.procs[other].views[this].lives);
+            let before = self.procs[one].views[that].joined.replace(life);
+            if let Some(before) = before.filter(|before| *before != life) {
+                let node = self.procs[one].node;
+                return self.broke(format!(
+                    "n{node}: a life of the connection to n{that} went on with {before:?}, and now with {life:?}"
+                ));
+            }
+        }
+    }
+
+    fn died(&mut self, proc: usize, node: usize, was: Standing, why: Down) {
+        let (now, me) = (self.now, self.procs[proc].node);
+        let grace = micros(self.plan.config.grace);
+        self.coverage.deaths += 1;
+        let view = &mut self.procs[proc].views[node];
+        let (life, lost_at) = (view.life, view.lost_at);
+        view.state = Standing::Idle;
+        view.joined = None;
+        view.carrier = None;
+        view.lost_told = false;
+        view.dialling = false;
+        view.epoch += 1;
+        view.said = 0;
+        view.hears = None;
+        match why {
+            Down::GivenUp => view.followed += 1,
+            _ => view.ended += 1,
+        }
+        let followed = view.followed;
+        let other = self.procs.iter().position(|other| other.node == node && other.incarnation == life);
+        let early = match &why {
+            Down::Unreachable(so_long, _) => {
+                micros(*so_long) < grace
+                    || matches!(was, Standing::Up | Standing::Resumed)
+                    || (was == Standing::Lost && now - lost_at < grace)
+            }
+            Down::GivenUp => {
+                was == Standing::Idle || other.is_none_or(|other| self.procs[other].views[me].ended < followed)
+            }
+            Down::Restarted => {
+                was == Standing::Idle || !self.procs.iter().any(|other| other.node == node && other.incarnation > life)
+            }
+            Down::Left => {
+                was == Standing::Idle
+                    || !(self.procs[proc].leaving || other.is_some_and(|other| self.procs[other].leaving))
+            }
+            Down::Refused(_) => self.current[me] == proc,
+            _ => true,
+        };
+        if early {
+            return self.broke(format!("n{me}: the connection to n{node} ends without a cause: {why}"));
+        }
+        // Whoever is at this node and has to do with that one has been told before.
+        let half = self.channels.iter().any(|channel| {
+            channel.proc == proc && channel.ended.is_none() && channel.halves.iter().any(|half| half.node == node)
+        });
+        let sender = self.senders.iter().any(|sender| {
+            sender.proc == proc
+                && matches!(sender.stage, Stage::Attaching { .. } | Stage::Attached)
+                && self.procs[self.channels[sender.channel].proc].node == node
+        });
+        if half || sender {
+            return self.broke(format!("n{me}: the connection to n{node} is over, and not all its ends were told"));
+        }
+        // A channel that has ended hears nothing of it.
+        for channel in &mut self.channels {
+            if channel.proc == proc {
+                channel.halves.retain(|half| half.node != node);
+            }
+        }
+        let Some(other) = other else { return };
+        if was != Standing::Idle
+            && why == Down::Left
+            && !self.procs[proc].leaving
+            && let Some(late) = self.senders.iter().position(|sender| {
+                let channel = &self.channels[sender.channel];
+                sender.proc == other
+                    && channel.proc == proc
+                    && !sender.lost
+                    && channel.ended.is_none()
+                    && sender.sent_arrived < sender.sent
+            })
+        {
+            self.broke(format!("n{node} left in good order, and what sender {late} sent has not arrived"));
+        }
+    }
+
+    // After the faults.
+
+    /// For so long things may take, once nothing goes wrong any more.
+    pub(crate) fn patience(&self) -> u64 {
+        let config = &self.plan.config;
+        let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
+        // With a small window every few bytes wait for a delayed acknowledgement.
+        let windows = (bytes / config.unacked_max.min(config.chunk * 4) + 10) as u64;
+        4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
+            + 1_000_000
+            + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
+    }
+
+    /// Runs until there is nothing more to wait for. What it still waits for after `patience` is kept as `stuck`.
+    pub(crate) fn wait_for(&mut self, patience: u64, what: fn(&Self) -> Option<String>) -> Option<()> {
+        let until = self.now + patience;
+        while let Some(missing) = what(self) {
+            if self.broken.is_some() {
+                return Some(());
+            }
+            if self.now >= until {
+                self.note(98, 0, || format!("STUCK: {missing}"));
+                self.stuck = Some(missing);
+                return Some(());
+            }
+            self.run_until(self.now + 10_000);
+        }
+        self.broken.is_some().then_some(())
+    }
+
+    /// What has not come to its end.
+    pub(crate) fn unsettled(&self) -> Option<String> {
+        if let Some(at) = self.procs.iter().position(|proc| proc.alive && proc.leaving) {
+            return Some(format!("n{} has not left", self.procs[at].node));
+        }
+        for (at, sender) in self.senders.iter().enumerate().filter(|(_, sender)| self.procs[sender.proc].alive) {
+            let channel = &self.channels[sender.channel];
+            let late = sender.stage == Stage::Attached
+                && channel.ended.is_none()
+                && self.procs[channel.proc].alive
+                && sender.sent_arrived < sender.sent;
+            if late {
+                return Some(format!("what sender {at} sent on credit has not all arrived"));
+            }
+            if matches!(sender.stage, Stage::New | Stage::Attaching { .. })
+                || (sender.gone && sender.stage != Stage::Over)
+            {
+                return Some(format!("sender {at} is {:?}, gone: {}", sender.stage, sender.gone));
+            }
+        }
+        let open = self
+            .offers
+            .iter()
+            .position(|offer| offer.outcome.is_none() && self.procs[self.senders[offer.sender].proc].alive);
+        if let Some(offer) = open {
+            return Some(format!("{offer} has no outcome; at its home it is {:?}", self.offers[offer].at_home));
+        }
+        let alive = || self.procs.iter().filter(|proc| proc.alive);
+        if let Some(proc) = alive().find(|proc| proc.introductions > 0) {
+            return Some(format!("an introduction by n{} has no answer", proc.node));
+        }
+        alive()
+            .find(|proc| !proc.machine.is_flushed())
+            .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
+    }
+
+    /// Everybody who is there is to meet everybody.
+    pub(crate) fn meet(&mut self) {
+        let alive: Vec<usize> = self.current.iter().copied().filter(|proc| self.procs[*proc].alive).collect();
+        for proc in &alive {
+            for other in &alive {
+                if proc != other {
+                    let (now, node) = (self.time(), node_id(self.procs[*other].node));
+                    self.procs[*proc].machine.connect(now, node);
+                    self.pump(*proc);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn unmet(&self) -> Option<String> {
+        let alive = || self.current.iter().filter(|proc| self.procs[**proc].alive).map(|proc| &self.procs[*proc]);
+        for one in alive() {
+            for (node, view) in one.views.iter().enumerate() {
+                if !self.procs[self.current[node]].alive && view.state != Standing::Idle {
+                    return Some(format!(
+                        "n{}'s connection to n{node}, which is no more, is {:?}",
+                        one.node, view.state
+                    ));
+                }
+            }
+            for other in alive().filter(|other| other.node != one.node) {
+                let view = &one.views[other.node];
+                let mine = one.machine.carried_by(node_id(other.node));
+                let theirs = other.machine.carried_by(node_id(one.node));
+                let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
+                if !is_up
+                    || view.life != other.incarnation
+                    || view.joined.is_none()
+                    || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0)
+                {
+                    return Some(format!(
+                        "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
+                        one.node, other.node, view.state, view.life, view.joined
+                    ));
+                }
+            }
+        }
+        None
+    }
+
+    /// Nothing is left but what is really there, nothing happens but heartbeats, and no connection is lost.
+    pub(crate) fn rest(&mut self) {
+        self.at_rest();
+        let (ticks, sockets) = (self.ticks, self.carriers());
+        let pairs = self.current.len() * (self.current.len() - 1);
+        self.run_until(self.now + 1_000_000);
+        let ticks = self.ticks - ticks;
+        let beats = 1_000_000 / micros(self.plan.config.heartbeat);
+        let bound = pairs as u64 * (4 * beats + 10);
+        if ticks > bound {
+            self.broke(format!("at rest there are {ticks} ticks in a second; {bound} would be many"));
+        }
+        if sockets != self.carriers() {
+            self.broke("at rest a socket was replaced");
+        }
+        self.at_rest();
+    }
+
+    fn carriers(&self) -> Vec<Option<SocketId>> {
+        let alive = || self.current.iter().filter(|proc| self.procs[**proc].alive).map(|proc| &self.procs[*proc]);
+        alive().flat_map(|one| (0..self.plan.nodes).map(|node| one.machine.carried_by(node_id(node)))).collect()
+    }
+
+    fn at_rest(&mut self) {
+        for proc in self.current.clone() {
+            let one = &self.procs[proc];
+            if !one.alive {
+                continue;
+            }
+            let others = self.current.iter().filter(|other| **other != proc && self.procs[**other].alive).count();
+            let homes = || {
+                self.channels
+                    .iter()
+                    .filter(|channel| channel.proc == proc && channel.opened.is_some() && channel.ended.is_none())
+            };
+            let attached: usize = homes().map(|channel| channel.halves.len()).sum();
+            let proxies =
+                self.senders.iter().filter(|sender| sender.proc == proc && sender.stage == Stage::Attached).count();
+            let real: usize = homes()
+                .map(|channel| {
+                    let id = |sender: &&crate::program::Sender| {
+                        self.channels[sender.channel].id == channel.id
+                            && sender.stage == Stage::Attached
+                            && self.procs[sender.proc].alive
+                            && self.current[self.procs[sender.proc].node] == sender.proc
+                    };
+                    self.senders.iter().filter(id).count()
+                })
+                .sum();
+            let census = one.machine.census();
+            let node = one.node;
+            let facts = [
+                ("homes", census.homes, homes().count()),
+                ("attached halves", census.attached, attached),
+                ("halves that think they are attached", real, attached),
+                ("proxies", census.proxies, proxies),
+                ("offers", census.offers, 0),
+                ("unfinished values", census.unfinished, 0),
+                ("unacknowledged bytes", census.unacked_bytes, 0),
+                ("sockets", census.sockets, others),
+            ];
+            for (what, counted, right) in facts {
+                if counted != right {
+                    self.broke(format!("at rest n{node} has {counted} {what}, not {right}"));
+                }
+            }
+        }
+    }
+
+    /// After every event.
+    pub(crate) fn check_told(&mut self, proc: usize) {
+        if let Some(node) = self.procs[proc].views.iter().position(|view| view.lost_told) {
+            let me = self.procs[proc].node;
+            self.broke(format!("n{me}: a channel is told that n{node} is lost, and the connection is not over"));
+        }
+    }
+
+    /// A process has to have left by now, or goes without.
+    pub(crate) fn exit(&mut self, proc: usize) {
+        let (flushed, late) = (self.procs[proc].machine.is_flushed(), self.now >= self.procs[proc].leave_until);
+        if !flushed && !late {
+            return self.after(5000, Event::Exit(proc));
+        }
+        self.note(50, proc as u64, || "a process ends".to_owned());
+        self.procs[proc].alive = false;
+        for socket in 0..self.sockets.len() {
+            for side in 0..2 {
+                if self.sockets[socket].procs[side] == Some(proc) && self.sockets[socket].open[side] {
+                    self.end_side(socket, side);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Many nodes of `dunlin-proto` over a simulated network: virtual time, one seed, faults, and a checker of the laws.
+//!
+//! [`run`] plays one seed: programs send and receive over channels while sockets are cut and nodes stop, return and leave. What every program is
+//! told is compared with what the others did. Then all faults are healed, everything has to come to its end, and nothing may
+//! be left. `docs/simulator.md` says what is checked, and how to use it.
+
+mod coverage;
+mod faults;
+mod laws;
+mod network;
+mod program;
+mod random;
+mod world;
+
+pub use coverage::{Coverage, Fault, Met};
+pub use world::{Report, Verdict, run};
+
+/// The names of the bugs that are planted in this build.
+#[cfg(feature = "planted")]
+pub fn bugs() -> Vec<&'static str> {
+    dunlin_proto::planted::Bug::ALL.iter().map(|bug| bug.name()).collect()
+}
+
+/// The names of the bugs that are planted in this build: none.
+#[cfg(not(feature = "planted"))]
+pub fn bugs() -> Vec<&'static str> {
+    Vec::new()
+}
+
+/// Wakes a planted bug for the runs of this thread, or lets all sleep.
+#[cfg(feature = "planted")]
+pub fn wake(name: Option<&str>) {
+    let bugs = dunlin_proto::planted::Bug::ALL;
+    dunlin_proto::planted::choose(bugs.iter().copied().find(|bug| Some(bug.name()) == name));
+}
+
+/// Wakes nothing: no bugs are planted in this build.
+#[cfg(not(feature = "planted"))]
+pub fn wake(_name: Option<&str>) {}

@@ -1,0 +1,345 @@
+//! The simulator on the command line: `--help` says how.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use dunlin_sim::{Coverage, Verdict};
+
+const CODES: &str = "Exit codes:
+  0    all laws held (with --bugs: all planted bugs were found)
+  1    a law was broken
+  2    the command line is wrong
+  3    after all faults had been healed, something did not come to its end
+  4    a planted bug was not found
+  5    in a run of at least 10,000 seeds, a fault never met a state that it should have met
+  6    the machine or the simulator panicked
+  130  interrupted: the counts so far were printed";
+
+/// Plays nodes of dunlin's protocol over a simulated network, with faults, and checks the laws.
+#[derive(Debug, Parser)]
+#[command(name = "dunlin-sim", version, after_help = CODES)]
+struct Options {
+    /// How many seeds to play
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Wake one of the planted bugs
+    #[arg(long, value_name = "NAME", conflicts_with = "bugs")]
+    bug: Option<String>,
+    /// Wake each planted bug in turn, and say how many seeds it took to find it
+    #[arg(long)]
+    bugs: bool,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print all that happens
+    #[arg(long)]
+    trace: bool,
+    /// How many threads share the seeds
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get() as u64))]
+    threads: u64,
+}
+
+/// So many lines of a trace are printed after a failure.
+const TAIL: usize = 40;
+/// From so many seeds on, every cell of the table has to be met.
+const ENOUGH: u64 = 10_000;
+/// So many seeds are taken at once.
+const BLOCK: u64 = 32;
+
+/// How a seed failed.
+#[derive(Clone, Debug)]
+enum Failure {
+    Broken(String),
+    Stuck(String),
+    Panicked(String),
+}
+
+impl Failure {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Broken(_) => 1,
+            Self::Stuck(_) => 3,
+            Self::Panicked(_) => 6,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Broken(_) => "a law is broken",
+            Self::Stuck(_) => "not live",
+            Self::Panicked(_) => "a panic",
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Broken(text) | Self::Stuck(text) | Self::Panicked(text) => text,
+        }
+    }
+}
+
+/// What a range of seeds came to.
+struct Outcome {
+    played: u64,
+    coverage: Coverage,
+    /// The first seed that failed, whichever thread was first.
+    failure: Option<(u64, Failure)>,
+}
+
+fn play(seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>) {
+    dunlin_sim::wake(bug);
+    match catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(seed, false))) {
+        Ok(report) => {
+            let failure = match report.verdict {
+                Verdict::Clean => None,
+                Verdict::Broken(law) => Some(Failure::Broken(law)),
+                Verdict::Stuck(what) => Some(Failure::Stuck(what)),
+            };
+            (report.coverage, failure)
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            (Coverage::default(), Some(Failure::Panicked(text.unwrap_or_default())))
+        }
+    }
+}
+
+/// Plays the seeds, until the first that fails.
+fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> Outcome {
+    let end = options.from.saturating_add(options.seeds);
+    let next = AtomicU64::new(options.from);
+    let played = AtomicU64::new(0);
+    // Seeds from here on are of no interest: an earlier one has failed.
+    let stop = AtomicU64::new(end);
+    let all = Mutex::new((Coverage::default(), None::<(u64, Failure)>));
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(|| {
+                let mut coverage = Coverage::default();
+                let mut failure = None;
+                'blocks: while !interrupted.load(Ordering::Relaxed) {
+                    let from = next.fetch_add(BLOCK, Ordering::Relaxed);
+                    for seed in from..from.saturating_add(BLOCK) {
+                        if seed >= stop.load(Ordering::Relaxed) {
+                            break 'blocks;
+                        }
+                        let (met, failed) = play(seed, bug);
+                        coverage.add(&met);
+                        played.fetch_add(1, Ordering::Relaxed);
+                        if let Some(failed) = failed {
+                            stop.fetch_min(seed, Ordering::Relaxed);
+                            failure = Some((seed, failed));
+                            break 'blocks;
+                        }
+                    }
+                }
+                let mut all = all.lock().expect("no thread panics with it");
+                all.0.add(&coverage);
+                if let Some((seed, failed)) = failure
+                    && all.1.as_ref().is_none_or(|(first, _)| seed < *first)
+                {
+                    all.1 = Some((seed, failed));
+                }
+            });
+        }
+        // Long runs say how far they are.
+        let mut said = began;
+        while next.load(Ordering::Relaxed) < stop.load(Ordering::Relaxed) && !interrupted.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+            if said.elapsed() >= Duration::from_secs(10) && !options.bugs {
+                said = Instant::now();
+                let played = played.load(Ordering::Relaxed);
+                let rate = played as f64 / began.elapsed().as_secs_f64();
+                eprintln!("{played} of {} seeds, {rate:.0} a second", options.seeds);
+            }
+        }
+    });
+    let (coverage, failure) = all.into_inner().expect("all threads have ended");
+    Outcome { played: played.into_inner(), coverage, failure }
+}
+
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c < ' ' => write!(out, "\\u{:04x}", c as u32).expect("a string takes all"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Prints a line; a reader that has gone (a closed pipe) does not matter.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn bug_names() -> Vec<&'static str> {
+    dunlin_sim::bugs()
+}
+
+fn replay(seed: u64, bug: Option<&str>) -> String {
+    let bug = bug.map(|bug| format!(" --bug {bug}")).unwrap_or_default();
+    format!("cargo run --release -p dunlin-sim -- --from {seed} --seeds 1 --trace{bug}")
+}
+
+fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
+    let mut code = 0;
+    let mut rows = Vec::new();
+    if !options.json {
+        say(&format!("{:<24}{:>8}  what was seen", "bug", "seeds"));
+    }
+    for bug in bug_names() {
+        let outcome = play_all(options, Some(bug), interrupted);
+        if interrupted.load(Ordering::Relaxed) {
+            return 130;
+        }
+        let (seeds, seen) = match &outcome.failure {
+            Some((seed, failure)) => ((seed - options.from + 1).to_string(), failure.text().to_owned()),
+            None => {
+                code = 4;
+                ("-".to_owned(), format!("NOT FOUND in {} seeds", outcome.played))
+            }
+        };
+        // A tripped assert proves nothing of the checker.
+        if matches!(outcome.failure, Some((_, Failure::Panicked(_)))) {
+            code = 4;
+        }
+        if options.json {
+            rows.push(format!(
+                "{}:{{\"seeds\":{},\"seen\":{}}}",
+                quoted(bug),
+                seeds.replace('-', "null"),
+                quoted(&seen)
+            ));
+        } else {
+            say(&format!("{bug:<24}{seeds:>8}  {seen}"));
+        }
+    }
+    if options.json {
+        say(&format!("{{\"bugs\":{{{}}},\"code\":{code}}}", rows.join(",")));
+    }
+    code
+}
+
+fn one_range(options: &Options, interrupted: &AtomicBool) -> u8 {
+    let bug = options.bug.as_deref();
+    let began = Instant::now();
+    let outcome = play_all(options, bug, interrupted);
+    let seconds = began.elapsed().as_secs_f64();
+    let missing = outcome.coverage.missing();
+    let enough = outcome.played >= ENOUGH && bug.is_none();
+    let code = match &outcome.failure {
+        Some((_, failure)) => failure.code(),
+        None if interrupted.load(Ordering::Relaxed) => 130,
+        None if bug.is_some() => 4,
+        None if enough && !missing.is_empty() => 5,
+        None => 0,
+    };
+    if options.json {
+        let failure = outcome.failure.as_ref().map_or("null".to_owned(), |(seed, failure)| {
+            let (kind, text) = (quoted(failure.kind()), quoted(failure.text()));
+            format!("{{\"seed\":{seed},\"kind\":{kind},\"text\":{text},\"replay\":{}}}", quoted(&replay(*seed, bug)))
+        });
+        let missing: Vec<String> = missing.iter().map(|cell| quoted(cell)).collect();
+        say(&format!(
+            "{{\"from\":{},\"played\":{},\"seconds\":{seconds:.1},\"code\":{code},\"failure\":{failure},\"missing\":[{}],\"counts\":{}}}",
+            options.from,
+            outcome.played,
+            missing.join(","),
+            outcome.coverage.json(),
+        ));
+        return code;
+    }
+    if let Some((seed, failure)) = &outcome.failure {
+        say(&format!("\nseed {seed}: {}: {}", failure.kind(), failure.text()));
+        dunlin_sim::wake(bug);
+        if let Ok(report) = catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(*seed, true))) {
+            let lines = &report.trace[report.trace.len().saturating_sub(TAIL)..];
+            say(&format!("the last {} of {} lines of its trace:", lines.len(), report.trace.len()));
+            lines.iter().for_each(|line| say(line));
+        }
+        say(&format!("replay: {}", replay(*seed, bug)));
+    }
+    let rate = outcome.played as f64 / seconds;
+    say(&format!("\n{} seeds in {seconds:.1} s ({rate:.0} a second)", outcome.played));
+    say(&outcome.coverage.to_string());
+    match (&outcome.failure, code) {
+        (Some(_), _) => {}
+        (None, 130) => say("interrupted: so far all laws held"),
+        (None, 4) => say("NOT FOUND: the planted bug broke no law"),
+        (None, 5) => say(&format!("all laws held, but this was never met: {}", missing.join(", "))),
+        (None, _) => say("all laws held"),
+    }
+    code
+}
+
+fn trace_one(options: &Options) -> u8 {
+    let bug = options.bug.as_deref();
+    let mut code = 0;
+    for seed in options.from..options.from.saturating_add(options.seeds) {
+        dunlin_sim::wake(bug);
+        let report = dunlin_sim::run(seed, true);
+        report.trace.iter().for_each(|line| say(line));
+        say(&format!("seed {seed}: {:?}, trace {:016x}", report.verdict, report.hash));
+        code = match report.verdict {
+            Verdict::Clean => continue,
+            Verdict::Broken(_) => 1,
+            Verdict::Stuck(_) => 3,
+        };
+        break;
+    }
+    code
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let names = bug_names();
+    if let Some(bug) = &options.bug
+        && !names.contains(&bug.as_str())
+    {
+        eprintln!("there is no planted bug {bug:?}; there are: {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    if options.seeds == 0 || (options.bugs && names.is_empty()) {
+        eprintln!("nothing to do: no seeds, or built without the feature `planted`");
+        return ExitCode::from(2);
+    }
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupted);
+    // Without a handler an interrupt ends the program without its counts; that is no reason not to run.
+    let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
+    if !options.json {
+        let last = options.from.saturating_add(options.seeds - 1);
+        let bug = options.bug.as_deref().unwrap_or(if options.bugs { "each in turn" } else { "none" });
+        say(&format!(
+            "dunlin-sim {}: seeds {} to {last}, {} threads, planted bug: {bug}",
+            env!("CARGO_PKG_VERSION"),
+            options.from,
+            options.threads
+        ));
+        say(
+            "drawn from each seed: 2 to 4 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
+        );
+    }
+    ExitCode::from(if options.bugs {
+        find_bugs(&options, &interrupted)
+    } else if options.trace {
+        trace_one(&options)
+    } else {
+        one_range(&options, &interrupted)
+    })
+}

@@ -1,0 +1,482 @@
+//! The nodes, the clock and what happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::time::Duration;
+
+use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::{Action, Config, Machine};
+
+use crate::coverage::Coverage;
+use crate::faults::Plan;
+use crate::laws::View;
+use crate::network::{Mute, Socket, end_of};
+use crate::program::{Channel, Choice, Offer, Sender};
+use crate::random::Random;
+
+/// One run of a node's program: a machine, from a start to an end. A node that is started again is another one.
+#[derive(Debug)]
+pub(crate) struct Proc {
+    pub(crate) node: usize,
+    pub(crate) incarnation: u64,
+    pub(crate) machine: Machine,
+    pub(crate) alive: bool,
+    pub(crate) leaving: bool,
+    /// It does nothing before this.
+    pub(crate) busy_until: u64,
+    tick_at: Option<u64>,
+    /// It leaves, and ends by then.
+    pub(crate) leave_until: u64,
+    pub(crate) views: Vec<View>,
+    pub(crate) introductions: u32,
+}
+
+/// What happens next. The first number is a process's, a socket's, a sender's or a channel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Tick(usize),
+    Deliver(usize, usize),
+    Writable(usize, usize),
+    HearClose(usize, usize),
+    OwnClosed(usize, usize),
+    DialDone { by: usize, dial: DialId, to: Option<usize> },
+    Accept(usize),
+    Sender(usize),
+    Home(usize),
+    Release(usize),
+    Grant(usize, u64),
+    Chat(usize),
+    Fault,
+    Restart(usize),
+    Unmute(usize, usize),
+    Exit(usize),
+}
+
+struct Entry {
+    at: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    order: u64,
+    queue: BinaryHeap<Reverse<Entry>>,
+    pub(crate) random: Random,
+    pub(crate) plan: Plan,
+    pub(crate) procs: Vec<Proc>,
+    /// Which of the processes is a node's present one.
+    pub(crate) current: Vec<usize>,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) mutes: Vec<Vec<Mute>>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) senders: Vec<Sender>,
+    pub(crate) offers: Vec<Offer>,
+    pub(crate) choices: Vec<Choice>,
+    /// How many dials are under way, from node to node.
+    pub(crate) dials: Vec<Vec<u32>>,
+    /// No faults any more, and no new offers.
+    pub(crate) healed: bool,
+    /// Programs do nothing any more.
+    pub(crate) resting: bool,
+    pub(crate) broken: Option<String>,
+    pub(crate) stuck: Option<String>,
+    pumping: bool,
+    pub(crate) coverage: Coverage,
+    hash: u64,
+    trace: Option<Vec<String>>,
+    pub(crate) ticks: u64,
+    bytes: Vec<bytes::Bytes>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All laws held.
+    Clean,
+    /// A law was broken: which, and by what.
+    Broken(String),
+    /// After all faults had been healed, something did not come to its end.
+    Stuck(String),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Where its chance came from.
+    pub seed: u64,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Of all that happened. Two runs of a seed have the same.
+    pub hash: u64,
+    /// What happened, line by line, if asked for.
+    pub trace: Vec<String>,
+    /// What was met.
+    pub coverage: Coverage,
+}
+
+/// More events than this are a storm.
+const EVENTS_MAX: u64 = 60_000;
+
+/// Runs one seed.
+pub fn run(seed: u64, trace: bool) -> Report {
+    let mut world = World::new(seed, trace);
+    let verdict = world.run();
+    let World { hash, trace, coverage, .. } = world;
+    Report { seed, verdict, hash, trace: trace.unwrap_or_default(), coverage }
+}
+
+/// The machine's identity of a node. The greatest index has the smallest id, so that ids and roles are not in step.
+pub(crate) fn node_id(node: usize) -> NodeId {
+    NodeId(((9 - node) as u128) << 96)
+}
+
+pub(crate) fn node_index(id: NodeId) -> usize {
+    9 - (id.0 >> 96) as usize
+}
+
+pub(crate) fn address(node: usize) -> String {
+    format!("n{node}")
+}
+
+impl World {
+    fn new(seed: u64, trace: bool) -> Self {
+        let mut random = Random::new(seed);
+        let plan = Plan::new(&mut random);
+        let nodes = plan.nodes;
+        Self {
+            now: 0,
+            order: 0,
+            queue: BinaryHeap::with_capacity(256),
+            random,
+            plan,
+            procs: Vec::new(),
+            current: Vec::new(),
+            sockets: Vec::new(),
+            mutes: vec![vec![Mute::None; nodes]; nodes],
+            channels: Vec::new(),
+            senders: Vec::new(),
+            offers: Vec::new(),
+            choices: Vec::new(),
+            dials: vec![vec![0; nodes]; nodes],
+            healed: false,
+            resting: false,
+            broken: None,
+            stuck: None,
+            pumping: false,
+            coverage: Coverage::default(),
+            hash: 0xcbf2_9ce4_8422_2325,
+            trace: trace.then(Vec::new),
+            ticks: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// One line of the trace.
+    pub(crate) fn note(&mut self, tag: u64, detail: u64, line: impl FnOnce() -> String) {
+        for n in [self.now, tag, detail] {
+            self.hash = (self.hash ^ n).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9.3} ms  {}", self.now as f64 / 1000.0, line()));
+        }
+    }
+
+    pub(crate) fn is_traced(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// A law is broken; the first one counts.
+    pub(crate) fn broke(&mut self, what: impl fmt::Display) {
+        if self.broken.is_none() {
+            let what = what.to_string();
+            self.note(99, 0, || format!("BROKEN: {what}"));
+            self.broken = Some(what);
+        }
+    }
+
+    pub(crate) fn after(&mut self, wait: u64, event: Event) {
+        self.order += 1;
+        self.queue.push(Reverse(Entry { at: self.now + wait, order: self.order, event }));
+    }
+
+    pub(crate) fn time(&self) -> Time {
+        Time(self.now)
+    }
+
+    /// Starts a node, or starts it again.
+    pub(crate) fn start(&mut self, node: usize) -> usize {
+        let incarnation = if node < self.current.len() { self.procs[self.current[node]].incarnation + 1 } else { 1 };
+        let mut config = self.plan.config.clone();
+        if !self.plan.shy[node] {
+            config.addresses = vec![address(node)];
+        }
+        let me = Life { node: node_id(node), incarnation: Incarnation(incarnation) };
+        let machine = Machine::new(config, me, self.random.next());
+        let views = vec![View::default(); self.plan.nodes];
+        let proc = self.procs.len();
+        self.procs.push(Proc {
+            node,
+            incarnation,
+            machine,
+            alive: true,
+            leaving: false,
+            busy_until: 0,
+            tick_at: None,
+            leave_until: 0,
+            views,
+            introductions: 0,
+        });
+        if node < self.current.len() {
+            self.current[node] = proc;
+        } else {
+            self.current.push(proc);
+        }
+        self.note(1, node as u64, || format!("n{node}/{incarnation} starts"));
+        for other in 0..self.plan.nodes {
+            if other != node && self.random.chance(if self.plan.shy[node] { 100 } else { 75 }) {
+                self.learn(proc, other);
+            }
+        }
+        let wait = self.random.between(1000, 80_000);
+        self.after(wait, Event::Chat(proc));
+        proc
+    }
+
+    pub(crate) fn learn(&mut self, proc: usize, other: usize) {
+        if self.plan.shy[other] {
+            return;
+        }
+        let mut addresses = vec![address(other)];
+        if self.plan.wrong_addresses && self.random.chance(20) {
+            // Somebody else's, or its own.
+            addresses.insert(0, address(self.random.index(self.plan.nodes)));
+        }
+        self.procs[proc].machine.learn(node_id(other), &addresses);
+        self.pump(proc);
+    }
+
+    /// Who an event happens to.
+    fn owner(&self, event: Event) -> Option<usize> {
+        match event {
+            Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) => Some(proc),
+            Event::Deliver(socket, side)
+            | Event::Writable(socket, side)
+            | Event::HearClose(socket, side)
+            | Event::OwnClosed(socket, side) => self.sockets[socket].procs[side],
+            Event::DialDone { by, .. } => Some(by),
+            Event::Sender(sender) => Some(self.senders[sender].proc),
+            Event::Grant(offer, _) => Some(self.senders[self.offers[offer].sender].proc),
+            Event::Home(channel) => Some(self.channels[channel].proc),
+            Event::Release(offer) => Some(self.channels[self.offers[offer].channel].proc),
+            Event::Accept(_) | Event::Fault | Event::Restart(_) | Event::Unmute(..) => None,
+        }
+    }
+
+    pub(crate) fn run_until(&mut self, until: u64) {
+        while self.broken.is_none()
+            && let Some(Reverse(next)) = self.queue.peek()
+            && next.at <= until
+        {
+            let Reverse(Entry { at, event, .. }) = self.queue.pop().expect("it was just there");
+            self.now = self.now.max(at);
+            self.coverage.events += 1;
+            if self.coverage.events > EVENTS_MAX {
+                return self.broke(format!("a storm: more than {EVENTS_MAX} events"));
+            }
+            if let Some(proc) = self.owner(event) {
+                let proc = &self.procs[proc];
+                if !proc.alive {
+                    continue;
+                }
+                if proc.busy_until > self.now {
+                    let wait = proc.busy_until - self.now;
+                    self.after(wait, event);
+                    continue;
+                }
+            }
+            self.happen(event);
+        }
+        if self.broken.is_none() {
+            self.now = self.now.max(until);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Tick(proc) => {
+                // An earlier one may have been asked for since, and have come.
+                if self.procs[proc].tick_at.is_none_or(|at| at > self.now) {
+                    return;
+                }
+                self.procs[proc].tick_at = None;
+                self.ticks += 1;
+                let now = self.time();
+                self.procs[proc].machine.tick(now);
+                self.pump(proc);
+            }
+            Event::Deliver(socket, side) => self.deliver(socket, side),
+            Event::Writable(socket, side) => self.writable(socket, side),
+            Event::HearClose(socket, side) => self.hear_close(socket, side),
+            Event::OwnClosed(socket, side) => self.own_closed(socket, side),
+            Event::DialDone { by, dial, to } => self.dial_done(by, dial, to),
+            Event::Accept(socket) => self.accept(socket),
+            Event::Sender(sender) => self.sender_steps(sender),
+            Event::Home(channel) => self.home_steps(channel),
+            Event::Release(offer) => self.release(offer),
+            Event::Grant(offer, request) => self.grant_now(offer, request),
+            Event::Chat(proc) => self.chat(proc),
+            Event::Fault => self.fault(),
+            Event::Restart(node) => self.restart(node),
+            Event::Unmute(from, to) => self.unmute(from, to),
+            Event::Exit(proc) => self.exit(proc),
+        }
+    }
+
+    /// Does what a machine wants done.
+    pub(crate) fn pump(&mut self, proc: usize) {
+        // What is done may lead to more: it waits for its turn.
+        if std::mem::replace(&mut self.pumping, true) {
+            return;
+        }
+        self.do_actions(proc);
+        self.pumping = false;
+        if self.broken.is_some() {
+            return;
+        }
+        self.check_told(proc);
+        let Some(Time(due)) = self.procs[proc].machine.next_tick() else { return };
+        let due = due.max(self.now);
+        if self.procs[proc].tick_at.is_none_or(|at| due < at) {
+            self.procs[proc].tick_at = Some(due);
+            // Real timers are late.
+            let late = if self.plan.late_timers { self.random.below(3000) } else { 0 };
+            self.after(due - self.now + late, Event::Tick(proc));
+        }
+    }
+
+    fn do_actions(&mut self, proc: usize) {
+        while let Some(action) = self.procs[proc].machine.poll() {
+            if self.is_traced() {
+                let (node, life) = (self.procs[proc].node, self.procs[proc].incarnation);
+                let text = format!("n{node}/{life}  {action:?}");
+                self.note(2, proc as u64, || text);
+            } else {
+                self.note(2, proc as u64, String::new);
+            }
+            match action {
+                Action::Dial(dial, to) => self.dial(proc, dial, &to),
+                Action::Write(socket) => {
+                    let (socket, side) = end_of(socket);
+                    self.flush(socket, side);
+                }
+                Action::Close(socket, why) => self.close_end(proc, socket, &why),
+                Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
+                Action::Home(channel, from, heard) => self.home_hears(proc, channel, node_index(from), heard),
+                Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
+                Action::Names(life, said) => self.names_heard(proc, life, said),
+                Action::Introduced(address, result) => self.introduced(proc, &address, result),
+            }
+            if self.broken.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Lets a machine write into the buffer of `World`, which is lent to it.
+    pub(crate) fn fill(&mut self, proc: usize, socket: SocketId, room: usize) -> Vec<bytes::Bytes> {
+        let mut out = std::mem::take(&mut self.bytes);
+        let now = self.time();
+        self.procs[proc].machine.fill(now, socket, room, &mut out);
+        out
+    }
+
+    pub(crate) fn give_back(&mut self, mut out: Vec<bytes::Bytes>) {
+        out.clear();
+        self.bytes = out;
+    }
+
+    fn run(&mut self) -> Verdict {
+        if self.is_traced() {
+            let plan = format!("{:?}", self.plan);
+            self.note(0, 0, || plan);
+        } else {
+            self.note(0, 0, String::new);
+        }
+        for node in 0..self.plan.nodes {
+            self.start(node);
+        }
+        self.set_up();
+        let faults_from = self.random.between(100, 40_000);
+        self.after(faults_from, Event::Fault);
+        self.run_until(self.plan.heal_at);
+        self.heal();
+        let patience = self.patience();
+        if self.wait_for(patience, Self::unsettled).is_none() {
+            self.meet();
+            // Until every socket that is dead, and every dial that is late, has been noticed.
+            self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
+            // A connection that has died meanwhile is made again only if somebody asks.
+            for _ in 0..10 {
+                if self.unmet().is_some() && self.broken.is_none() {
+                    self.meet();
+                    self.run_until(self.now + 100_000);
+                }
+            }
+            if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
+                self.resting = true;
+                // The last acknowledgements.
+                self.run_until(self.now + 100_000);
+                self.rest();
+            }
+        }
+        let stuck = self.broken.is_none().then(|| self.stuck.take()).flatten();
+        self.coverage.offers = self.offers.len() as u64;
+        self.coverage.taken = self.offers.iter().filter(|offer| offer.taken).count() as u64;
+        match (self.broken.take(), stuck) {
+            (Some(law), _) => Verdict::Broken(law),
+            (None, Some(what)) => Verdict::Stuck(what),
+            (None, None) => Verdict::Clean,
+        }
+    }
+}
+
+pub(crate) fn micros(wait: Duration) -> u64 {
+    wait.as_micros() as u64
+}
+
+pub(crate) fn config(random: &mut Random) -> Config {
+    let mut config = Config::new("sim");
+    let ms = |n: u64| Duration::from_micros(n * 1000);
+    let silence = random.between(200, 600);
+    config.silence = ms(silence);
+    config.heartbeat = ms(silence * 2 / 7);
+    config.grace = ms(random.between(400, 1500));
+    config.ack_delay = ms(random.between(1, 20));
+    config.handshake = ms(random.between(80, 400));
+    config.backoff_min = ms(random.between(2, 20));
+    config.backoff_max = ms(random.between(40, 200));
+    config.chunk = random.between(4, 120) as usize;
+    config.unacked_max = random.between(40, 3000) as usize;
+    config.value_max = 50_000;
+    config
+}

@@ -1,0 +1,533 @@
+//! Bugs of the protocol that the simulator, or somebody's eyes, found: one scene each, played by hand with two machines. Seeds would shift with
+//! every change of the code; these stay.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::{Hello, Resume};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Frame, Head, Terms, ToHome, VERSIONS, codec};
+use dunlin_proto::{Action, Config, Down, HomeHears, Machine, ProxyHears, State};
+
+const CHANNEL: ChannelId = ChannelId(7);
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u128 + 1)
+}
+
+fn machine(config: Config, node: usize, incarnation: u64) -> Machine {
+    Machine::new(config, Life { node: id(node), incarnation: Incarnation(incarnation) }, 1)
+}
+
+fn config() -> Config {
+    Config::new("regressions")
+}
+
+fn face() -> Declaration {
+    Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+fn terms(window: u32, credits: u32) -> Terms {
+    Terms { window, credits, value_max: 1 << 20 }
+}
+
+/// Two machines, sockets without delay, and what both were told.
+struct Pair {
+    nodes: [Machine; 2],
+    now: Time,
+    /// Ends of sockets: even ones have dialled. `None`: closed.
+    ends: Vec<Option<usize>>,
+    /// Dials that nobody has answered, if they are held.
+    dials: VecDeque<(usize, DialId, usize)>,
+    holds_dials: bool,
+    /// Ends whose bytes are held back.
+    holds_writes: bool,
+    heard: Vec<(usize, Action)>,
+}
+
+impl Pair {
+    fn new(config: &Config) -> Self {
+        Self {
+            nodes: [machine(config.clone(), 0, 1), machine(config.clone(), 1, 1)],
+            now: Time(0),
+            ends: Vec::new(),
+            dials: VecDeque::new(),
+            holds_dials: false,
+            holds_writes: false,
+            heard: Vec::new(),
+        }
+    }
+
+    /// Node 1 has the receiver, node 0 the sender, and they are attached.
+    fn attached(config: &Config, terms: Terms) -> Self {
+        let mut pair = Self::new(config);
+        pair.nodes[1].open_home(CHANNEL, terms, face(), false);
+        pair.knows(0, 1);
+        pair.attach();
+        pair.run();
+        assert!(pair.proxy_heard().contains(&ProxyHears::Attached(terms)));
+        pair
+    }
+
+    fn knows(&mut self, node: usize, other: usize) {
+        self.nodes[node].learn(id(other), &[other.to_string()]);
+    }
+
+    fn attach(&mut self) {
+        self.nodes[0].attach(self.now, CHANNEL, id(1), face());
+    }
+
+    fn offer(&mut self, ticket: u64, value: &'static [u8]) {
+        self.nodes[0].offer(self.now, CHANNEL, ticket, Bytes::from_static(value));
+    }
+
+    /// The end with which a node carries its connection to the other one.
+    fn carrier(&self, node: usize) -> usize {
+        self.nodes[node].carried_by(id(1 - node)).expect("it is connected").0 as usize
+    }
+
+    fn answer(&mut self, by: usize, dial: DialId, to: usize) {
+        let end = self.ends.len();
+        self.ends.extend([Some(by), Some(to)]);
+        self.nodes[by].dialled(self.now, dial, SocketId(end as u64));
+        self.nodes[to].accepted(self.now, SocketId(end as u64 + 1));
+    }
+
+    fn write(&mut self, end: usize) {
+        let Some(from) = self.ends[end] else { return };
+        let mut out = Vec::new();
+        while self.nodes[from].fill(self.now, SocketId(end as u64), 64 << 10, &mut out) > 0 {}
+        if let Some(to) = self.ends[end ^ 1] {
+            out.into_iter().for_each(|bytes| self.nodes[to].received(self.now, SocketId(end as u64 ^ 1), bytes));
+        }
+    }
+
+    fn close(&mut self, end: usize) {
+        if let Some(node) = self.ends[end].take() {
+            self.nodes[node].closed(self.now, SocketId(end as u64));
+        }
+    }
+
+    /// Both sides of what carries their connection are closed; what was written on it and not read is lost.
+    fn cut(&mut self) {
+        let end = self.carrier(0);
+        self.close(end);
+        self.close(end ^ 1);
+    }
+
+    fn run(&mut self) {
+        loop {
+            let Some((node, action)) = (0..2).find_map(|node| Some((node, self.nodes[node].poll()?))) else { return };
+            match action {
+                Action::Dial(dial, address) => {
+                    let to = address.parse().expect("addresses are numbers here");
+                    self.dials.push_back((node, dial, to));
+                    if !self.holds_dials {
+                        self.answer_all();
+                    }
+                }
+                Action::Write(socket) if !self.holds_writes => self.write(socket.0 as usize),
+                Action::Write(_) => {}
+                Action::Close(socket, _) => {
+                    let end = socket.0 as usize;
+                    self.write(end);
+                    self.close(end);
+                    self.close(end ^ 1);
+                }
+                told => self.heard.push((node, told)),
+            }
+        }
+    }
+
+    fn answer_all(&mut self) {
+        while let Some((by, dial, to)) = self.dials.pop_front() {
+            self.answer(by, dial, to);
+        }
+    }
+
+    /// Time goes on, and all timers ring.
+    fn wait(&mut self, wait: Duration) {
+        let until = self.now + wait;
+        while let Some(due) = self.nodes.iter().filter_map(Machine::next_tick).min()
+            && due <= until
+        {
+            self.now = self.now.max(due);
+            (0..2).for_each(|node| self.nodes[node].tick(self.now));
+            self.run();
+        }
+        self.now = until;
+    }
+
+    fn proxy_heard(&self) -> Vec<ProxyHears> {
+        let heard = self.heard.iter().filter_map(|(_, action)| match action {
+            Action::Proxy(_, heard) => Some(heard.clone()),
+            _ => None,
+        });
+        heard.collect()
+    }
+
+    fn home_heard(&self) -> Vec<HomeHears> {
+        let heard = self.heard.iter().filter_map(|(_, action)| match action {
+            Action::Home(_, _, heard) => Some(heard.clone()),
+            _ => None,
+        });
+        heard.collect()
+    }
+
+    fn states(&self, of: usize) -> Vec<State> {
+        let states = self.heard.iter().filter_map(|(node, action)| match action {
+            Action::Connection(_, state) if *node == of => Some(state.clone()),
+            _ => None,
+        });
+        states.collect()
+    }
+
+    fn deaths(&self) -> usize {
+        (0..2).flat_map(|node| self.states(node)).filter(|state| matches!(state, State::Down(_))).count()
+    }
+}
+
+/// A half that was dropped with offers behind the window said so before them, and the home called the rest a violation.
+#[test]
+fn a_half_is_gone_behind_its_offers() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    (1..=3).for_each(|ticket| pair.offer(ticket, b"shoal"));
+    pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
+    for ticket in 1..=3 {
+        pair.run();
+        assert!(pair.home_heard().contains(&HomeHears::Offered(ticket, Bytes::from_static(b"shoal"))), "{ticket}");
+        pair.nodes[1].taken(pair.now, CHANNEL, id(0), ticket);
+    }
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Ended(End::Gone)));
+    assert_eq!((pair.deaths(), pair.nodes[0].census().proxies), (0, 0));
+}
+
+/// A goodbye overtook the values that waited: what was sent on credits was lost with a node that left in good order.
+#[test]
+fn a_goodbye_follows_what_was_sent() {
+    let mut pair = Pair::attached(&config(), terms(1, 3));
+    pair.holds_writes = true;
+    for _ in 0..3 {
+        assert!(pair.nodes[0].send_on_credit(pair.now, CHANNEL, Bytes::from_static(b"egg")));
+    }
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    pair.holds_writes = false;
+    pair.write(pair.carrier(0));
+    pair.run();
+    let sent = pair.home_heard().iter().filter(|heard| matches!(heard, HomeHears::Sent(_))).count();
+    assert_eq!((sent, pair.states(1).last()), (3, Some(&State::Down(Down::Left))));
+    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)), "its last word was acknowledged");
+}
+
+/// A node that left while its socket was gone took what it had sent with it.
+#[test]
+fn a_node_that_leaves_comes_back_to_say_the_rest() {
+    let mut pair = Pair::attached(&config(), terms(1, 1));
+    pair.holds_writes = true;
+    assert!(pair.nodes[0].send_on_credit(pair.now, CHANNEL, Bytes::from_static(b"egg")));
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    pair.cut();
+    pair.holds_writes = false;
+    pair.run();
+    pair.wait(Duration::from_secs(1));
+    assert!(pair.home_heard().contains(&HomeHears::Sent(Bytes::from_static(b"egg"))));
+    assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
+}
+
+/// A connection that came up after the node had left got no goodbye.
+#[test]
+fn a_late_connection_hears_the_goodbye() {
+    let mut pair = Pair::new(&config());
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.knows(0, 1);
+    pair.holds_dials = true;
+    pair.attach();
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    pair.answer_all();
+    pair.run();
+    assert!(pair.home_heard().contains(&HomeHears::Attached));
+    assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
+}
+
+/// A restarted node was met before the first socket of a life: what waited to be said was dropped, and its proxies waited for ever.
+#[test]
+fn a_restart_before_the_first_socket_loses_nothing() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.nodes[1] = machine(config(), 1, 2);
+    pair.ends.fill(None);
+    pair.holds_dials = true;
+    pair.wait(Duration::from_secs(60));
+    assert!(matches!(pair.states(0).last(), Some(State::Down(Down::Unreachable(..)))));
+    // A new life; its dial hangs, and the other node, started again, dials itself.
+    pair.attach();
+    pair.run();
+    pair.dials.clear();
+    pair.holds_dials = false;
+    pair.nodes[1].open_home(CHANNEL, terms(5, 0), face(), false);
+    pair.knows(1, 0);
+    pair.nodes[1].connect(pair.now, id(0));
+    pair.run();
+    assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Attached(terms(5, 0))));
+}
+
+/// An address that came to be known while somebody waited for a connection was not dialled.
+#[test]
+fn a_late_address_is_dialled() {
+    let mut pair = Pair::new(&config());
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.attach();
+    pair.run();
+    pair.knows(0, 1);
+    pair.wait(Duration::ZERO);
+    assert_eq!(pair.proxy_heard(), [ProxyHears::Attached(terms(1, 0))]);
+}
+
+/// An address that led back to the node itself ended the attempt, though the next address was right.
+#[test]
+fn an_address_that_leads_home_is_only_wrong() {
+    let mut pair = Pair::new(&config());
+    pair.nodes[0].learn(id(1), &["0".into(), "1".into()]);
+    pair.nodes[0].connect(pair.now, id(1));
+    pair.run();
+    pair.wait(Duration::from_secs(1));
+    assert!(matches!(pair.states(0)[..], [State::Up(_)]), "{:?}", pair.states(0));
+}
+
+/// A hello that arrived after a later socket of the other side had been used ended a healthy connection.
+#[test]
+fn a_hello_that_comes_late_harms_nobody() {
+    let mut pair = Pair::new(&config());
+    pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false);
+    pair.knows(0, 1);
+    pair.knows(1, 0);
+    // Node 1 dials, and says hello; node 0 is told of the socket only at the end.
+    pair.holds_dials = true;
+    pair.nodes[1].connect(pair.now, id(0));
+    pair.run();
+    let (_, dial, _) = pair.dials.pop_front().expect("it has dialled");
+    let late = pair.ends.len();
+    pair.ends.extend([Some(1), None]);
+    pair.nodes[1].dialled(pair.now, dial, SocketId(late as u64));
+    let mut hello = Vec::new();
+    pair.nodes[1].fill(pair.now, SocketId(late as u64), 1 << 10, &mut hello);
+    // Meanwhile node 0 dials, and they talk.
+    pair.holds_dials = false;
+    pair.attach();
+    pair.run();
+    pair.offer(1, b"reef");
+    pair.run();
+    pair.nodes[1].taken(pair.now, CHANNEL, id(0), 1);
+    pair.run();
+    pair.wait(Duration::from_secs(2));
+    pair.ends[late + 1] = Some(0);
+    pair.nodes[0].accepted(pair.now, SocketId(late as u64 + 1));
+    for bytes in hello {
+        pair.nodes[0].received(pair.now, SocketId(late as u64 + 1), bytes);
+    }
+    pair.run();
+    for node in 0..2 {
+        assert!(matches!(pair.states(node)[..], [State::Up(_)]), "node {node}: {:?}", pair.states(node));
+    }
+}
+
+/// After a socket was replaced, a machine went on saying that it had something to write, and wrote nothing.
+#[test]
+fn after_a_resume_nothing_is_left_to_acknowledge() {
+    let mut pair = Pair::attached(&config(), terms(8, 0));
+    pair.holds_writes = true;
+    for ticket in 1..=4 {
+        pair.nodes[0].offer(pair.now, CHANNEL, ticket, Bytes::from(vec![1; 30 << 10]));
+    }
+    // They arrive, and no acknowledgement goes back before the cut.
+    let end = pair.carrier(0);
+    pair.write(end);
+    pair.run();
+    pair.cut();
+    pair.holds_writes = false;
+    pair.run();
+    pair.wait(Duration::from_secs(1));
+    for node in 0..2 {
+        let socket = pair.nodes[node].carried_by(id(1 - node)).expect("it has resumed");
+        assert!(!pair.nodes[node].has_something(pair.now, socket), "node {node}");
+    }
+}
+
+/// What a home had said to a half that is gone was heard by the next one: credits that nobody had granted to it.
+#[test]
+fn a_new_half_does_not_hear_what_was_said_to_the_one_before() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.holds_writes = true;
+    pair.nodes[1].credit(pair.now, CHANNEL, id(0), 2);
+    pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
+    pair.attach();
+    pair.run();
+    pair.holds_writes = false;
+    let (one, other) = (pair.carrier(0), pair.carrier(1));
+    pair.write(other);
+    pair.write(one);
+    pair.run();
+    assert!(!pair.nodes[0].send_on_credit(pair.now, CHANNEL, Bytes::from_static(b"egg")));
+    assert_eq!(pair.deaths(), 0);
+}
+
+/// A half that went before the home had answered its attachment was forgotten; the next one got two answers, a violation.
+#[test]
+fn every_attachment_gets_its_own_answer() {
+    let mut pair = Pair::new(&config());
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.knows(0, 1);
+    pair.attach();
+    pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
+    assert_eq!(pair.nodes[0].census().proxies, 1, "its answer is still to come");
+    pair.run();
+    assert_eq!(pair.nodes[0].census().proxies, 0);
+    pair.attach();
+    pair.run();
+    assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
+}
+
+/// A home that ended did not tell the halves that were gone; one that still waited for an outcome waited for ever.
+#[test]
+fn a_half_that_is_gone_hears_the_end_if_it_waits() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.offer(1, b"shoal");
+    pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
+    pair.run();
+    pair.nodes[1].end_home(pair.now, CHANNEL, End::Gone);
+    pair.run();
+    assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Ended(End::Gone)));
+    let census = pair.nodes.each_ref().map(Machine::census);
+    assert_eq!((census[0].proxies, census[0].offers, census[1].homes, census[1].offers), (0, 0, 0, 0));
+}
+
+/// A value larger than the terms was sent, and ended the connection with all its channels.
+#[test]
+fn a_value_too_large_stays_at_its_sender() {
+    let mut pair = Pair::attached(&config(), Terms { window: 2, credits: 1, value_max: 4 });
+    assert!(!pair.nodes[0].send_on_credit(pair.now, CHANNEL, Bytes::from_static(b"whale")));
+    pair.offer(1, b"whale");
+    pair.nodes[0].offer_choice(pair.now, CHANNEL, 2, 1);
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 2, 1);
+    pair.run();
+    pair.nodes[0].grant(pair.now, CHANNEL, 2, 1, Bytes::from_static(b"whale"));
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Withdraw(2)));
+    pair.nodes[1].withdrawn(pair.now, CHANNEL, id(0), 2);
+    pair.run();
+    let told = [ProxyHears::Failed(1, Failure::TooLarge { max: 4 }), ProxyHears::Withdrawn(2)];
+    assert!(told.iter().all(|told| pair.proxy_heard().contains(told)), "{:?}", pair.proxy_heard());
+    assert_eq!(pair.deaths(), 0);
+}
+
+// What a peer that keeps to no rules can make a node keep.
+
+/// A node that a peer has dialled, and the peer's hand.
+struct Prey {
+    node: Machine,
+    sockets: u64,
+}
+
+impl Prey {
+    fn new(config: Config) -> Self {
+        Self { node: machine(config, 0, 1), sockets: 0 }
+    }
+
+    /// Somebody of this number dials; `wanted`: a connection, not only an introduction.
+    fn dialled_by(&mut self, number: u128, wanted: bool) -> SocketId {
+        let socket = SocketId(self.sockets);
+        self.sockets += 1;
+        let hello = Hello {
+            versions: VERSIONS,
+            application: "regressions".into(),
+            me: Life { node: NodeId(number), incarnation: Incarnation(1) },
+            wanted: if wanted { id(0) } else { NodeId(0) },
+            met: Incarnation(0),
+            attempt: 1,
+            resume: Resume { run: 1, seen: 0 },
+            addresses: Vec::new(),
+            identity: Bytes::new(),
+        };
+        self.node.accepted(Time(0), socket);
+        self.node.received(Time(0), socket, hello.encode());
+        socket
+    }
+
+    fn hears(&mut self, socket: SocketId, frame: &Frame) {
+        let mut bytes = BytesMut::new();
+        let piece = codec::encode(frame, &mut bytes);
+        bytes.extend_from_slice(&piece.unwrap_or_default());
+        self.node.received(Time(0), socket, bytes.freeze());
+    }
+
+    fn is_down(&mut self) -> bool {
+        std::iter::from_fn(|| self.node.poll())
+            .any(|action| matches!(action, Action::Connection(_, State::Down(Down::Violation(_)))))
+    }
+}
+
+/// Every stranger left a record for ever, even if it only asked who was there.
+#[test]
+fn strangers_leave_no_records() {
+    let mut config = config();
+    config.peers_max = 3;
+    let mut prey = Prey::new(config);
+    for number in 10..20 {
+        prey.dialled_by(number, false);
+    }
+    let connected: Vec<bool> = (20..26)
+        .map(|number| {
+            prey.dialled_by(number, true);
+            prey.node.carried_by(NodeId(number)).is_some()
+        })
+        .collect();
+    assert_eq!(connected, [true, true, true, false, false, false]);
+}
+
+/// Heads of values on channels that are not there were counted for ever.
+#[test]
+fn values_in_pieces_have_a_bound() {
+    let mut config = config();
+    config.attached_max = 100;
+    let mut prey = Prey::new(config);
+    let socket = prey.dialled_by(10, true);
+    for channel in 0..1000 {
+        let value = ToHome::Value { head: Head::Offer(1), total: 2, first: Bytes::from_static(b"x") };
+        prey.hears(socket, &Frame::ToHome(ChannelId(channel), value));
+    }
+    assert!(prey.is_down());
+    assert_eq!(prey.node.census().unfinished, 0);
+}
+
+/// Answers to somebody who does not read them were kept without bound.
+#[test]
+fn answers_that_nobody_reads_have_a_bound() {
+    let mut config = config();
+    config.unacked_max = 1000;
+    let mut prey = Prey::new(config);
+    let socket = prey.dialled_by(10, true);
+    for channel in 0..100_000 {
+        prey.hears(socket, &Frame::ToHome(ChannelId(channel), ToHome::Attach(face())));
+    }
+    assert!(prey.is_down());
+}
+
+/// The socket's time to shake hands was long over: the acknowledgement of a goodbye was dropped before it was written.
+#[test]
+fn the_last_word_survives_a_tick() {
+    let mut prey = Prey::new(config());
+    let socket = prey.dialled_by(10, true);
+    let mut goodbye = BytesMut::new();
+    codec::encode(&Frame::Heartbeat, &mut goodbye);
+    prey.node.received(Time(3_000_000), socket, goodbye.split().freeze());
+    codec::encode(&Frame::Goodbye, &mut goodbye);
+    prey.node.received(Time(6_000_000), socket, goodbye.freeze());
+    prey.node.tick(Time(6_000_000));
+    assert!(prey.node.fill(Time(6_000_000), socket, 100, &mut Vec::new()) > 0);
+}
