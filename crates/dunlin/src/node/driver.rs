@@ -331,6 +331,7 @@ impl Driver {
             socket,
             buffer: BytesMut::new(),
             out: Vec::new(),
+            flushing: false,
             parting: false,
         };
         tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
@@ -468,6 +469,8 @@ struct Carrier {
     buffer: BytesMut,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
+    /// Something was written and not flushed.
+    flushing: bool,
     parting: bool,
 }
 
@@ -497,20 +500,20 @@ impl Carrier {
                 Poll::Ready(bytes) => Some(bytes),
                 Poll::Pending => None,
             };
-            if fetch || arrived.is_some() {
+            let news = fetch || arrived.is_some();
+            if news {
                 self.exchange(arrived);
-                fetch = false;
-            } else if self.out.is_empty() {
-                return Poll::Pending;
             }
-            if !self.out.is_empty() {
-                match self.poll_write(cx)? {
-                    // There may be more than was taken at once.
-                    Poll::Ready(()) => fetch = true,
-                    Poll::Pending => return Poll::Pending,
-                }
+            fetch = false;
+            if !self.out.is_empty() || self.flushing {
+                // There may be more than was taken at once.
+                fetch = self.poll_write(cx)?.is_ready();
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx);
+            }
+            // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
+            if !news && !fetch {
+                return Poll::Pending;
             }
         }
     }
@@ -558,7 +561,10 @@ impl Carrier {
                 whole += 1;
             }
             self.out.drain(..whole);
+            self.flushing = true;
         }
-        Pin::new(&mut *self.socket).poll_flush(cx)
+        ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
+        self.flushing = false;
+        Poll::Ready(Ok(()))
     }
 }
