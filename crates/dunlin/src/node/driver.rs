@@ -151,6 +151,11 @@ impl Driver {
         })
     }
 
+    /// Which node this is.
+    pub(crate) fn me(&self) -> NodeId {
+        lock(&self.state).machine.me().node
+    }
+
     pub(crate) fn now(&self) -> Time {
         Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
@@ -497,7 +502,8 @@ impl Carrier {
                 Poll::Ready(bytes) => Some(bytes),
                 Poll::Pending => None,
             };
-            if fetch || arrived.is_some() {
+            let reads_on = arrived.is_some();
+            if fetch || reads_on {
                 self.exchange(arrived);
                 fetch = false;
             } else if self.out.is_empty() {
@@ -507,7 +513,9 @@ impl Carrier {
                 match self.poll_write(cx)? {
                     // There may be more than was taken at once.
                     Poll::Ready(()) => fetch = true,
-                    Poll::Pending => return Poll::Pending,
+                    // Nobody wakes for what arrives before a read has found nothing: two sides that both only write would wait for ever.
+                    Poll::Pending if !reads_on => return Poll::Pending,
+                    Poll::Pending => {}
                 }
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx);

@@ -77,6 +77,7 @@ struct Inner {
     me: Life,
     application: String,
     addresses: Vec<String>,
+    listening: Vec<String>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
 
@@ -108,9 +109,14 @@ impl Node {
         &self.inner.application
     }
 
-    /// Where others can dial this node.
+    /// What others are told to dial: see [`NodeBuilder::advertise`].
     pub fn addresses(&self) -> &[String] {
         &self.inner.addresses
+    }
+
+    /// Where this node listens: with the ports that were chosen, if free ones were asked for.
+    pub fn listening(&self) -> &[String] {
+        &self.inner.listening
     }
 
     /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.
