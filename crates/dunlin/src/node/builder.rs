@@ -104,6 +104,8 @@ impl NodeBuilder {
         if let Some(heartbeat) = self.heartbeat {
             config.heartbeat = heartbeat;
             config.silence = heartbeat.mul_f32(3.5);
+            // Who does not answer a handshake is as silent as who says nothing later.
+            config.handshake = config.handshake.min(config.silence);
         }
         if let Some(max) = self.message_max {
             config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -114,7 +116,8 @@ impl NodeBuilder {
         let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
-        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
+        let dial_max = config.handshake;
+        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), dial_max, Hub::new(me));
         let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
         for listener in listeners {
             tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());

@@ -23,7 +23,7 @@
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`]: the other nodes, and how the connections to them are;
+//! - [`Peer`], [`ConnectionState`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -58,6 +58,7 @@ use dunlin_proto::wire::{Expected, Face};
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
+pub use dunlin_proto::Down;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, WaitingEnd};
