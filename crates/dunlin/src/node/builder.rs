@@ -19,6 +19,7 @@ use super::{Inner, Node, id, message, serve};
 pub struct NodeBuilder {
     application: String,
     listen: Vec<String>,
+    advertise: Vec<String>,
     names: Option<String>,
     networks: Networks,
     grace: Option<Duration>,
@@ -39,7 +40,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Where the application's name service is. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
+    /// What the others are told to dial, if that is another address than the one this node listens at: of a forwarded port, or
+    /// of a host that others know by another name. Can be said several times. Default: where it listens.
+    pub fn advertise(mut self, address: &str) -> Self {
+        self.advertise.push(address.to_owned());
+        self
+    }
+
+    /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
     /// (or `memory:`, `unix:`) a node that finds none there serves it itself.
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
@@ -88,13 +96,16 @@ impl NodeBuilder {
             listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
         }
         let mut config = Config::new(self.application.clone());
-        config.addresses = listeners.iter().map(|listener| listener.address()).collect();
+        let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        config.addresses = if self.advertise.is_empty() { listening.clone() } else { self.advertise };
         if let Some(grace) = self.grace {
             config.grace = grace;
         }
         if let Some(heartbeat) = self.heartbeat {
             config.heartbeat = heartbeat;
             config.silence = heartbeat.mul_f32(3.5);
+            // Who does not answer a handshake is as silent as who says nothing later.
+            config.handshake = config.handshake.min(config.silence);
         }
         if let Some(max) = self.message_max {
             config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -105,13 +116,14 @@ impl NodeBuilder {
         let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
-        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
+        let dial_max = config.handshake;
+        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), dial_max, Hub::new(me));
         let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
         for listener in listeners {
             tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
         }
         tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)).abort_handle());
-        let inner = Inner { driver, me, application: self.application, addresses, tasks };
+        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks };
         Ok(Node { inner: Arc::new(inner) })
     }
 }

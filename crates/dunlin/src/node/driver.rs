@@ -125,11 +125,13 @@ pub(crate) struct Driver {
     stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
     networks: Networks,
+    /// So long a dial may take: a network that drops what is sent to it answers nothing.
+    dial_max: std::time::Duration,
     closing: AtomicBool,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: std::time::Duration, hub: Hub) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
             state: Mutex::new(State {
@@ -147,8 +149,14 @@ impl Driver {
             stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
             networks,
+            dial_max,
             closing: AtomicBool::new(false),
         })
+    }
+
+    /// Which node this is.
+    pub(crate) fn me(&self) -> NodeId {
+        lock(&self.state).machine.me().node
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -378,7 +386,8 @@ impl Driver {
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
-        let result = self.networks.dial(&address).await;
+        let dialled = tokio::time::timeout(self.dial_max, self.networks.dial(&address)).await;
+        let result = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);
