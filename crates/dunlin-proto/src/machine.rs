@@ -232,6 +232,12 @@ impl Machine {
         self.dial(None, address);
     }
 
+    /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
+    /// by [`Action::Connection`].
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+    }
+
     /// Makes a connection, if there is none.
     pub fn connect(&mut self, now: Time, node: NodeId) {
         self.want(now, node);

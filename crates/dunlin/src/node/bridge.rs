@@ -101,6 +101,8 @@ pub(crate) struct SendingBridge {
     fail_fast: bool,
     /// The home has retired the channel.
     retired: bool,
+    /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
+    is_reply: bool,
 }
 
 impl SendingBridge {
@@ -115,12 +117,13 @@ impl SendingBridge {
             later: BTreeMap::new(),
             fail_fast,
             retired: false,
+            is_reply: false,
         }
     }
 
-    /// The home's terms are known without a word.
-    pub(crate) fn with_terms(self, value_max: u64) -> Self {
-        Self { value_max: Some(value_max), ..self }
+    /// For a reply: the home's terms are known without a word.
+    pub(crate) fn for_reply(self, value_max: u64) -> Self {
+        Self { value_max: Some(value_max), is_reply: true, ..self }
     }
 
     pub(crate) fn connected(self, home: NodeId) -> Self {
@@ -198,6 +201,11 @@ impl SendingBridge {
                 Ok((bytes, leaving)) => {
                     self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
                     says.machine.offer(now, channel, ticket, bytes);
+                }
+                Err(why) if self.is_reply => {
+                    let reason = Reason::from(format!("the reply could not be written: {why}"));
+                    outlet.poison(reason.clone());
+                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
             },

@@ -576,7 +576,8 @@ impl Hub {
             for (to, message) in said {
                 if to == self.me.node {
                     self.local.push_back(message);
-                } else {
+                } else if !cx.state.machine.is_idle(to) {
+                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
                     // What can be declared is checked where it is declared.
                     let _ = cx.state.machine.say_names(cx.now, to, message);
                 }
