@@ -119,18 +119,20 @@ impl SendingBridge {
     }
 
     /// The home's terms are known without a word.
-    pub(crate) fn with_terms(self, value_max: u64) -> Self {
-        Self { value_max: Some(value_max), ..self }
+    pub(crate) fn with_terms(mut self, value_max: u64) -> Self {
+        self.value_max = Some(value_max);
+        self
     }
 
-    pub(crate) fn connected(self, home: NodeId) -> Self {
-        Self { home: Some(home), ..self }
+    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+        self.home = Some(home);
+        self
     }
 
     /// The home is on this node.
     pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
         self.give_back_early();
-        self.outlet
+        self.outlet.take()
     }
 
     /// What was offered early stands as if nobody had heard of it.
@@ -298,6 +300,24 @@ impl SendingBridge {
             } else {
                 outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
+        }
+        for (ticket, early) in std::mem::take(&mut self.early) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), Why::NodeLost);
+            }
+        }
+        outlet.down();
+    }
+}
+
+/// The node has left, or its driver is gone.
+impl Drop for SendingBridge {
+    /// An outlet that is merely dropped has received what it was offered; here nobody has.
+    fn drop(&mut self) {
+        let Some(outlet) = self.outlet.take() else { return };
+        let channel = outlet.channel().as_u64();
+        for (ticket, kept) in std::mem::take(&mut self.kept) {
+            outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
         for (ticket, early) in std::mem::take(&mut self.early) {
             if let Early::Firm(value) = early {
@@ -602,13 +622,22 @@ impl Bridge for ReceivingBridge {
 
     fn connection_lost(&mut self, _: &mut Says<'_>) {}
 
-    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        self.inlet.map(|inlet| (inlet, self.credits))
+    fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.inlet.take().map(|inlet| (inlet, self.credits))
     }
 
     fn poison(&mut self, text: &str) {
         if let Some(inlet) = self.inlet.take() {
             inlet.poison(text.into());
+        }
+    }
+}
+
+/// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
+impl Drop for ReceivingBridge {
+    fn drop(&mut self) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.down();
         }
     }
 }

@@ -396,7 +396,7 @@ impl Driver {
         });
     }
 
-    /// Ends every socket; the tasks of the node end with them.
+    /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
         let mut state = lock(&self.state);
@@ -405,7 +405,10 @@ impl Driver {
             state.parting.insert(socket, Closed::Over);
             state.sockets[&socket].ring();
         }
+        let (stretched, hub) = (std::mem::take(&mut state.stretched), state.hub.take());
         drop(state);
+        // They drop what is their users'.
+        drop((stretched, hub));
         self.bell.ring();
     }
 }
