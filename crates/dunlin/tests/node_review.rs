@@ -110,6 +110,46 @@ fn a_send_whose_answer_is_out_is_unknown_when_the_node_is_dropped() {
     });
 }
 
+/// Its drop looks at its node.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Curious {
+    #[serde(skip)]
+    node: Option<Node>,
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.waiting();
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_drop_asks_the_node() {
+    run(async {
+        let [a, b] = nodes("r-curious").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (sent, received) = par!(tx.send(Curious { node: Some(a.clone()) }), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        received?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_last_handle_of_a_node_in_a_value() {
+    run(async {
+        let [a, b] = nodes("r-last-handle").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (_, received) = par!(tx.send(Curious { node: Some(a) }), rx.recv());
+        received?;
+        Ok(())
+    });
+}
+
 /// Memory whose sockets can be kept from writing.
 #[derive(Clone, Default)]
 struct Gated(Arc<Gate>);

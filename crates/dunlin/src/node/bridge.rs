@@ -27,6 +27,8 @@ pub(crate) struct Says<'a> {
     pub(crate) channel: ChannelId,
     /// Bridges of ends that came or went within a message.
     pub(crate) new: &'a mut Vec<NewBridge>,
+    /// Messages that nobody needs any more: they are dropped when the node is not locked.
+    pub(crate) dropped: &'a mut Vec<Value>,
 }
 
 /// A bridge that another one has made.
@@ -260,8 +262,9 @@ impl SendingBridge {
     }
 
     fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
-        if let Some(home) = self.home {
-            leaving.hand_over(value, home, says);
+        match self.home {
+            Some(home) => leaving.hand_over(value, home, says),
+            None => says.dropped.push(value),
         }
     }
 
@@ -511,12 +514,14 @@ impl ReceivingBridge {
             }
             FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.
-            FromReceiver::Failed(ticket, _, why) => {
+            FromReceiver::Failed(ticket, copy, why) => {
+                says.dropped.extend(copy);
                 self.arriving.remove(&ticket);
                 machine.failed(now, channel, from, ticket, failure(why));
             }
             FromReceiver::Reserve(ticket, request) => machine.reserve(now, channel, from, ticket, request),
-            FromReceiver::Abort(ticket, _) => {
+            FromReceiver::Abort(ticket, copy) => {
+                says.dropped.push(copy);
                 self.arriving.remove(&ticket);
                 machine.abort(now, channel, from, ticket);
             }
@@ -567,7 +572,8 @@ impl Bridge for ReceivingBridge {
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    if inlet.grant(ticket, request, value).is_err() {
+                    if let Err(copy) = inlet.grant(ticket, request, value) {
+                        says.dropped.push(copy);
                         says.machine.abort(now, channel, from, ticket);
                     } else {
                         self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
@@ -595,7 +601,8 @@ impl Bridge for ReceivingBridge {
                 }
             },
             HomeHears::Withdraw(ticket) => {
-                if inlet.withdraw(ticket).is_some() {
+                if let Some(copy) = inlet.withdraw(ticket) {
+                    says.dropped.extend(copy);
                     self.arriving.remove(&ticket);
                     says.machine.withdrawn(now, channel, from, ticket);
                 }

@@ -106,7 +106,9 @@ impl NodeBuilder {
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
-        let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
+        // It ends when the node has left.
+        tokio::spawn(driver.clone().run());
+        let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
         }
