@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use dunlin::Why;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,6 +19,135 @@ fn run(test: impl Future<Output = Result>) {
 
 async fn node(test: &str) -> Node {
     Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen("memory:").join().await.unwrap()
+}
+
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(node(test).await);
+    }
+    nodes.try_into().unwrap()
+}
+
+/// Polls once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
+}
+
+/// Everything that can happen without time has happened.
+async fn quiet() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_send_to_nobody_is_not_taken_when_the_node_leaves() {
+    run(async {
+        let [a] = nodes("r-nobody").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        a.leave().await?;
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        assert_eq!(sent.unwrap_err().into_value(), 7);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_send_to_nobody_is_not_taken_when_the_node_is_dropped() {
+    run(async {
+        let [a] = nodes("r-nobody-dropped").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        drop(a);
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
+    run(async {
+        let [a] = nodes("r-handle-stays").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut rx = a.receiver::<u32>("nothing").await?;
+        let stays = a.clone();
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        a.leave().await?;
+        assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
+        assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        assert!(matches!(stays.sender::<u32>("late").await, Err(dunlin::node::NameError::Left)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_send_whose_answer_is_out_is_unknown_when_the_node_is_dropped() {
+    run(async {
+        let (a, gate) = gated("r-answer-out").await;
+        let b = node("r-answer-out").await;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        gate.shut();
+        drop(a);
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(SendError::Unknown { .. })), "{sent:?}");
+        drop(rx);
+        Ok(())
+    });
+}
+
+/// Its drop looks at its node.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Curious {
+    #[serde(skip)]
+    node: Option<Node>,
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.waiting();
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_drop_asks_the_node() {
+    run(async {
+        let [a, b] = nodes("r-curious").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (sent, received) = par!(tx.send(Curious { node: Some(a.clone()) }), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        received?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_last_handle_of_a_node_in_a_value() {
+    run(async {
+        let [a, b] = nodes("r-last-handle").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (_, received) = par!(tx.send(Curious { node: Some(a) }), rx.recv());
+        received?;
+        Ok(())
+    });
 }
 
 /// Memory whose sockets can be kept from writing.

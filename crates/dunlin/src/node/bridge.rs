@@ -27,6 +27,8 @@ pub(crate) struct Says<'a> {
     pub(crate) channel: ChannelId,
     /// Bridges of ends that came or went within a message.
     pub(crate) new: &'a mut Vec<NewBridge>,
+    /// Messages that nobody needs any more: they are dropped when the node is not locked.
+    pub(crate) dropped: &'a mut Vec<Value>,
 }
 
 /// A bridge that another one has made.
@@ -122,18 +124,21 @@ impl SendingBridge {
     }
 
     /// For a reply: the home's terms are known without a word.
-    pub(crate) fn for_reply(self, value_max: u64) -> Self {
-        Self { value_max: Some(value_max), is_reply: true, ..self }
+    pub(crate) fn for_reply(mut self, value_max: u64) -> Self {
+        self.value_max = Some(value_max);
+        self.is_reply = true;
+        self
     }
 
-    pub(crate) fn connected(self, home: NodeId) -> Self {
-        Self { home: Some(home), ..self }
+    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+        self.home = Some(home);
+        self
     }
 
     /// The home is on this node.
     pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
         self.give_back_early();
-        self.outlet
+        self.outlet.take()
     }
 
     /// What was offered early stands as if nobody had heard of it.
@@ -266,8 +271,9 @@ impl SendingBridge {
     }
 
     fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
-        if let Some(home) = self.home {
-            leaving.hand_over(value, home, says);
+        match self.home {
+            Some(home) => leaving.hand_over(value, home, says),
+            None => says.dropped.push(value),
         }
     }
 
@@ -306,6 +312,24 @@ impl SendingBridge {
             } else {
                 outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
+        }
+        for (ticket, early) in std::mem::take(&mut self.early) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), Why::NodeLost);
+            }
+        }
+        outlet.down();
+    }
+}
+
+/// The node has left, or its driver is gone.
+impl Drop for SendingBridge {
+    /// An outlet that is merely dropped has received what it was offered; here nobody has.
+    fn drop(&mut self) {
+        let Some(outlet) = self.outlet.take() else { return };
+        let channel = outlet.channel().as_u64();
+        for (ticket, kept) in std::mem::take(&mut self.kept) {
+            outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
         for (ticket, early) in std::mem::take(&mut self.early) {
             if let Early::Firm(value) = early {
@@ -502,12 +526,14 @@ impl ReceivingBridge {
             }
             FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.
-            FromReceiver::Failed(ticket, _, why) => {
+            FromReceiver::Failed(ticket, copy, why) => {
+                says.dropped.extend(copy);
                 self.arriving.remove(&ticket);
                 machine.failed(now, channel, from, ticket, failure(why));
             }
             FromReceiver::Reserve(ticket, request) => machine.reserve(now, channel, from, ticket, request),
-            FromReceiver::Abort(ticket, _) => {
+            FromReceiver::Abort(ticket, copy) => {
+                says.dropped.push(copy);
                 self.arriving.remove(&ticket);
                 machine.abort(now, channel, from, ticket);
             }
@@ -558,7 +584,8 @@ impl Bridge for ReceivingBridge {
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    if inlet.grant(ticket, request, value).is_err() {
+                    if let Err(copy) = inlet.grant(ticket, request, value) {
+                        says.dropped.push(copy);
                         says.machine.abort(now, channel, from, ticket);
                     } else {
                         self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
@@ -586,7 +613,8 @@ impl Bridge for ReceivingBridge {
                 }
             },
             HomeHears::Withdraw(ticket) => {
-                if inlet.withdraw(ticket).is_some() {
+                if let Some(copy) = inlet.withdraw(ticket) {
+                    says.dropped.extend(copy);
                     self.arriving.remove(&ticket);
                     says.machine.withdrawn(now, channel, from, ticket);
                 }
@@ -613,13 +641,22 @@ impl Bridge for ReceivingBridge {
 
     fn connection_lost(&mut self, _: &mut Says<'_>) {}
 
-    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        self.inlet.map(|inlet| (inlet, self.credits))
+    fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.inlet.take().map(|inlet| (inlet, self.credits))
     }
 
     fn poison(&mut self, text: &str) {
         if let Some(inlet) = self.inlet.take() {
             inlet.poison(text.into());
+        }
+    }
+}
+
+/// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
+impl Drop for ReceivingBridge {
+    fn drop(&mut self) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.down();
         }
     }
 }

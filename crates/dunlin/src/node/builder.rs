@@ -118,7 +118,9 @@ impl NodeBuilder {
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), dial_max, Hub::new(me));
-        let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
+        // It ends when the node has left.
+        tokio::spawn(driver.clone().run());
+        let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
+use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
 const READ: usize = 256 << 10;
@@ -116,11 +117,38 @@ pub(crate) struct State {
     pub(crate) hub: Option<Box<Hub>>,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
+    /// Messages that nobody needs any more; they are dropped where nothing is locked.
+    dropped: Vec<Value>,
+}
+
+/// This thread's name for [`Driver::holder`].
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    // A thread that ends has none any more, and drives no node.
+    HERE.try_with(|here| std::ptr::from_ref(here).addr()).unwrap_or(0)
+}
+
+/// The state, locked by this thread.
+struct Held<'a> {
+    holder: &'a AtomicUsize,
+    state: MutexGuard<'a, State>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.holder.store(0, Ordering::Relaxed);
+    }
 }
 
 pub(crate) struct Driver {
     start: Instant,
     state: Mutex<State>,
+    /// Which thread has locked it. Code of users may run meanwhile (they write, read and drop messages), and must not wait for itself.
+    holder: AtomicUsize,
+    /// Declarations that nobody waits for any more.
+    given_up: Mutex<Vec<u64>>,
+    /// No handle of the node is left.
+    abandoned: AtomicBool,
     /// Channels whose ends have something to say.
     stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
@@ -145,7 +173,11 @@ impl Driver {
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
                 flushed: None,
+                dropped: Vec::new(),
             }),
+            holder: AtomicUsize::new(0),
+            given_up: Mutex::default(),
+            abandoned: AtomicBool::new(false),
             stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
             networks,
@@ -166,10 +198,26 @@ impl Driver {
     /// Speaks to the machine, and does what it says.
     pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
         let now = self.now();
-        let mut state = lock(&self.state);
-        let result = f(&mut state, now);
-        self.act(&mut state, now);
+        let mut held = self.hold();
+        let result = f(&mut held.state, now);
+        self.act(&mut held.state, now);
+        let dropped = std::mem::take(&mut held.state.dropped);
+        drop(held);
+        drop(dropped);
         result
+    }
+
+    fn hold(&self) -> Held<'_> {
+        let state = lock(&self.state);
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        Held { holder: &self.holder, state }
+    }
+
+    /// Whether this thread is within [`with`](Self::with): then this is called by a message that is written, read or dropped there.
+    fn is_held_here(&self) -> bool {
+        // Only this thread stores its own name, so no order is needed.
+        let here = this_thread();
+        here != 0 && self.holder.load(Ordering::Relaxed) == here
     }
 
     /// A channel of this node now reaches `peer`, or will.
@@ -192,6 +240,10 @@ impl Driver {
     /// Fetches what ends have to say, and does what the machine says, until both are quiet.
     fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         loop {
+            let given_up = std::mem::take(&mut *lock(&self.given_up));
+            if !given_up.is_empty() {
+                self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
+            }
             let stirred = std::mem::take(&mut *lock(&self.stirred));
             for channel in stirred {
                 self.fetch(state, channel, now);
@@ -261,7 +313,7 @@ impl Driver {
         let Some(stretched) = state.stretched.get_mut(&channel) else { return };
         let waker = Waker::from(stretched.waker.clone());
         let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
         if stretched.bridge.poll(&mut Context::from_waker(&waker), &mut says).is_ready() {
             state.stretched.remove(&channel);
             self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
@@ -272,7 +324,7 @@ impl Driver {
     fn tell(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time, told: Told) {
         let Some(stretched) = state.stretched.get_mut(&channel) else { return };
         let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
         match told {
             Told::Home(from, heard) => stretched.bridge.hear_sender(from, heard, &mut says),
             Told::Proxy(heard) => stretched.bridge.hear_home(heard, &mut says),
@@ -303,8 +355,24 @@ impl Driver {
         result
     }
 
+    /// Nothing is done, and the default given, if the node has left, or if a message asks while this node writes, reads or drops it.
     pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R) -> R {
+        if self.is_held_here() {
+            return R::default();
+        }
         self.with(|state, now| self.with_hub(state, now, f))
+    }
+
+    /// Nobody waits for this declaration any more. Can be called from anywhere, also by what a message drops.
+    pub(crate) fn give_up(&self, number: u64) {
+        lock(&self.given_up).push(number);
+        self.bell.ring();
+    }
+
+    /// No handle of the node is left: it says goodbye, and ends. Can be called from anywhere.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        self.bell.ring();
     }
 
     /// Told when the name service is lost.
@@ -350,6 +418,10 @@ impl Driver {
     pub(crate) async fn run(self: Arc<Self>) {
         let mut sleep = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
         loop {
+            if self.abandoned.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
+                self.with(|state, now| state.machine.leave(now));
+                self.close();
+            }
             let dials = self.with(|state, now| {
                 state.machine.tick(now);
                 if state.hub_alarm.is_some_and(|at| now >= at) {
@@ -405,16 +477,20 @@ impl Driver {
         });
     }
 
-    /// Ends every socket; the tasks of the node end with them.
+    /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
-        let mut state = lock(&self.state);
+        let mut held = self.hold();
+        let state = &mut *held.state;
         let sockets: Vec<SocketId> = state.sockets.keys().copied().collect();
         for socket in sockets {
             state.parting.insert(socket, Closed::Over);
             state.sockets[&socket].ring();
         }
-        drop(state);
+        let (stretched, hub) = (std::mem::take(&mut state.stretched), state.hub.take());
+        drop(held);
+        // They drop what is their users'.
+        drop((stretched, hub));
         self.bell.ring();
     }
 }
@@ -451,7 +527,13 @@ impl State {
 
     fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) {
         for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
-            stretched.bridge.connection_lost(&mut Says { machine: &mut self.machine, now, channel: *channel, new });
+            stretched.bridge.connection_lost(&mut Says {
+                machine: &mut self.machine,
+                now,
+                channel: *channel,
+                new,
+                dropped: &mut self.dropped,
+            });
         }
     }
 

@@ -428,7 +428,7 @@ impl Hub {
         }
     }
 
-    fn undeclare(&mut self, number: u64) {
+    pub(crate) fn undeclare(&mut self, number: u64) {
         self.own.undeclare(number);
         match self.ends.remove(&number) {
             Some(DeclaredEnd { at: Some(address), .. }) => {
@@ -830,7 +830,7 @@ impl Driver {
         impl Drop for Guard<'_> {
             fn drop(&mut self) {
                 if let Some(number) = self.1 {
-                    self.0.with_hub_now(|hub, _| hub.undeclare(number));
+                    self.0.give_up(number);
                 }
             }
         }

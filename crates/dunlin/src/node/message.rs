@@ -140,7 +140,7 @@ impl Leaving {
 
     /// The message has been taken by a receiver on that node, and so have its ends.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &mut Says<'_>) {
-        let Some(sealed) = self.sealed else { return };
+        let Some(sealed) = self.sealed else { return says.dropped.push(value) };
         let handed_over = sealed.commit(value).unwrap_or_else(|not_all| not_all.ends);
         let mut ends = handed_over.into_iter().peekable();
         for (token, (channel, kind)) in (0u64..).zip(self.ends) {

@@ -66,6 +66,9 @@ pub use name::Expects;
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
+/// A message that asks its node something while that writes, reads or drops it (in its `Serialize`, say) is told nothing: no ends
+/// [wait](Self::waiting), and nothing can be declared.
+///
 /// # Examples
 /// See the [module](self).
 #[derive(Clone)]
@@ -229,8 +232,9 @@ impl Inner {
 impl Drop for Inner {
     /// Whoever forgets to leave says goodbye, but does not wait until that is heard.
     fn drop(&mut self) {
-        self.driver.with(|state, now| state.machine.leave(now));
-        self.close();
+        // Not here: a message may have had the last handle, and be dropped where the node is locked.
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        self.driver.abandon();
     }
 }
 
