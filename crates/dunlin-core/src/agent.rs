@@ -7,43 +7,112 @@
 //!
 //! ```text
 //!   sender's half                                              receiver's half
+//!   Outlet::credit       ◀── Inlet::credits, Credit ──
+//!   Sent(value)                    ── value ──▶                Inlet::push
 //!   FirmOffer(ticket, value)       ── offer ──▶                Inlet::offer
 //!   ChoiceOffer(ticket, id)        ── offer, no value ──▶      Inlet::offer_choice
 //!   Outlet::reserve      ◀── Reserve ──      value ──▶         Inlet::grant, which may give it back: Outlet::give_back
+//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) is heard before; Gone ── refuse ──▶ Inlet::withdraw, unanswered)
 //!   Outlet::held         ◀── Held ──
 //!   Outlet::taken        ◀── Taken, Released ──
 //!   Outlet::give_back    ◀── Abort ──
 //!   Outlet::failed       ◀── Failed ──
 //!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw: Outlet::withdrawn, or it is too late
 //!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
+//!   Outlet::retire       ◀── Retired, Gone ──
+//!   Retired                        ── retire ──▶               Inlet::retire
+//!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
+//!   Gone                           ── gone ──▶                 the inlet is dropped, and then the outlet
 //! ```
 //!
+//! Each side's messages arrive in the order in which they were said.
+//!
 //! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
+//!
+//! # Credits
+//!
+//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places (*credits*), which
+//! count as taken there from then on. At the sender's half a send that has one is complete at once; without one it waits there, and
+//! nothing of it crosses. So granted and buffered together never are more than n, and both ends behave as those of a buffer in one
+//! memory:
+//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until
+//!   the sender's half has answered ([`Inlet::retire`]);
+//! - *poison*, from either end, destroys what is buffered and what is on its way;
+//! - an extended receive keeps its place until the release.
+//!
+//! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is promised.
+//!
+//! # Values
+//!
+//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It encodes it by
+//! reference and keeps it under the ticket until it hears what became of it:
+//!
+//! | heard | the sender's half is told | and the value |
+//! |---|---|---|
+//! | `Taken`, `Released` | [`Outlet::taken`] | is dropped |
+//! | `Held` | [`Outlet::held`]; `Released` follows | is dropped |
+//! | `Failed` | [`Outlet::failed`] | is given back; `None` if it never left |
+//! | an answer to a withdrawal: not taken | [`Outlet::withdrawn`] | is given back; `None` if it never left |
+//! | `Abort` | [`Outlet::give_back`] | is given back |
+//! | nothing, and the node is lost | [`Outlet::lost`] | is given back |
+//!
+//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies, which are dropped. When two
+//! answers cross (an `Abort` and a withdrawal), the first has the value and the second has none. A value that cannot be encoded
+//! is given back by [`Outlet::failed`]. Of [`Event::Sent`] nothing is heard: a carrier drops the value when it is encoded.
+//!
+//! # The end
+//!
+//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it
+//!   has dropped the answer is awaited. So after [`Event::Gone`] no ticket is open and nothing is left to hear: the message goes to
+//!   the receiver's half, behind all others, and both agents are dropped.
+//! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive,
+//!   and their values come back. The carrier calls [`Outlet::retire`], which [`Event::Retired`] answers unless the channel was
+//!   retired before: nothing is offered behind that. When it has come to the receiver's half, and what that half had to say until then
+//!   has come back, or at [`Event::Gone`], both agents are dropped.
+//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
+//!   the receiver's: [`Inlet::down`].
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
+use crate::channel::queue::Queue;
 use crate::channel::queue::far::{Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::Reserver;
-use crate::error::{Reason, Why};
+use crate::choice::decision::{self, Reserver};
+use crate::error::{MessageId, Reason, Why};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
-use crate::waits;
+use crate::waits::{self, ChannelId};
+
+/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and
+/// both must mean the same one. So their numbers are in one order everywhere. The high half is `origin`, which belongs to this
+/// process alone (of a node: its incarnation, or 64 random bits), the low half counts; a process without agents needs none.
+///
+/// It belongs before the first choice with a send over an agent, whose number must not change. The first origin stands.
+///
+/// # Errors
+/// `false`: there was another before.
+#[must_use = "another origin may stand"]
+pub fn set_origin(origin: u64) -> bool {
+    decision::set_origin(origin)
+}
 
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
+    /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the agent says nothing more about it.
+    Sent(T),
     /// A send offers this value. The agent has it now and must say what became of it.
     FirmOffer(u64, T),
     /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number is the choice's, for the
-    /// order in which choices give way to each other.
-    ChoiceOffer(u64, u64),
+    /// order in which choices give way to each other: see [`set_origin`].
+    ChoiceOffer(u64, u128),
     /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was decided.
     AskedBack(u64),
     /// What answered [`Reserved::Later`] may be tried again.
@@ -54,7 +123,7 @@ pub enum Event<T> {
     Retired,
     /// The channel was poisoned from here.
     Poisoned(Reason),
-    /// The sender is gone; nothing more will be offered.
+    /// The sender is gone, and all that it has sent and offered has been said before and is settled: the carrier drops both agents.
     Gone,
 }
 
@@ -63,7 +132,12 @@ pub enum Event<T> {
 /// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
+    /// What was buffered here: it goes before everything else.
+    buffered: VecDeque<T>,
 }
+
+/// The tickets of what was buffered start here; nothing else knows them.
+const BUFFERED_TICKETS: u64 = 1 << 63;
 
 impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +152,7 @@ struct Ticket<T> {
 }
 
 impl<T> Ticket<T> {
-    fn tell(&self, event: FromSender) {
+    fn tell(&self, event: FromSender<T>) {
         self.chan.with_queue(|queue, _, after| {
             if let Some(outlet) = &mut queue.outlet {
                 outlet.tell(event, &mut after.wakes);
@@ -98,17 +172,27 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver that has not been used.
+    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, as the first firm offers
+    /// (sent already, so nothing comes of it if they fail), and there is no buffer here from now on, for that is at the other half. Offers that
+    /// stand already, and how the channel may have ended, are said next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
-        chan.with_queue(|queue, _, _| queue.outlet = Some(Heard::new()));
+        let buffered = chan.add_agent(Queue::replace_receiver);
         // The receiver's end lives on as this.
         receiver.into_outlet();
-        Self { chan }
+        Self { chan, buffered }
+    }
+
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
     }
 
     /// The next thing the sender's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+        if let Some(value) = self.buffered.pop_front() {
+            return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + self.buffered.len() as u64, value));
+        }
         self.chan.with_queue(|queue, _, after| {
             loop {
                 let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -117,6 +201,7 @@ impl<T: Send + 'static> Outlet<T> {
                     return Poll::Pending;
                 };
                 return Poll::Ready(match event {
+                    FromSender::Sent(value) => Event::Sent(value),
                     FromSender::Offered(ticket) => match queue.collect(ticket) {
                         Collected::Firm(value) => Event::FirmOffer(ticket, value),
                         Collected::Choice(choice) => Event::ChoiceOffer(ticket, choice),
@@ -134,11 +219,17 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
+    /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking. From the first one on,
+    /// sends wait here for a place and are not offered; so it belongs before the first [`poll`](Self::poll). 0 changes nothing.
+    pub fn credit(&self, places: u32) {
+        self.chan.with_queue(|queue, _, after| queue.credit(places, after));
+    }
+
     /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until [`taken`](Self::taken),
     /// [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of that choice can happen.
     pub fn reserve(&self, ticket: u64) -> Reserved<T> {
         let reserver: Arc<dyn Reserver> = Arc::new(Ticket { chan: self.chan.clone(), ticket });
-        self.chan.with_queue(|queue, _, _| queue.reserve(ticket, &reserver))
+        self.chan.with_queue(|queue, _, after| queue.reserve(ticket, &reserver, after))
     }
 
     /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
@@ -166,7 +257,21 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, after));
     }
 
-    /// The channel was retired elsewhere.
+    /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
+    /// [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a choice, the choice does.
+    pub fn lost(&self, ticket: u64, value: T, id: MessageId) {
+        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
+    }
+
+    /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
+    /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left
+    /// counts as received, as in a drop.
+    pub fn down(self) {
+        self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
+    }
+
+    /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent
+    /// and offered before.
     pub fn retire(&self) {
         self.chan.retire();
     }
@@ -186,7 +291,8 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 
 /// Stands in for the sender at the half where the receiver is.
 ///
-/// Dropped, it is a sender that is dropped: what it offered stays.
+/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is dropped when
+/// there is nothing left to answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
 }
@@ -208,27 +314,49 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender that has not been used.
+    /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may have ended is its first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
-        chan.with_queue(|queue, _, _| queue.inlet = Some(Heard::new()));
+        chan.add_agent(|queue, _| queue.inlet = Some(Heard::new()));
         // The sender's end lives on as this.
         sender.into_inlet();
         Self { chan }
     }
 
+    /// The channel whose half this stands at, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.chan.record.id()
+    }
+
     /// The next thing the receiver's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<T>> {
         self.chan.with_queue(|queue, _, after| {
-            let Some(inlet) = &mut queue.inlet else { return Poll::Pending };
-            match inlet.events.pop_front() {
-                Some(event) => Poll::Ready(event),
-                None => {
-                    after.stale.store(&mut inlet.waker, cx.waker());
-                    Poll::Pending
-                }
+            if let Some(event) = queue.next_for_inlet() {
+                return Poll::Ready(event);
             }
+            if let Some(inlet) = &mut queue.inlet {
+                after.stale.store(&mut inlet.waker, cx.waker());
+            }
+            Poll::Pending
         })
+    }
+
+    /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
+    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free. An unbounded buffer: 1024. Anything else: none, ever.
+    ///
+    /// An agent that never asks has none promised, and offers every value.
+    pub fn credits(&self) -> u32 {
+        self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
+    }
+
+    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the
+    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been.
+    ///
+    /// # Errors
+    /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)):
+    /// whoever sent this breaks the protocol.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 
     /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].
@@ -237,7 +365,7 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
-    pub fn offer_choice(&self, number: u64, choice: u64) {
+    pub fn offer_choice(&self, number: u64, choice: u128) {
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(number, None, Some(choice), ends, after));
     }
 
@@ -263,13 +391,21 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(number, after))
     }
 
+    /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before, and then fail with
+    /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
+    pub fn down(self) {
+        self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after));
+    }
+
     /// Asks for a reservation back; [`FromReceiver::Abort`] answers, unless the value has been taken.
     pub fn revoke(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.revoke(number, after));
     }
 
-    /// The channel was retired elsewhere.
+    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits
+    /// comes after this.
     pub fn retire(&self) {
+        self.chan.with_queue(|queue, _, after| queue.end_lending(after));
         self.chan.retire();
     }
 
@@ -281,8 +417,13 @@ impl<T: Send + 'static> Inlet<T> {
 
 impl<T: Send + 'static> Drop for Inlet<T> {
     fn drop(&mut self) {
-        self.chan.with_queue(|queue, _, _| queue.inlet = None);
+        // What it has not heard may hold values, which are dropped where the channel is not locked.
+        let unheard = self.chan.with_queue(|queue, _, after| {
+            queue.end_lending(after);
+            queue.inlet.take()
+        });
         self.chan.sender_gone();
+        drop(unheard);
     }
 }
 
@@ -307,9 +448,15 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
 /// assert_eq!((sent, received), (Ok(()), Ok("krill")));
 /// # });
 /// ```
-pub async fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) {
-    let mut joint = Joint { outlet, inlet, later: Vec::new() };
-    poll_fn(|cx| {
+pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
+    outlet.credit(inlet.credits());
+    join_with(outlet, inlet)
+}
+
+/// The same, once the outlet has its first credits.
+pub(crate) fn join_with<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
+    let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
+    poll_fn(move |cx| {
         loop {
             // Both sides in turn, so that neither keeps the other from being heard.
             let mut quiet = true;
@@ -321,20 +468,14 @@ pub async fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) {
             }
             if let Poll::Ready(event) = joint.inlet.poll(cx) {
                 quiet = false;
-                if !joint.hear_receiver(event) {
-                    // What was offered after the receiver had gone has failed at once: that stands behind.
-                    while let Poll::Ready(event) = joint.inlet.poll(cx) {
-                        joint.hear_receiver(event);
-                    }
-                    return Poll::Ready(());
-                }
+                joint.hear_receiver(event);
             }
             if quiet {
-                return Poll::Pending;
+                // Nothing is on its way: with the receiver gone, all that was offered to it has failed.
+                return if joint.receiver_gone { Poll::Ready(()) } else { Poll::Pending };
             }
         }
     })
-    .await;
 }
 
 struct Joint<T: Send + 'static> {
@@ -342,12 +483,17 @@ struct Joint<T: Send + 'static> {
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
+    receiver_gone: bool,
 }
 
 impl<T: Send + 'static> Joint<T> {
-    /// `false`: the sender has gone. What it left is still offered over there.
+    /// `false`: the sender has gone, and nothing that it has offered is open.
     fn hear_sender(&mut self, event: Event<T>) -> bool {
         match event {
+            Event::Sent(value) => {
+                let pushed = self.inlet.push(value);
+                debug_assert!(pushed.is_ok(), "the sender's half has what was promised");
+            }
             Event::FirmOffer(ticket, value) => self.inlet.offer(ticket, value),
             Event::ChoiceOffer(ticket, choice) => self.inlet.offer_choice(ticket, choice),
             Event::AskedBack(ticket) => {
@@ -384,18 +530,20 @@ impl<T: Send + 'static> Joint<T> {
         }
     }
 
-    /// `false`: the receiver has gone. All that was offered to it has failed before.
-    fn hear_receiver(&mut self, event: FromReceiver<T>) -> bool {
+    fn hear_receiver(&mut self, event: FromReceiver<T>) {
         match event {
             FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => self.outlet.taken(ticket),
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
+            FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
-            FromReceiver::Gone => return false,
+            FromReceiver::Gone => {
+                self.receiver_gone = true;
+                self.outlet.retire();
+            }
         }
-        true
     }
 }

@@ -81,6 +81,11 @@ impl<Q, A> Caller<Q, A> {
         &self.requests
     }
 
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_inner(self) -> Sender<Asked<Q, A>> {
+        self.requests
+    }
+
     /// Sends the request and waits for the reply.
     ///
     /// # Errors
@@ -152,6 +157,11 @@ impl<Q, A> Callee<Q, A> {
     #[cfg(feature = "serde")]
     pub(crate) fn asked(&self) -> &Receiver<Asked<Q, A>> {
         &self.asked
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_inner(self) -> Receiver<Asked<Q, A>> {
+        self.asked
     }
 
     /// Waits for a request.
@@ -321,6 +331,11 @@ impl<A> Reply<A> {
     #[cfg(feature = "serde")]
     pub(crate) fn sender(&self) -> &Sender<A> {
         &self.sender
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_inner(self) -> Sender<A> {
+        self.sender
     }
 
     /// Replies; never waits.

@@ -60,6 +60,9 @@ pub enum Why {
     /// The node that holds the receiver was lost.
     #[error("the node that holds the receiver was lost")]
     NodeLost,
+    /// The value cannot be written for another node, or the receiver there cannot read it.
+    #[error("the value cannot be sent to another node: {0}")]
+    Unsendable(Reason),
     /// The encoded value is larger than the connection allows (both in bytes).
     #[error("the value takes {bytes} bytes; at most {bytes_max} are allowed")]
     TooLarge {
@@ -163,6 +166,28 @@ impl<T> fmt::Display for SendError<T> {
 }
 
 impl<T> std::error::Error for SendError<T> {}
+
+/// How a send has failed, as long as its value is not beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    NotTaken(Why),
+    Unknown(MessageId),
+}
+
+impl From<Why> for Failed {
+    fn from(why: Why) -> Self {
+        Self::NotTaken(why)
+    }
+}
+
+impl Failed {
+    pub(crate) fn with<T>(self, value: T) -> SendError<T> {
+        match self {
+            Self::NotTaken(why) => SendError::NotTaken { value, why },
+            Self::Unknown(id) => SendError::Unknown { value, id },
+        }
+    }
+}
 
 /// Why a receive got nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,22 +2,28 @@
 //!
 //! An end is written as a number. The end itself goes beside the bytes: [`carrier`] says how.
 
+mod agents;
 #[doc(hidden)]
 pub mod carrier;
 
 use std::any::TypeId;
+use std::panic::Location;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::agent::{Inlet, Outlet};
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::MayPoison;
+use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::share::{End, Shared};
-use carrier::{EndKind, Mobile, Place, Successor};
+use crate::waits::ChannelId;
+use agents::Agent;
+use carrier::{Another, EndKind, Mobile, Place};
 
 /// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
 ///
@@ -28,10 +34,12 @@ use carrier::{EndKind, Mobile, Place, Successor};
 /// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say, an end is an error of that
 /// call, and stays as it is.
 ///
-/// Two of serde's ways do not suit ends:
-/// - an `untagged` enum is read by trying its variants, and an end that a failed try has read is gone with it: give enums a tag;
-/// - an `Arc` (serde's feature `rc`) cannot be emptied, so an end inside would stay with its other holders as well:
-///   [`share`](crate::Sender::share) it instead.
+/// A message must own its ends alone. One that is kept elsewhere too (behind an `Arc`, say, with serde's feature `rc`) stays there, the hand-over
+/// fails, and who reads the message is told that the end has not come: [`share`](crate::Sender::share) it instead.
+///
+/// Enums may be tagged in any of serde's ways, and fields flattened. An `untagged` enum is read by trying its variants; an end that a
+/// failed try has read is there for the next. Two things serde itself refuses, and says so, with nothing lost: a `flatten` on an end, and a bare end as
+/// variant of an internally tagged enum (`#[serde(tag = "..")] enum E { A(Sender<u8>) }`; write `A { tx: Sender<u8> }`).
 ///
 /// # Examples
 /// A protocol that sends itself:
@@ -69,7 +77,7 @@ use carrier::{EndKind, Mobile, Place, Successor};
 ///
 /// let mut outbox = Outbox::new();
 /// let json = outbox.encode(|| serde_json::to_string(&message)).unwrap();
-/// let ends = outbox.seal().unwrap().commit(message);
+/// let ends = outbox.seal().unwrap().commit(message).unwrap();
 /// assert_eq!(json, r#"["krill",0]"#);
 ///
 /// let mut inbox = Inbox::new(ends);
@@ -99,7 +107,7 @@ pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned + Send + 'static> Portable for T {}
 
-impl<T: Send + 'static, P: 'static> Mobile for Sender<T, P> {
+impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
     fn kind() -> EndKind {
         EndKind::Sender { may_poison: may_poison::<P>() }
     }
@@ -108,12 +116,34 @@ impl<T: Send + 'static, P: 'static> Mobile for Sender<T, P> {
         Place::Sending(address(self.chan()))
     }
 
-    fn successor(&self) -> Successor<Self> {
-        Box::new(self.successor())
+    fn channel(&self) -> Option<ChannelId> {
+        Some(self.id())
+    }
+
+    fn into_agent(self) -> Result<Agent, Self> {
+        Ok(Agent::Inlet(Inlet::new(self).into()))
+    }
+
+    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
+        // The policy is the receiver's.
+        let (here, there) = crate::channel::ends::<T, P, MayPoison>(&rendezvous(), Location::caller());
+        Some((here, Agent::Outlet(Outlet::new(there).into())))
+    }
+
+    fn another(&self) -> Another<Self> {
+        Box::new(self.another())
+    }
+
+    fn is_several(&self) -> bool {
+        self.chan().sender_is_several()
+    }
+
+    fn alone(self) -> Option<Self> {
+        self.alone()
     }
 }
 
-impl<T: Send + 'static, P: 'static> Mobile for Receiver<T, P> {
+impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
     fn kind() -> EndKind {
         EndKind::Receiver { may_poison: may_poison::<P>() }
     }
@@ -122,14 +152,35 @@ impl<T: Send + 'static, P: 'static> Mobile for Receiver<T, P> {
         Place::Receiving(address(self.chan()))
     }
 
-    fn successor(&self) -> Successor<Self> {
-        Box::new(self.successor())
+    fn channel(&self) -> Option<ChannelId> {
+        Some(self.id())
+    }
+
+    fn into_agent(self) -> Result<Agent, Self> {
+        Ok(Agent::Outlet(Outlet::new(self).into()))
+    }
+
+    fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
+        let (there, here) = crate::channel::ends::<T, MayPoison, P>(policy, Location::caller());
+        Some((here, Agent::Inlet(Inlet::new(there).into())))
+    }
+
+    fn another(&self) -> Another<Self> {
+        Box::new(self.another())
+    }
+
+    fn is_several(&self) -> bool {
+        self.chan().receiver_is_several()
+    }
+
+    fn alone(self) -> Option<Self> {
+        self.alone()
     }
 }
 
 impl<E> Mobile for Shared<E>
 where
-    E: End<Link: Send + Sync> + Send + 'static,
+    E: Portable + End<Link: Send + Sync>,
 {
     fn kind() -> EndKind {
         EndKind::Shared
@@ -139,54 +190,85 @@ where
         Place::Handle(self.record().index())
     }
 
-    fn successor(&self) -> Successor<Self> {
-        Box::new(self.successor())
+    // A face of a bundle has several channels.
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    // Claims would have to be carried, and those have no agents yet.
+    fn into_agent(self) -> Result<Agent, Self> {
+        Err(self)
+    }
+
+    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
+        None
+    }
+
+    fn another(&self) -> Another<Self> {
+        let another = self.another();
+        Box::new(|| Some(another()))
+    }
+
+    // Many may hold it, so two values are two handles and nothing more.
+    fn is_several(&self) -> bool {
+        false
+    }
+
+    fn alone(self) -> Option<Self> {
+        Some(self)
     }
 }
 
-impl<Q: Send + 'static, A: Send + 'static> Mobile for Caller<Q, A> {
-    fn kind() -> EndKind {
-        EndKind::Caller
-    }
+/// An end that is another one with a name: moves as that does.
+macro_rules! moves_as {
+    ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
+        impl<$($parameter: Portable),*> Mobile for $end {
+            fn kind() -> EndKind {
+                $kind
+            }
 
-    fn place(&self) -> Place {
-        self.requests().place()
-    }
+            fn place(&self) -> Place {
+                self.$inner().place()
+            }
 
-    fn successor(&self) -> Successor<Self> {
-        let requests = self.requests().successor();
-        Box::new(move || Self::over(requests()))
-    }
+            fn channel(&self) -> Option<ChannelId> {
+                self.$inner().channel()
+            }
+
+            fn another(&self) -> Another<Self> {
+                let another = self.$inner().another();
+                Box::new(|| another().map(Self::over))
+            }
+
+            fn is_several(&self) -> bool {
+                self.$inner().is_several()
+            }
+
+            fn alone(self) -> Option<Self> {
+                self.into_inner().alone().map(Self::over)
+            }
+
+            fn into_agent(self) -> Result<Agent, Self> {
+                self.into_inner().into_agent().map_err(Self::over)
+            }
+
+            fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
+                $adopt(policy).map(|(inner, agent)| (Self::over(inner), agent))
+            }
+        }
+    )* };
 }
 
-impl<Q: Send + 'static, A: Send + 'static> Mobile for Callee<Q, A> {
-    fn kind() -> EndKind {
-        EndKind::Callee
-    }
-
-    fn place(&self) -> Place {
-        self.asked().place()
-    }
-
-    fn successor(&self) -> Successor<Self> {
-        let asked = self.asked().successor();
-        Box::new(move || Self::over(asked()))
-    }
+moves_as! {
+    <Q, A> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
+    <Q, A> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
+    <A> Reply<A>: EndKind::Reply, sender, adopt_slot;
 }
 
-impl<A: Send + 'static> Mobile for Reply<A> {
-    fn kind() -> EndKind {
-        EndKind::Reply
-    }
-
-    fn place(&self) -> Place {
-        self.sender().place()
-    }
-
-    fn successor(&self) -> Successor<Self> {
-        let sender = self.sender().successor();
-        Box::new(move || Self::over(sender()))
-    }
+/// The slot of a reply is where the reply is given, for that must not wait.
+fn adopt_slot<A: Portable>(_: &Policy) -> Option<(Sender<A>, Agent)> {
+    let (here, slot) = crate::channel::ends(&fifo(1), Location::caller());
+    Some((here, Agent::slot(slot)))
 }
 
 fn may_poison<P: 'static>() -> bool {

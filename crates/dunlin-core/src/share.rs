@@ -90,6 +90,10 @@ impl<T, P> End for Receiver<T, P> {
     }
 
     fn hold_back(link: &Arc<Chan<T>>, out: bool) {
+        if !out {
+            // Polled as a stream, or forgotten, it would be woken in the place of those who wait now.
+            link.unwatch(Handle::END);
+        }
         link.claimed(false, out);
     }
 
@@ -358,7 +362,7 @@ impl<E: End> Shared<E> {
 
     /// Makes, when it is called, another handle of the same end. Until then it keeps the end.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<E> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Self + use<E> {
         let core = self.core.clone();
         move || Self::handle(core)
     }
@@ -427,8 +431,8 @@ impl<T, P> Shared<Sender<T, P>> {
     /// # Errors
     /// [`SendError::Unknown`] if the receiver's node is lost.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
-        std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
-        Ok(())
+        let settled = std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
+        settled.map_err(|failed| failed.with(()))
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].

@@ -5,6 +5,15 @@
 //! is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records without stopping
 //! anybody; a line may be a moment old.
 //!
+//! Waits for what is no channel have a record too, taken when the first poll finds that it must wait: a process that is awaited, a
+//! timer, a future named as a branch of a choice, a blocking call. A deadline (`until`, `.within`, `.by`) has no line of its
+//! own: the operation it bounds has one.
+//!
+//! A line goes when its operation is done or dropped, also by a cancel or a panic. Of what is polled through a borrow, and
+//! then polled no more, nobody can tell that it was given up: of a [`Receiver`](crate::Receiver) as a stream, or a `&mut` to a process in a `select!` of another crate.
+//! Such a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice of this
+//! crate tells its branches, so those leave none. What was forgotten (`mem::forget`) together with what it waits on keeps its line.
+//!
 //! Time here is a *tick* that the runtime stores with [`advance`]: the core reads no clock. The `dunlin` crate advances it once
 //! a millisecond while anything runs.
 
@@ -12,6 +21,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 
 use crate::lock::Lock;
 use crate::sync::global;
@@ -128,6 +138,16 @@ pub enum Doing {
     Claim,
     /// For the channel's other end to go.
     Closed,
+    /// For a process to end.
+    Exit,
+    /// For a blocking call to return.
+    Return,
+    /// For a timer.
+    Time,
+    /// To be asked to stop, within a blocking call.
+    Stop,
+    /// For a future named as a branch of a choice, of which nothing else is known.
+    Future,
 }
 
 impl fmt::Display for Doing {
@@ -137,6 +157,11 @@ impl fmt::Display for Doing {
             Self::Receive => "receive",
             Self::Claim => "claim",
             Self::Closed => "end",
+            Self::Exit => "exit",
+            Self::Return => "return",
+            Self::Time => "a timer",
+            Self::Stop => "a request to stop",
+            Self::Future => "a future",
         })
     }
 }
@@ -185,13 +210,19 @@ impl Side {
             2 => Some(Doing::Receive),
             3 => Some(Doing::Claim),
             4 => Some(Doing::Closed),
+            5 => Some(Doing::Exit),
+            6 => Some(Doing::Return),
+            7 => Some(Doing::Time),
+            8 => Some(Doing::Stop),
+            9 => Some(Doing::Future),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))
     }
 }
 
-/// The wait record of a channel, or of one handle to a shared end: then its entry's link is the channel's number.
+/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's number), or
+/// of what is neither: then the receiver's side waits, and the sender's tells for which process.
 #[derive(Default)]
 pub(crate) struct Record {
     made: Place,
@@ -202,6 +233,7 @@ pub(crate) struct Record {
 }
 
 const NOT_A_HANDLE: u32 = u32::MAX;
+const NOT_A_CHANNEL: u32 = u32::MAX - 1;
 
 /// An entry of the record table, given back on drop.
 pub(crate) struct Recorded(&'static Entry<Record>);
@@ -209,24 +241,24 @@ pub(crate) struct Recorded(&'static Entry<Record>);
 impl Recorded {
     #[inline]
     pub(crate) fn channel(made: &'static Location<'static>) -> Self {
-        Self::take(made, NOT_A_HANDLE)
+        Self::take(made, NOT_A_HANDLE, CURRENT.get())
     }
 
     /// A record for one of several handles to an end of this channel.
     pub(crate) fn handle(of: ChannelId, made: &'static Location<'static>) -> Self {
-        Self::take(made, of.0 as u32)
+        Self::take(made, of.0 as u32, CURRENT.get())
     }
 
     pub(crate) fn index(&self) -> u32 {
         RECORDS.index_of(self.0)
     }
 
-    fn take(made: &'static Location<'static>, of: u32) -> Self {
+    fn take(made: &'static Location<'static>, of: u32, sender: u64) -> Self {
         let entry = RECORDS.take();
         entry.made.set(made);
         entry.link.store(of, Ordering::Relaxed);
-        for side in [&entry.sender, &entry.receiver] {
-            side.who.store(CURRENT.get(), Ordering::Relaxed);
+        for (side, who) in [(&entry.sender, sender), (&entry.receiver, CURRENT.get())] {
+            side.who.store(who, Ordering::Relaxed);
             side.turn.store(0, Ordering::Relaxed);
         }
         entry.generation.fetch_add(1, Ordering::Release);
@@ -259,6 +291,38 @@ impl Drop for Recorded {
     fn drop(&mut self) {
         self.generation.fetch_add(1, Ordering::Release);
         RECORDS.give(self.0);
+    }
+}
+
+/// The wait record of what is no channel, of whoever polls it; taken when it first has to wait, and given back when that is over.
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Watch(Option<Recorded>);
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watch").field(&self.0.is_some()).finish()
+    }
+}
+
+impl Watch {
+    /// Keeps the outcome of a poll in the record. `on`: the process it waits for, or [`Pid::OUTSIDE`].
+    #[inline]
+    pub fn note<R>(&mut self, polled: Poll<R>, doing: Doing, on: Pid, made: &'static Location<'static>) -> Poll<R> {
+        if polled.is_pending() {
+            self.0.get_or_insert_with(|| Recorded::take(made, NOT_A_CHANNEL, on.0)).receiver.begin(doing);
+        } else {
+            self.0 = None;
+        }
+        polled
+    }
+
+    /// Nobody waits any more; what was waited for lives on.
+    #[inline]
+    pub fn end(&self) {
+        if let Some(recorded) = &self.0 {
+            recorded.receiver.end();
+        }
     }
 }
 
@@ -295,23 +359,26 @@ pub struct Wait {
     pub who: Pid,
     /// What it waits to do.
     pub doing: Doing,
-    /// On which channel.
-    pub channel: ChannelId,
-    /// Where that channel was made.
+    /// On which channel; `None` if it waits for something else.
+    pub channel: Option<ChannelId>,
+    /// Where that channel, or the process, timer, future or blocking call was made.
     pub made: &'static Location<'static>,
     /// Since which [`tick`], in milliseconds.
     pub since: u32,
-    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared.
+    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared. Without a channel:
+    /// which process, or blocking call, is waited for.
     pub on: Option<Pid>,
 }
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waited = tick().wrapping_sub(self.since);
-        write!(f, "{} waits {waited} ms for {} on {} ({})", self.who, self.doing, self.channel, self.made)?;
-        match self.on {
-            Some(on) => write!(f, ", other end last used by {on}"),
-            None => Ok(()),
+        write!(f, "{} waits {waited} ms for {}", self.who, self.doing)?;
+        match (self.channel, self.on) {
+            (Some(channel), Some(on)) => write!(f, " on {channel} ({}), other end last used by {on}", self.made),
+            (Some(channel), None) => write!(f, " on {channel} ({})", self.made),
+            (None, Some(on)) => write!(f, " of {on} ({})", self.made),
+            (None, None) => write!(f, " ({})", self.made),
         }
     }
 }
@@ -328,7 +395,7 @@ impl fmt::Display for Wait {
 /// let (tx, mut rx) = channel::<u8>();
 /// let mut receive = pin!(rx.recv());
 /// assert!(receive.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-/// let here: Vec<_> = waits::snapshot().into_iter().filter(|w| w.channel == tx.id()).collect();
+/// let here: Vec<_> = waits::snapshot().into_iter().filter(|w| w.channel == Some(tx.id())).collect();
 /// assert_eq!(here.len(), 1);
 /// assert_eq!(here[0].doing, waits::Doing::Receive);
 /// ```
@@ -340,21 +407,24 @@ pub fn snapshot() -> Vec<Wait> {
             continue;
         }
         let of = entry.link.load(Ordering::Relaxed);
-        let channel_entry = if of == NOT_A_HANDLE { Some(entry) } else { RECORDS.get(of) };
+        let own = of == NOT_A_HANDLE || of == NOT_A_CHANNEL;
+        let channel_entry = if own { Some(entry) } else { RECORDS.get(of) };
         let Some(channel_entry) = channel_entry else { continue };
         let Some(made) = channel_entry.made.get() else { continue };
         let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32
             | u64::from(RECORDS.index_of(channel_entry));
+        let channel = (of != NOT_A_CHANNEL).then_some(ChannelId(id));
+        let before = waits.len();
         let sides = [(&entry.sender, &entry.receiver), (&entry.receiver, &entry.sender)];
         for (side, other) in sides {
             let (who, Some(doing), since) = side.read() else { continue };
             let (other, ..) = other.read();
-            let on = if of == NOT_A_HANDLE && other != Pid::OUTSIDE { Some(other) } else { None };
-            waits.push(Wait { who, doing, channel: ChannelId(id), made, since, on });
+            let on = if own && other != Pid::OUTSIDE { Some(other) } else { None };
+            waits.push(Wait { who, doing, channel, made, since, on });
         }
         if entry.generation.load(Ordering::Acquire) != generation {
             // Given back meanwhile: what was read may be of two channels.
-            waits.retain(|w: &Wait| w.channel.0 != id);
+            waits.truncate(before);
         }
     }
     waits

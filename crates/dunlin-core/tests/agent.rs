@@ -1,11 +1,71 @@
 //! Channels in two halves: what an agent meets beside the laws.
 
 use std::cell::RefCell;
+use std::fmt::Debug;
 use std::future::{Future, poll_fn};
-use std::task::{Context, Poll, Waker};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Inlet, Outlet, join};
-use dunlin_core::{alt, channel, doc, future, par};
+use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
+use dunlin_core::{
+    MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
+    drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
+};
+
+/// Two halves that nobody joins: the test is the carrier.
+struct Halves<T: Send + 'static> {
+    tx: Sender<T>,
+    outlet: Outlet<T>,
+    inlet: Inlet<T>,
+    rx: Receiver<T>,
+}
+
+fn halves<T: Send + 'static>(policy: impl Into<Policy>) -> Halves<T> {
+    let ((tx, far), (near, rx)) = (channel(), channel_with(policy));
+    Halves { tx, outlet: Outlet::new(far), inlet: Inlet::new(near), rx }
+}
+
+/// The same with the first credits given: so many there were.
+fn halves_with_credits<T: Send + 'static>(policy: impl Into<Policy>) -> (Halves<T>, u32) {
+    let halves = halves(policy);
+    let credits = halves.inlet.credits();
+    halves.outlet.credit(credits);
+    (halves, credits)
+}
+
+/// Polls it once.
+fn once<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// All that an agent hears now.
+fn all<E: Debug>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<E>) -> Vec<E> {
+    let mut events = Vec::new();
+    while let Poll::Ready(event) = poll(&mut Context::from_waker(Waker::noop())) {
+        events.push(event);
+    }
+    events
+}
+
+fn show<E: Debug>(events: &[E]) -> String {
+    events.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>().join(" ")
+}
+
+impl<T: Send + Debug + 'static> Halves<T> {
+    /// What the sender's half has to say.
+    fn sender_says(&mut self) -> String {
+        show(&all(|cx| self.outlet.poll(cx)))
+    }
+
+    /// What the receiver's half has to say.
+    fn receiver_says(&mut self) -> String {
+        show(&all(|cx| self.inlet.poll(cx)))
+    }
+}
 
 /// A receiver asks for a choice's offer just while the choice is closed, because it polls a foreign future.
 #[test]
@@ -78,4 +138,633 @@ fn a_receiver_that_comes_while_the_choice_is_closed_is_served() {
         });
         assert_eq!((sent, received), (Ok(()), Ok(1)), "{foreign_wakes} wakes");
     }
+}
+
+#[test]
+fn who_promises_places() {
+    let credits = |policy: Policy| halves::<u8>(policy).inlet.credits();
+    assert_eq!((credits(fifo(1)), credits(fifo(7)), credits(unbounded())), (1, 7, 1024));
+    assert_eq!(credits(fifo(usize::MAX)), u32::MAX);
+    let decide_at_home = [rendezvous(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)];
+    assert_eq!(decide_at_home.map(credits), [0; 4]);
+    assert_eq!(credits(fifo(2).pending_senders(1, Overflow::Reject)), 0, "a bound on senders must see them");
+    let halves = halves::<u8>(fifo(3));
+    assert_eq!((halves.inlet.credits(), halves.inlet.credits()), (3, 0), "each is promised once");
+}
+
+/// Sends on credits ask nobody; without one they wait at their own half, and can be taken back there at once.
+#[test]
+fn a_fifo_is_sent_to_without_asking() {
+    let (mut h, credits) = halves_with_credits(fifo(3));
+    assert_eq!(credits, 3);
+    assert_eq!(once(h.tx.send(0)), Some(Ok(())));
+    assert_eq!(h.tx.try_send(1), Ok(()));
+    assert_eq!(h.tx.len(), 0, "the values are on their way");
+    let mut slot = Some(2);
+    assert_eq!(once(h.tx.send_from(&mut slot)), Some(Ok(())));
+    assert_eq!(h.tx.try_send(3), Err(SendError::NotTaken { value: 3, why: Why::WouldBlock }));
+    let mut slot = Some(3);
+    assert_eq!(once(h.tx.send_from(&mut slot)), None);
+    assert_eq!(slot, Some(3), "it is back as it is dropped");
+    assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2)", "of what waits nothing crosses");
+    for value in 0..3 {
+        assert_eq!(h.inlet.push(value), Ok(()));
+    }
+    assert_eq!(h.inlet.push(3), Err(3), "no place was promised for it");
+    assert_eq!(h.receiver_says(), "");
+    assert_eq!((h.rx.len(), h.rx.try_recv(), h.rx.try_recv()), (3, Ok(0), Ok(1)));
+    let mut waiting = pin!(h.tx.send(3));
+    assert_eq!(once(waiting.as_mut()), None);
+    assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "Credit(2)", "both at once");
+    h.outlet.credit(2);
+    assert_eq!(once(waiting), Some(Ok(())));
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(3)");
+}
+
+#[test]
+fn a_choice_with_a_credit_is_decided_here() {
+    let (mut h, _) = halves_with_credits(fifo(1));
+    let (mut other, mut from_other) = channel_with(fifo(1));
+    for (round, wins) in [(0, "send"), (1, "nothing"), (2, "receive")] {
+        if round == 2 {
+            other.try_send(7).unwrap();
+        }
+        let mut slot = Some(round);
+        let chosen = once(async {
+            alt! { biased;
+                sent = h.tx.send_from(&mut slot) => { sent.unwrap(); "send" }
+                got = from_other.recv() => { got.unwrap(); "receive" }
+            }
+        });
+        assert_eq!(chosen.unwrap_or("nothing"), wins);
+        assert_eq!(slot.is_none(), wins == "send");
+        assert_eq!(h.sender_says(), if round == 0 { "Sent(0)" } else { "" }, "nothing tentative crosses");
+    }
+    // A choice that waits gets the place as it becomes free.
+    let (mut a, mut slot) = (halves_with_credits(fifo(1)).0, Some(1));
+    a.tx.try_send(0).unwrap();
+    let mut choice = pin!(async {
+        alt! { sent = a.tx.send_from(&mut slot) => sent, got = from_other.recv() => unreachable!("{got:?}") }
+    });
+    assert_eq!(once(choice.as_mut()), None);
+    a.outlet.credit(1);
+    assert_eq!(once(choice), Some(Ok(())));
+    assert_eq!(show(&all(|cx| a.outlet.poll(cx))), "Sent(0) Sent(1)");
+}
+
+/// Sends that waited for the first credits: they go out on them, and those that get none are not offered any more.
+#[test]
+fn what_waited_before_the_first_credits_goes_out_on_them() {
+    let h = halves(fifo(1));
+    let (mut outlet, mut a) = (h.outlet, h.tx.share());
+    let mut b = a.clone();
+    let (mut first, mut second) = (pin!(a.send(1)), pin!(b.send(2)));
+    assert_eq!((once(first.as_mut()), once(second.as_mut())), (None, None));
+    outlet.credit(1);
+    assert_eq!((once(first), once(second.as_mut())), (Some(Ok(())), None));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Sent(1)");
+    outlet.credit(1);
+    assert_eq!(once(second), Some(Ok(())));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Sent(2)");
+}
+
+/// A sender at the receiver's half beside the inlet. (Its own end is the inlet; the handles stay.)
+fn beside_the_inlet(policy: Policy) -> (Shared<Sender<u32>>, Inlet<u32>, Receiver<u32>) {
+    let (tx, rx) = channel_with(policy);
+    let mut shared = tx.share();
+    let near = std::mem::replace(&mut *shared.try_claim().unwrap(), channel().0);
+    (shared, Inlet::new(near), rx)
+}
+
+#[test]
+fn a_promised_place_is_not_free() {
+    let (mut local, mut inlet, mut rx) = beside_the_inlet(fifo(2));
+    local.try_send(0).unwrap();
+    assert_eq!(inlet.credits(), 1, "one of the two is taken");
+    assert!(local.try_send(9).is_err());
+    assert_eq!(rx.try_recv(), Ok(0));
+    assert!(local.try_send(9).is_err(), "it went to the sender elsewhere at once: nobody waited here");
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
+    assert_eq!((inlet.push(1), inlet.push(2), inlet.push(3)), (Ok(()), Ok(()), Err(3)));
+    // Both want every place: they get them in turn.
+    let mut more = local.clone();
+    let (mut send, mut next) = (pin!(local.send(10)), pin!(more.send(11)));
+    assert_eq!((once(send.as_mut()), once(next.as_mut())), (None, None));
+    assert_eq!(rx.try_recv(), Ok(1));
+    assert_eq!((once(send), once(next.as_mut())), (Some(Ok(())), None));
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "");
+    assert_eq!(rx.try_recv(), Ok(2));
+    assert_eq!(once(next.as_mut()), None);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
+    assert_eq!(rx.try_recv(), Ok(10));
+    assert_eq!((once(next), inlet.push(4)), (Some(Ok(())), Ok(())));
+    assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(11), Ok(4)));
+}
+
+#[test]
+fn an_extended_receive_keeps_its_place_from_the_sender_elsewhere() {
+    let (mut h, _) = halves_with_credits(fifo(2));
+    h.inlet.push(1).unwrap();
+    let guard = once(h.rx.recv_extended()).unwrap().unwrap();
+    h.inlet.push(2).unwrap();
+    assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "");
+    drop(guard);
+    assert_eq!(h.receiver_says(), "Credit(1)");
+}
+
+#[test]
+fn an_unbounded_buffer_gives_credits_back_as_values_come() {
+    let (mut h, credits) = halves_with_credits(unbounded());
+    for value in 0..credits {
+        assert_eq!(h.tx.try_send(value), Ok(()));
+    }
+    assert!(h.tx.try_send(0).is_err());
+    for event in all(|cx| h.outlet.poll(cx)) {
+        let dunlin_core::agent::Event::Sent(value) = event else { panic!("{event:?}") };
+        h.inlet.push(value).unwrap();
+    }
+    assert_eq!((h.rx.len(), h.receiver_says().as_str()), (1024, "Credit(1024)"), "nothing was received");
+}
+
+/// The receiver retires while values are on their way: their sends are complete, so it gets them, and then the end.
+#[test]
+fn retire_waits_for_what_is_on_its_way() {
+    let (mut h, _) = halves_with_credits(fifo(3));
+    for value in 0..3 {
+        h.tx.try_send(value).unwrap();
+    }
+    h.inlet.push(0).unwrap();
+    assert_eq!(h.rx.try_recv(), Ok(0));
+    h.rx.retire();
+    assert_eq!((once(h.rx.recv()), h.rx.try_recv(), h.rx.is_closed()), (None, Err(RecvError::WouldBlock), false));
+    assert_eq!(h.receiver_says(), "Retired", "the place that is free is not promised any more");
+    h.outlet.retire();
+    assert!(h.tx.try_send(3).unwrap_err().is_closed());
+    assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2) Retired", "in this order");
+    assert_eq!((h.inlet.push(1), h.rx.try_recv(), once(h.rx.recv())), (Ok(()), Ok(1), None));
+    assert_eq!(h.inlet.push(2), Ok(()));
+    h.inlet.retire();
+    assert_eq!(h.inlet.push(3), Err(3), "it had said that nothing more comes");
+    assert_eq!((once(h.rx.recv()), once(h.rx.recv())), (Some(Ok(2)), Some(Err(RecvError::Closed))));
+    assert_eq!((h.receiver_says().as_str(), h.rx.is_closed()), ("", true), "no places are promised after the end");
+}
+
+#[test]
+fn poison_destroys_what_is_on_its_way() {
+    let value = Arc::new(());
+    // From the receiver.
+    let (mut h, _) = halves_with_credits(fifo(3));
+    h.tx.try_send(value.clone()).unwrap();
+    h.rx.poison("now");
+    h.receiver_says();
+    let on_the_way = all(|cx| h.outlet.poll(cx)).pop();
+    let Some(dunlin_core::agent::Event::Sent(sent)) = on_the_way else { panic!("{on_the_way:?}") };
+    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(()), 1), "no fault of the sender's");
+    // From the sender: behind what it has sent.
+    let (mut h, _) = halves_with_credits(fifo(3));
+    h.tx.try_send(value.clone()).unwrap();
+    h.tx.poison("now");
+    let mut events = all(|cx| h.outlet.poll(cx));
+    assert_eq!(show(&events), r#"Sent(()) Poisoned("now")"#);
+    let dunlin_core::agent::Event::Sent(sent) = events.remove(0) else { unreachable!() };
+    h.inlet.push(sent).unwrap();
+    assert_eq!((h.rx.len(), Arc::strong_count(&value)), (1, 2));
+    h.inlet.poison("now".into());
+    assert_eq!((h.rx.len(), Arc::strong_count(&value)), (0, 1));
+    // The receiver is gone.
+    let (mut h, _) = halves_with_credits(fifo(3));
+    h.tx.try_send(value.clone()).unwrap();
+    drop(h.rx);
+    let Some(dunlin_core::agent::Event::Sent(sent)) = all(|cx| h.outlet.poll(cx)).pop() else { unreachable!() };
+    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(()), 1));
+    // Or the agent that had not heard of it.
+    h.outlet.credit(1);
+    h.tx.try_send(value.clone()).unwrap();
+    drop(h.outlet);
+    assert_eq!(Arc::strong_count(&value), 1);
+    assert!(h.tx.try_send(value.clone()).unwrap_err().is_closed());
+}
+
+/// Forgets a send after its first poll: it stands, and nobody waits for it.
+fn forget_send<T: Send + 'static>(tx: &mut Sender<T>, value: T) {
+    let mut send = Box::pin(tx.send(value));
+    assert!(once(send.as_mut()).is_none());
+    std::mem::forget(send);
+}
+
+/// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has been taken.
+#[test]
+fn gone_is_said_behind_all_that_stands() {
+    let mut h = halves::<u8>(rendezvous());
+    forget_send(&mut h.tx, 7);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    h.inlet.offer(2, 7);
+    assert_eq!((h.rx.try_recv(), show(&all(|cx| h.inlet.poll(cx))).as_str()), (Ok(7), "Taken(2)"));
+    h.outlet.taken(2);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+    drop(h.inlet);
+    assert_eq!(h.rx.try_recv(), Err(RecvError::Closed));
+
+    // One without a credit waits for it.
+    let (mut h, _) = halves_with_credits(fifo(1));
+    h.tx.try_send(1).unwrap();
+    forget_send(&mut h.tx, 2);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(1)");
+    h.outlet.credit(1);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(2) Gone");
+
+    // Of a send that was dropped the answer is awaited.
+    let mut h = halves::<u8>(rendezvous());
+    let mut send = Box::pin(h.tx.send(7));
+    assert_eq!(once(send.as_mut()), None);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    drop(send);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "AskedBack(2)");
+    h.outlet.withdrawn(2, Some(7));
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+
+    // An extended receive has returned it: nothing is open, though it is held.
+    let mut h = halves::<u8>(rendezvous());
+    forget_send(&mut h.tx, 7);
+    drop(h.tx);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+    h.outlet.held(2);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
+
+    // After the end what has not gone out will never be taken.
+    for poison in [false, true] {
+        let mut h = halves::<u8>(rendezvous());
+        forget_send(&mut h.tx, 7);
+        drop(h.tx);
+        if poison {
+            h.outlet.poison("now".into());
+        } else {
+            h.outlet.retire();
+        }
+        let end = if poison { r#"Poisoned("now") Gone"# } else { "Retired Gone" };
+        assert_eq!(show(&all(|cx| h.outlet.poll(cx))), end);
+    }
+}
+
+/// The offers of a forgotten choice stand too, until one is taken; the other is dead then.
+#[test]
+fn a_forgotten_choice_is_carried_to_its_end() {
+    let (mut a, mut b) = (halves::<u8>(rendezvous()), halves::<u8>(rendezvous()));
+    let mut slots = Box::new((Some(1), Some(2)));
+    let (one, other) = &mut *slots;
+    let mut choice = Box::pin(async {
+        alt! { sent = a.tx.send_from(one) => drop(sent), sent = b.tx.send_from(other) => drop(sent) }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    std::mem::forget(choice);
+    drop((a.tx, b.tx));
+    let (mut joint, mut other) = (Box::pin(join(a.outlet, a.inlet)), Box::pin(join(b.outlet, b.inlet)));
+    assert_eq!((once(joint.as_mut()), once(other.as_mut())), (None, None));
+    assert_eq!(once(a.rx.recv()), None, "it asks");
+    assert_eq!(once(joint.as_mut()), None);
+    // A receive that was dropped has given it up; this one asks again.
+    let mut receive = Box::pin(a.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(once(joint.as_mut()), None);
+    assert_eq!(once(receive), Some(Ok(1)));
+    assert_eq!(once(joint), Some(()));
+    assert_eq!(once(a.rx.recv()), Some(Err(RecvError::Closed)));
+    let mut receive = pin!(b.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(once(other), Some(()), "its choice has been decided: nothing is open");
+    assert_eq!(once(receive), Some(Err(RecvError::Closed)));
+}
+
+/// The receiver is gone before the offer comes: it fails where it comes, and the answer is heard.
+#[test]
+fn an_offer_that_meets_the_end_comes_back() {
+    type End = fn(Receiver<u8>) -> Option<Receiver<u8>>;
+    let retire: End = |rx| {
+        rx.retire();
+        Some(rx)
+    };
+    let poison: End = |rx| {
+        rx.poison("now");
+        Some(rx)
+    };
+    let gone: End = |_| None;
+    let ends = [(gone, Why::Closed), (retire, Why::Closed), (poison, Why::Poisoned("now".into()))];
+    for (end, why) in ends {
+        let mut h = halves(rendezvous());
+        let mut slot = Some(7);
+        let mut send = Box::pin(h.tx.send_from(&mut slot));
+        assert_eq!(once(send.as_mut()), None);
+        let rx = end(h.rx);
+        let mut joint = pin!(join(h.outlet, h.inlet));
+        assert_eq!(once(joint.as_mut()).is_some(), rx.is_none());
+        assert_eq!(once(send), Some(Err(SendError::NotTaken { value: (), why })));
+        assert_eq!(slot, Some(7));
+    }
+}
+
+/// What happened to a channel before it was stretched is heard afterwards.
+#[test]
+fn agents_hear_what_was_before_them() {
+    let before = |act: fn(&mut Sender<u8>)| {
+        let (mut tx, rx) = channel();
+        act(&mut tx);
+        (Outlet::new(rx), tx)
+    };
+    let (tx, rx) = channel::<u8>();
+    drop(tx);
+    let mut outlet = Outlet::new(rx);
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Gone");
+    let (mut outlet, _tx) = before(|tx| tx.retire());
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "Retired");
+    let (mut outlet, _tx) = before(|tx| tx.poison("early"));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), r#"Poisoned("early")"#);
+    let (mut outlet, _tx) = before(|tx| forget_send(tx, 7));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "FirmOffer(1, 7)");
+
+    let (tx, rx) = channel::<u8>();
+    drop(rx);
+    let mut inlet = Inlet::new(tx);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Gone");
+    let (tx, rx) = channel_with::<u8>(fifo(2));
+    rx.retire();
+    let mut inlet = Inlet::new(tx);
+    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (0, "Retired"));
+}
+
+fn id(number: u64) -> MessageId {
+    MessageId { channel: 9, number }
+}
+
+/// The receiver's node is lost: a value that it had may have been received, one that it did not have was not.
+#[test]
+fn a_lost_receiver_leaves_three_outcomes() {
+    let h = halves(rendezvous());
+    let (mut outlet, mut a) = (h.outlet, h.tx.share());
+    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    let (mut slot_a, mut slot_b, mut slot_c) = (Some(1), Some(2), Some(3));
+    let mut held = Box::pin(a.send_from(&mut slot_a));
+    let mut unknown = Box::pin(b.send_from(&mut slot_b));
+    assert_eq!((once(held.as_mut()), once(unknown.as_mut())), (None, None));
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "FirmOffer(2, 1) FirmOffer(3, 2)");
+    outlet.held(2);
+    let mut not_taken = Box::pin(c.send_from(&mut slot_c));
+    assert_eq!(once(not_taken.as_mut()), None);
+    outlet.lost(3, 2, id(3));
+    outlet.down();
+    assert_eq!(once(held), Some(Ok(())), "an extended receive had returned it");
+    assert_eq!(once(unknown), Some(Err(SendError::Unknown { value: (), id: id(3) })));
+    assert_eq!(once(not_taken), Some(Err(SendError::NotTaken { value: (), why: Why::NodeLost })));
+    assert_eq!((slot_a, slot_b, slot_c), (None, Some(2), Some(3)));
+    assert_eq!(once(d.send(4)), Some(Err(SendError::NotTaken { value: 4, why: Why::NodeLost })));
+    assert!(d.is_closed());
+    assert_eq!(once(b.settle(&mut None)), Some(Ok(())), "it has been told");
+    drop((b, c, d, a));
+
+    // Without a credit: not taken.
+    let (mut h, _) = halves_with_credits(fifo(1));
+    h.tx.try_send(1).unwrap();
+    let mut send = Box::pin(h.tx.send(2));
+    assert_eq!(once(send.as_mut()), None);
+    h.outlet.down();
+    assert_eq!(once(send), Some(Err(SendError::NotTaken { value: 2, why: Why::NodeLost })));
+
+    // A channel that had ended before has ended in order.
+    let mut h = halves::<u8>(rendezvous());
+    h.outlet.retire();
+    h.outlet.down();
+    assert!(once(h.tx.send(1)).unwrap().unwrap_err().is_closed());
+}
+
+/// A send that was dropped, or forgotten, and then lost: `settle` says so, and gives the value.
+#[test]
+fn settle_after_a_loss_says_unknown() {
+    for forget in [false, true] {
+        let mut h = halves(rendezvous());
+        let mut slot = Some(7);
+        let mut send = Box::pin(h.tx.send_from(&mut slot));
+        assert_eq!(once(send.as_mut()), None);
+        assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "FirmOffer(2, 7)");
+        if forget {
+            std::mem::forget(send)
+        } else {
+            drop(send)
+        }
+        assert_eq!(once(h.tx.settle(&mut slot)), None, "the answer is not here");
+        h.outlet.lost(2, 7, id(2));
+        h.outlet.down();
+        assert_eq!(once(h.tx.settle(&mut slot)), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+        assert_eq!(slot, Some(7), "forget: {forget}");
+        assert_eq!(once(h.tx.settle(&mut None)), Some(Ok(())), "once");
+    }
+    // The same of a choice that was forgotten while it was reserved.
+    let mut h = halves(rendezvous());
+    let (_ty, mut ry) = channel::<u8>();
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => drop(sent), got = ry.recv() => drop(got) }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    std::mem::forget(choice);
+    h.outlet.lost(2, value, id(2));
+    assert_eq!(once(h.tx.settle(&mut slot)), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+    assert_eq!(slot, Some(7));
+}
+
+/// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no other one can happen.
+#[test]
+fn a_lost_choice_is_unknown_as_a_whole() {
+    let mut h = halves(rendezvous());
+    let (mut other, mut from_other) = channel_with(fifo(1));
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => sent, got = from_other.recv() => unreachable!("{got:?}") }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    other.try_send(1).unwrap();
+    assert_eq!(once(choice.as_mut()), None);
+    h.outlet.lost(2, value, id(2));
+    h.outlet.down();
+    assert_eq!(once(choice), Some(Err(SendError::Unknown { value: (), id: id(2) })));
+    assert_eq!((slot, from_other.len()), (Some(7), 1));
+
+    // Not reserved: certainly not taken, and only that branch fails.
+    let mut h = halves(rendezvous());
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { biased;
+            got = from_other.recv() => assert_eq!(got, Ok(1)),
+            sent = h.tx.send_from(&mut slot) => unreachable!("{sent:?}"),
+        }
+    });
+    h.outlet.down();
+    assert_eq!(once(choice.as_mut()), Some(()));
+    drop(choice);
+    assert_eq!(once(h.tx.send_from(&mut slot)), Some(Err(SendError::NotTaken { value: (), why: Why::NodeLost })));
+
+    // Of `send_to_any` the value is in the slot.
+    let (mut a, mut b) = (halves(rendezvous()), halves(rendezvous()));
+    let (mut slot, mut senders) = (Some(7), [a.tx, b.tx]);
+    let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+    for _ in 0..20 {
+        assert_eq!(once(any.as_mut()), None);
+    }
+    let (_, _) = (all(|cx| a.outlet.poll(cx)), all(|cx| b.outlet.poll(cx)));
+    let Reserved::Granted(value) = b.outlet.reserve(2) else { panic!("it is open") };
+    b.outlet.lost(2, value, id(2));
+    assert_eq!(once(any), Some(Err(SendError::Unknown { value: 1, id: id(2) })));
+    assert_eq!(slot, Some(7));
+}
+
+/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of it.
+#[test]
+fn a_lost_sender_is_heard_of_behind_what_was_admitted() {
+    let (mut h, _) = halves_with_credits(fifo(2));
+    h.inlet.push(1).unwrap();
+    let value = Arc::new(());
+    let mut r = halves(rendezvous());
+    r.inlet.offer(2, value.clone());
+    r.inlet.offer_choice(3, 1);
+    let mut waiting = Box::pin(h.rx.recv());
+    h.inlet.down();
+    assert_eq!(once(waiting.as_mut()), Some(Ok(1)));
+    drop(waiting);
+    assert_eq!((h.rx.try_recv(), once(h.rx.next())), (Err(RecvError::NodeLost), Some(Err(RecvError::NodeLost))));
+    r.inlet.down();
+    assert_eq!((once(r.rx.recv()), Arc::strong_count(&value)), (Some(Err(RecvError::NodeLost)), 1));
+
+    // Retired before: in order, unless something may have been on its way.
+    for (on_its_way, why) in [(false, RecvError::Closed), (true, RecvError::NodeLost)] {
+        let (mut h, _) = halves_with_credits::<u8>(fifo(1));
+        if !on_its_way {
+            h.inlet.push(1).unwrap();
+        }
+        h.rx.retire();
+        h.inlet.down();
+        assert_eq!(h.rx.try_recv().is_ok(), !on_its_way);
+        assert_eq!(once(h.rx.recv()), Some(Err(why)));
+    }
+}
+
+// ---- an agent in the place of a receiver that was in use
+
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn next<T: Send>(outlet: &mut Outlet<T>) -> Poll<Event<T>> {
+    outlet.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn what_is_buffered_goes_first_under_tickets_of_its_own() {
+    let (mut tx, rx) = channel_with(fifo(3));
+    for n in 0..3 {
+        tx.try_send(n).unwrap();
+    }
+    let mut waits = Box::pin(async move { tx.send(3).await.map(|()| drop(tx)) });
+    assert!(poll_once(waits.as_mut()).is_pending());
+    let mut outlet = Outlet::new(rx);
+    for n in 0..3 {
+        let Poll::Ready(Event::FirmOffer(ticket, value)) = next(&mut outlet) else { panic!() };
+        assert_eq!(value, n);
+        // Its send was done long ago, so whatever comes of it concerns nobody.
+        match n {
+            0 => outlet.failed(ticket, Some(value), Why::Closed),
+            1 => outlet.give_back(ticket, value),
+            _ => outlet.taken(ticket),
+        }
+        assert!(poll_once(waits.as_mut()).is_pending());
+    }
+    let Poll::Ready(Event::FirmOffer(ticket, 3)) = next(&mut outlet) else { panic!() };
+    assert!(poll_once(waits.as_mut()).is_pending(), "there is no buffer here any more");
+    outlet.taken(ticket);
+    assert_eq!(poll_once(waits.as_mut()), Poll::Ready(Ok(())));
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
+}
+
+#[test]
+fn an_outlet_hears_how_the_channel_ended_before() {
+    let (tx, rx) = channel::<u8>();
+    tx.poison("salt");
+    assert!(matches!(next(&mut Outlet::new(rx)), Poll::Ready(Event::Poisoned(reason)) if reason.as_str() == "salt"));
+
+    let (mut tx, rx) = channel_with(fifo(1));
+    tx.try_send(1).unwrap();
+    let mut waits = Box::pin(async move { tx.send(2).await });
+    assert!(poll_once(waits.as_mut()).is_pending());
+    rx.retire();
+    let mut outlet = Outlet::new(rx);
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 1))));
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)), "what waits is not offered after the end");
+    assert!(matches!(poll_once(waits.as_mut()), Poll::Ready(Err(e)) if e.is_closed()));
+}
+
+#[test]
+fn what_the_receiver_forgot_is_over_when_an_outlet_takes_its_place() {
+    for policy in [rendezvous(), rendezvous().pending_senders(4, Overflow::Fifo)] {
+        // An extended receive holds the sender.
+        let (mut tx, mut rx) = channel_with(policy);
+        let mut sending = pin!(tx.send(1));
+        assert!(poll_once(sending.as_mut()).is_pending());
+        std::mem::forget(doc::block_on(rx.recv_extended()).unwrap());
+        assert!(poll_once(sending.as_mut()).is_pending());
+        let mut outlet = Outlet::new(rx);
+        assert_eq!(poll_once(sending), Poll::Ready(Ok(())));
+        assert!(next(&mut outlet).is_pending());
+    }
+    // A receive watches.
+    struct Task;
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+    let (_tx, mut rx) = channel::<u8>();
+    let task = Arc::new(Task);
+    let mut receiving = Box::pin(rx.recv());
+    assert!(receiving.as_mut().poll(&mut Context::from_waker(&task.clone().into())).is_pending());
+    std::mem::forget(receiving);
+    let _outlet = Outlet::new(rx);
+    assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
+}
+
+/// A receiver gave its request up and asked anew while the first answer was on its way: the second waits until that has come back.
+#[test]
+fn a_second_request_waits_for_the_first_grant() {
+    let mut h = halves(rendezvous());
+    let (_ty, mut ry) = channel::<u8>();
+    let mut slot = Some(7);
+    let mut choice = Box::pin(async {
+        alt! { sent = h.tx.send_from(&mut slot) => sent, got = ry.recv() => unreachable!("{got:?}") }
+    });
+    for _ in 0..20 {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert!(show(&all(|cx| h.outlet.poll(cx))).starts_with("ChoiceOffer(2, "));
+    h.inlet.offer_choice(2, 1);
+    assert_eq!(once(h.rx.recv()), None);
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open") };
+    let mut receive = Box::pin(h.rx.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "Reserve(2, 0) Reserve(2, 1)");
+    assert!(matches!(h.outlet.reserve(2), Reserved::Later), "the offer stands");
+    assert_eq!(h.inlet.grant(2, 0, value), Err(7), "it had been given up");
+    h.outlet.give_back(2, 7);
+    assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Unlocked(2)");
+    let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open again") };
+    assert_eq!(h.inlet.grant(2, 1, value), Ok(()));
+    assert_eq!(once(receive), Some(Ok(7)));
+    h.outlet.taken(2);
+    assert_eq!(once(choice), Some(Ok(())));
 }

@@ -5,9 +5,13 @@
 
 mod loom_support;
 
+use std::pin::pin;
+
 use dunlin_core::agent::{Inlet, Outlet, join};
-use dunlin_core::{Receiver, RecvError, SendError, Sender, alt, channel, future, par};
-use loom_support::{Running, block_on, model, model_within, spawn, try_once, yield_once};
+use dunlin_core::{
+    PATIENCE_TICKS, Receiver, RecvError, SendError, Sender, alt, channel, channel_with, fifo, future, par, waits,
+};
+use loom_support::{Running, block_on, model, model_within, poll_once, spawn, try_once, yield_once};
 
 /// Two halves, and what carries between them.
 fn halves() -> (Sender<u32>, Receiver<u32>, impl Future<Output = ()> + Send) {
@@ -18,6 +22,47 @@ fn halves() -> (Sender<u32>, Receiver<u32>, impl Future<Output = ()> + Send) {
 fn joined() -> (Sender<u32>, Receiver<u32>, Running<()>) {
     let (tx, rx, agents) = halves();
     (tx, rx, spawn(move || block_on(agents)))
+}
+
+/// Two halves of a FIFO of one, whose place is promised to the sender.
+fn joined_fifo() -> (Sender<u32>, Receiver<u32>, Running<()>) {
+    let ((tx, far), (near, rx)) = (channel(), channel_with(fifo(1)));
+    let agents = join(Outlet::new(far), Inlet::new(near));
+    (tx, rx, spawn(move || block_on(agents)))
+}
+
+/// A send on a credit | the receiver retires: what was sent is received, and then the end.
+#[test]
+fn a_credit_is_used_as_the_receiver_retires() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined_fifo();
+        let sender = spawn(move || (tx.try_send(7).is_ok(), tx));
+        rx.retire();
+        let received = block_on(rx.recv());
+        let (sent, tx) = sender.join();
+        assert_eq!(received, if sent { Ok(7) } else { Err(RecvError::Closed) });
+        drop((tx, rx));
+        agents.join();
+    });
+}
+
+/// A send waits for the place that a receive gives back.
+#[test]
+fn a_place_comes_back() {
+    model_within(1, || {
+        let (mut tx, mut rx, agents) = joined_fifo();
+        let sender = spawn(move || {
+            block_on(tx.send(1)).unwrap();
+            block_on(tx.send(2)).unwrap();
+        });
+        assert_eq!(
+            block_on(async { (rx.recv().await, rx.recv().await, rx.recv().await) }),
+            (Ok(1), Ok(2), Err(RecvError::Closed))
+        );
+        drop(rx);
+        sender.join();
+        agents.join();
+    });
 }
 
 /// Offer, take and the answer cross; then the end does, and the agents end with it.
@@ -85,10 +130,11 @@ fn a_choice_is_reserved_and_decided() {
 }
 
 /// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is done, and a
-/// reservation is asked back when the future wants its turn. (With 2 preemptions the two may go on asking.)
+/// reservation is asked back when the future wants its turn. It has its turn then, however soon the receiver asks again: in no
+/// order do the two go on asking.
 #[test]
 fn a_reservation_meets_a_foreign_branch() {
-    model_within(1, || {
+    model_within(2, || {
         let (mut tx, mut rx, agents) = joined();
         let receiver = spawn(move || block_on(rx.recv()).ok());
         let mut slot = Some(7);
@@ -100,6 +146,61 @@ fn a_reservation_meets_a_foreign_branch() {
         });
         drop(tx);
         assert_eq!((slot, receiver.join()), if sent { (None, Some(7)) } else { (Some(7), None) });
+        agents.join();
+    });
+}
+
+/// The same with two receivers of one channel, of which one asks when the other's reservation was called back.
+#[test]
+fn two_receivers_meet_a_foreign_branch() {
+    model_within(2, || {
+        let (mut tx, rx, agents) = joined();
+        let mut rx = rx.share();
+        let mut ry = rx.clone();
+        let receivers = spawn(move || block_on(async { par!(rx.recv(), ry.recv()) }));
+        let mut slot = Some(7);
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut slot) => { sent.unwrap(); true }
+                () = future(yield_once()) => false,
+            }
+        });
+        drop(tx);
+        let received = match receivers.join() {
+            (Ok(value), Err(RecvError::Closed)) | (Err(RecvError::Closed), Ok(value)) => Some(value),
+            (Err(RecvError::Closed), Err(RecvError::Closed)) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((slot, received), if sent { (None, Some(7)) } else { (Some(7), None) });
+        agents.join();
+    });
+}
+
+/// And with two receivers of two channels, whose agents reserve the one choice in turns.
+#[test]
+fn two_agents_meet_a_foreign_branch() {
+    model_within(1, || {
+        let ((mut tx, mut rx, one), (mut ty, mut ry, other)) = (halves(), halves());
+        let agents = spawn(move || block_on(async { par!(one, other) }));
+        let receivers = spawn(move || block_on(async { par!(rx.recv(), ry.recv()) }));
+        let (mut a, mut b) = (Some(1), Some(2));
+        let sent = block_on(async {
+            alt! { biased;
+                sent = tx.send_from(&mut a) => { sent.unwrap(); 1 }
+                sent = ty.send_from(&mut b) => { sent.unwrap(); 2 }
+                () = future(yield_once()) => 0,
+            }
+        });
+        drop((tx, ty));
+        let (x, y) = receivers.join();
+        assert_eq!(
+            (a.is_none(), b.is_none(), x.ok(), y.ok()),
+            match sent {
+                1 => (true, false, Some(1), None),
+                2 => (false, true, None, Some(2)),
+                _ => (false, false, None, None),
+            }
+        );
         agents.join();
     });
 }
@@ -191,6 +292,84 @@ fn an_extended_receive_crosses() {
         assert_eq!(block_on(rx.recv_extended()).unwrap().release(), 7);
         drop(rx);
         assert_eq!(sender.join(), None);
+        agents.join();
+    });
+}
+
+/// Two handles of a shared sender, one of them in a choice, over one agent: the receiver takes both values.
+#[test]
+fn two_handles_over_one_agent() {
+    model_within(1, || {
+        let (tx, mut rx, agents) = joined();
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let receiver = spawn(move || {
+            let got = [block_on(rx.recv()).unwrap(), block_on(rx.recv()).unwrap()];
+            assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
+            got
+        });
+        let (_ty, mut ry) = channel::<u32>();
+        let mut slot = Some(2);
+        let (sent, ()) = block_on(async {
+            par!(one.send(1), async {
+                alt! { biased; sent = other.send_from(&mut slot) => sent.unwrap(), got = ry.recv() => drop(got) }
+            })
+        });
+        assert_eq!((sent, slot), (Ok(()), None));
+        drop((one, other));
+        let got = receiver.join();
+        assert!(got == [1, 2] || got == [2, 1], "{got:?}");
+        agents.join();
+    });
+}
+
+/// A claim goes out while the other handle's offer is on its way: the offer is taken before what the claim sends, or is called
+/// back and offered again after it; it never comes between.
+#[test]
+fn a_claim_calls_back_what_is_on_its_way() {
+    model_within(2, || {
+        let (tx, mut rx, agents) = joined();
+        let receiver = spawn(move || [(); 3].map(|()| block_on(rx.recv()).unwrap()));
+        let mut one = tx.share();
+        let mut other = one.clone();
+        let mut sending = pin!(one.send(1));
+        assert_eq!(poll_once(sending.as_mut()), None);
+        block_on(async {
+            let mut claim = other.claim().await.unwrap();
+            claim.send(2).await.unwrap();
+            claim.send(3).await.unwrap();
+            drop(claim);
+            // Over before the call is answered, perhaps.
+            drop(other.claim().await.unwrap());
+        });
+        assert_eq!(block_on(sending), Ok(()));
+        drop(other);
+        let got = receiver.join();
+        assert!(got == [1, 2, 3] || got == [2, 3, 1], "{got:?}");
+        agents.join();
+    });
+}
+
+/// Patience with a receiver runs out | its grant comes, or is on its way: the value goes back and comes again, and is received
+/// once.
+#[test]
+fn patience_runs_out_over_a_grant() {
+    model_within(2, || {
+        let (mut tx, mut rx, agents) = joined();
+        let receiver = spawn(move || {
+            let mut receiving = pin!(rx.recv());
+            poll_once(receiving.as_mut()).unwrap_or_else(|| {
+                waits::advance(waits::tick().wrapping_add(PATIENCE_TICKS));
+                block_on(receiving)
+            })
+        });
+        let (_ty, mut ry) = channel::<u32>();
+        let mut slot = Some(7);
+        block_on(async {
+            alt! { biased; sent = tx.send_from(&mut slot) => sent.unwrap(), got = ry.recv() => drop(got) }
+        });
+        drop(tx);
+        assert_eq!((slot, receiver.join()), (None, Ok(7)));
         agents.join();
     });
 }

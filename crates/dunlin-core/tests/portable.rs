@@ -9,11 +9,12 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::carrier::{CarriedEnd, CarryError, EndKind, Inbox, Outbox, Sealed};
+use dunlin_core::agent::Event;
+use dunlin_core::carrier::{Agent, CarriedEnd, CarryError, EndKind, Inbox, NotHandedOver, Outbox, Sealed};
 use dunlin_core::doc::block_on;
 use dunlin_core::{
     Callee, Caller, ChannelFactory, MayPoison, NoPoison, Portable, Receiver, RecvError, Reply, Sender, Shared, Why,
@@ -30,7 +31,7 @@ fn encode<M: Portable>(message: &M) -> (Sealed, String) {
 
 fn send_off<M: Portable>(message: M) -> (Inbox, String) {
     let (sealed, json) = encode(&message);
-    (Inbox::new(sealed.commit(message)), json)
+    (Inbox::new(sealed.commit(message).unwrap()), json)
 }
 
 /// There and out again.
@@ -495,7 +496,7 @@ fn a_size_limit_at_every_byte_leaves_the_ends_usable() {
     }
     outbox.encode(|| serde_json::to_writer(Room(whole), &ends)).unwrap();
     use_all(&mut ends, &mut others);
-    assert_eq!(outbox.seal().unwrap().commit(ends).len(), 5);
+    assert_eq!(outbox.seal().unwrap().commit(ends).unwrap().len(), 5);
     assert_ended(&mut others);
 }
 
@@ -522,7 +523,7 @@ fn an_outbox_after_a_panic_begins_anew() {
     message.1.panics = false;
     let (tx, _) = message;
     assert_eq!(outbox.encode(|| serde_json::to_string(&tx)).unwrap(), "0");
-    let ends = outbox.seal().unwrap().commit(tx);
+    let ends = outbox.seal().unwrap().commit(tx).unwrap();
     assert_eq!(ends.len(), 1);
     drop(ends);
     assert_eq!(rx.try_recv(), Err(RecvError::Closed));
@@ -534,7 +535,7 @@ fn of_several_encodings_the_last_counts() {
     let mut outbox = Outbox::new();
     let first = outbox.encode(|| serde_json::to_string(&ends)).unwrap();
     assert_eq!(first, outbox.encode(|| serde_json::to_string(&ends)).unwrap());
-    let carried = outbox.seal().unwrap().commit(ends);
+    let carried = outbox.seal().unwrap().commit(ends).unwrap();
     let mut inbox = Inbox::new(carried);
     let mut ends: Ends = decode(&mut inbox, &first).unwrap();
     use_all(&mut ends, &mut others);
@@ -565,7 +566,7 @@ fn given_up_before_the_hand_over_nothing_has_happened() {
     drop(outbox);
     use_all(&mut ends, &mut others);
     let (sealed, _) = encode(&ends);
-    assert_eq!(sealed.kinds().len(), 5);
+    assert_eq!(sealed.ends().len(), 5);
     use_all(&mut ends, &mut others);
     drop(sealed);
     use_all(&mut ends, &mut others);
@@ -584,17 +585,170 @@ fn a_message_dropped_while_it_is_sealed_ends_its_channels() {
 }
 
 #[test]
-fn a_hand_over_without_the_message_gives_ends_of_ended_channels() {
+fn a_hand_over_after_the_message_was_dropped_has_only_what_is_shared() {
     let (ends, mut others) = ends();
     let (sealed, json) = encode(&ends);
     drop(ends);
-    let mut inbox = Inbox::new(sealed.commit(()));
-    let mut ends: Ends = decode(&mut inbox, &json).unwrap();
+    let error = sealed.commit(()).unwrap_err();
+    let sender = EndKind::Sender { may_poison: true };
+    assert_eq!(error.refused.len(), 4);
+    assert_eq!(error.refused[0], CarryError::Gone { token: 0, kind: sender });
+    assert_eq!(error.refused[3], CarryError::Gone { token: 4, kind: EndKind::Callee });
     assert_eq!(others.0.try_recv(), Err(RecvError::Closed));
     assert!(others.1.is_closed());
-    assert_eq!(ends.1.try_recv(), Err(RecvError::WouldBlock), "its sender is still there");
+    assert_eq!(others.2.try_recv(), Err(RecvError::WouldBlock), "its handle was kept by what was sealed");
+    let mut inbox = Inbox::new(error.ends);
+    decode::<Ends>(&mut inbox, &json).unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::NoSuchEnd { token: 0 }));
+    drop(inbox);
+    assert_ended(&mut others);
+}
+
+/// Holds its end in common with whoever has a clone of the `Arc`: serde's feature `rc` derives the like.
+struct Common<E>(Arc<Mutex<Option<E>>>);
+
+impl<E: Serialize> Serialize for Common<E> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.lock().unwrap().as_ref().unwrap().serialize(serializer)
+    }
+}
+
+impl<E> Common<E> {
+    fn new(end: E) -> (Self, Arc<Mutex<Option<E>>>) {
+        let end = Arc::new(Mutex::new(Some(end)));
+        (Self(end.clone()), end)
+    }
+}
+
+fn send_off_any<M: Serialize>(message: M) -> Result<Vec<CarriedEnd>, NotHandedOver> {
+    let mut outbox = Outbox::new();
+    outbox.encode(|| serde_json::to_string(&message)).unwrap();
+    outbox.seal().unwrap().commit(message)
+}
+
+#[test]
+fn an_end_that_is_held_elsewhere_too_stays_there() {
+    let (ends, mut others) = ends();
+    let ((a, a_kept), (b, b_kept), (c, c_kept)) = (Common::new(ends.0), Common::new(ends.1), Common::new(ends.2));
+    let ((d, d_kept), (e, e_kept)) = (Common::new(ends.3), Common::new(ends.4));
+    let (own, mut far) = channel::<u8>();
+    let error = send_off_any((a, b, c, d, e, own)).unwrap_err();
+    let kept = |token, kind| CarryError::Kept { token, kind };
+    assert_eq!(
+        error.refused,
+        [
+            kept(0, EndKind::Sender { may_poison: true }),
+            kept(1, EndKind::Receiver { may_poison: true }),
+            kept(3, EndKind::Caller),
+            kept(4, EndKind::Callee),
+        ]
+    );
+    assert!(error.to_string().starts_with("end 0 of the message, a sender, is held elsewhere too and stays there; "));
+    // A shared end has one more handle now; what the message owned alone came along.
+    assert_eq!(error.ends.iter().map(CarriedEnd::token).collect::<Vec<_>>(), [2, 5]);
+    assert_eq!(far.try_recv(), Err(RecvError::WouldBlock));
+    drop(error);
+    assert_eq!(far.try_recv(), Err(RecvError::Closed));
+
+    fn out<E>(kept: Arc<Mutex<Option<E>>>) -> E {
+        kept.lock().unwrap().take().unwrap()
+    }
+    let mut ends = (out(a_kept), out(b_kept), out(c_kept), out(d_kept), out(e_kept));
+    use_all(&mut ends, &mut others);
     drop(ends);
     assert_ended(&mut others);
+}
+
+#[test]
+fn an_end_in_common_moves_once_nobody_else_has_it() {
+    let (tx, mut rx) = channel::<u8>();
+    let (first, kept) = Common::new(tx);
+    let second = Common(kept.clone());
+    let third = Common(kept);
+    assert!(matches!(send_off_any(first).unwrap_err().refused[..], [CarryError::Kept { token: 0, .. }]));
+    assert!(send_off_any(second).is_err());
+    let ends = send_off_any(third).unwrap();
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+    drop(ends);
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+#[test]
+fn an_end_in_common_twice_in_one_message_is_refused() {
+    let (tx, mut rx) = channel::<u8>();
+    let (first, kept) = Common::new(tx);
+    let mut outbox = Outbox::new();
+    outbox.encode(|| serde_json::to_string(&(&first, &Common(kept)))).unwrap_err();
+    assert!(matches!(outbox.error(), Some(CarryError::Twice { .. })));
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+    drop(first);
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+#[test]
+fn a_message_that_its_holder_keeps_stays_whole() {
+    let (mut ends, mut others) = ends();
+    for _ in 0..3 {
+        let (sealed, _) = encode(&ends);
+        let error = sealed.commit("something else").unwrap_err();
+        assert_eq!(error.refused.len(), 4);
+        use_all(&mut ends, &mut others);
+        drop(error);
+        use_all(&mut ends, &mut others);
+    }
+    drop(carry(ends));
+    assert_ended(&mut others);
+}
+
+#[test]
+fn a_message_that_was_encoded_twice_is_handed_over_once() {
+    let (ends, mut others) = ends();
+    let (first, json) = encode(&ends);
+    let (second, _) = encode(&ends);
+    let mut inbox = Inbox::new(first.commit(ends).unwrap());
+    assert_eq!(second.commit(()).unwrap_err().refused.len(), 4);
+    let mut ends: Ends = decode(&mut inbox, &json).unwrap();
+    use_all(&mut ends, &mut others);
+    drop(ends);
+    assert_ended(&mut others);
+}
+
+#[test]
+fn an_end_that_was_never_the_message_s_has_gone() {
+    struct Makes;
+    impl Serialize for Makes {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            channel::<u8>().0.serialize(serializer)
+        }
+    }
+    let error = send_off_any(Makes).unwrap_err();
+    assert!(matches!(error.refused[..], [CarryError::Gone { token: 0, .. }]));
+    assert!(error.ends.is_empty());
+}
+
+#[test]
+fn of_hand_overs_at_once_one_has_the_end_in_common() {
+    for _ in 0..VALUES / 10 {
+        let (tx, mut rx) = channel_with::<u8>(fifo(1));
+        let (first, kept) = Common::new(tx);
+        let messages = [first, Common(kept.clone()), Common(kept)].map(|message| {
+            let mut outbox = Outbox::new();
+            outbox.encode(|| serde_json::to_string(&message)).unwrap();
+            (outbox.seal().unwrap(), message)
+        });
+        let mut outcomes = std::thread::scope(|s| {
+            let threads = messages.map(|(sealed, message)| s.spawn(|| sealed.commit(message)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        outcomes.sort_by_key(Result::is_err);
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+        let [carried, ..] = outcomes;
+        let mut tx: Sender<u8> = decode(&mut Inbox::new(carried.unwrap()), "0").unwrap();
+        tx.try_send(1).unwrap();
+        assert_eq!(rx.try_recv(), Ok(1));
+        drop(tx);
+        assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+    }
 }
 
 #[test]
@@ -740,30 +894,98 @@ fn an_end_is_taken_once() {
     let (mut inbox, _) = send_off(tx);
     decode::<(Sender<u8>, Sender<u8>)>(&mut inbox, "[0,0]").unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
-    assert_eq!(rx.try_recv(), Err(RecvError::Closed), "gone with the half that was read");
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock), "nothing has happened");
+    let tx: Sender<u8> = decode(&mut inbox, "0").unwrap();
     decode::<Sender<u8>>(&mut inbox, "0").unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    drop(tx);
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
 }
 
 #[test]
-fn a_failed_decoding_leaves_what_was_not_taken() {
+fn a_failed_decoding_has_changed_nothing() {
+    for json in [
+        r#"[0,1,2,3,"no number"]"#, // of a wrong type
+        "[0,1,2,3,0]",              // the wrong end
+        "[0,1,2,3,9]",              // no end at all
+        "[0,1,2,3",                 // cut off
+        "[0,1,2,3,4",
+        "[0,1,2,3]", // too short
+        "[0,1,2,3,4,5]",
+        "[0,1,2,3,4] true", // extra data behind it
+        "",
+    ] {
+        let (ends, mut others) = ends();
+        let (mut inbox, whole) = send_off(ends);
+        decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
+        let carried = inbox.into_ends();
+        assert_eq!(carried.iter().map(CarriedEnd::token).collect::<Vec<_>>(), [0, 1, 2, 3, 4], "{json}");
+        let mut inbox = Inbox::new(carried);
+        decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
+        let mut ends: Ends = decode(&mut inbox, &whole).unwrap();
+        use_all(&mut ends, &mut others);
+        drop(ends);
+        assert_ended(&mut others);
+    }
+}
+
+#[test]
+fn a_message_that_cannot_be_decoded_ends_its_ends() {
+    for json in [r#"[0,1,2,3,"no number"]"#, "[0,1,2,3,0]", "[0,1,2", "[0,1,2,3,4,5]", "[0,1,2,3,4] true", "", "7"] {
+        let (ends, mut others) = ends();
+        let (mut inbox, _) = send_off(ends);
+        let mut waits = Box::pin(others.0.recv());
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let waker = count.clone().into();
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        drop(inbox);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "{json}: whoever waits hears of it");
+        drop(waits);
+        assert_ended(&mut others);
+    }
+}
+
+#[test]
+fn what_a_failed_decoding_has_let_out_is_not_doubled() {
     let (a, mut other_a) = channel::<u8>();
     let (b, mut other_b) = channel::<u8>();
-    let (mut inbox, _) = send_off((a, b));
-    decode::<(Sender<u8>, u8, Sender<u8>)>(&mut inbox, r#"[0,"no number",1]"#).unwrap_err();
-    assert_eq!(other_a.try_recv(), Err(RecvError::Closed));
-    assert_eq!(other_b.try_recv(), Err(RecvError::WouldBlock));
-    let ends = inbox.into_ends();
-    assert_eq!(ends.iter().map(CarriedEnd::token).collect::<Vec<_>>(), [1]);
-    let mut inbox = Inbox::new(ends);
-    decode::<Sender<u8>>(&mut inbox, "0").unwrap_err();
-    assert_eq!(inbox.error(), Some(&CarryError::NoSuchEnd { token: 0 }));
-    drop(inbox);
+    let (mut inbox, json) = send_off((a, b));
+    let mut out = None;
+    let failed = inbox.decode(|| {
+        out = Some(serde_json::from_str::<(Sender<u8>, Sender<u8>)>(&json).unwrap().0);
+        Err::<(), _>("not this way")
+    });
+    assert_eq!(failed, Err("not this way"));
+    assert_eq!(inbox.into_ends().iter().map(CarriedEnd::token).collect::<Vec<_>>(), [1]);
     assert_eq!(other_b.try_recv(), Err(RecvError::Closed));
+    assert_eq!(other_a.try_recv(), Err(RecvError::WouldBlock));
+    drop(out);
+    assert_eq!(other_a.try_recv(), Err(RecvError::Closed));
+
+    // Also if it panics.
+    let (a, mut other_a) = channel::<u8>();
+    let (mut inbox, json) = send_off(a);
+    let mut out = None;
+    let decoding = || {
+        inbox.decode(|| {
+            out = Some(serde_json::from_str::<Sender<u8>>(&json)?);
+            panic!("on purpose");
+            #[allow(unreachable_code)]
+            Ok::<(), serde_json::Error>(())
+        })
+    };
+    catch_unwind(AssertUnwindSafe(decoding)).unwrap_err();
+    decode::<Sender<u8>>(&mut inbox, &json).unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    assert!(inbox.into_ends().is_empty());
+    drop(out);
+    assert_eq!(other_a.try_recv(), Err(RecvError::Closed));
 }
 
 #[test]
-fn a_panic_in_a_decoding_leaves_what_was_not_taken() {
+fn a_panic_in_a_decoding_has_changed_nothing() {
     #[derive(Debug)]
     struct Panics;
     impl<'de> Deserialize<'de> for Panics {
@@ -776,10 +998,11 @@ fn a_panic_in_a_decoding_leaves_what_was_not_taken() {
     let (mut inbox, _) = send_off((a, b));
     let decoding = || decode::<(Sender<u8>, Panics, Sender<u8>)>(&mut inbox, "[0,0,1]");
     catch_unwind(AssertUnwindSafe(decoding)).unwrap_err();
-    assert_eq!(other_a.try_recv(), Err(RecvError::Closed));
+    assert_eq!(other_a.try_recv(), Err(RecvError::WouldBlock));
     let error = serde_json::from_str::<Sender<u8>>("1").unwrap_err();
     assert_eq!(error.to_string(), CarryError::NotArrived.to_string());
     let mut b: Sender<u8> = decode(&mut inbox, "1").unwrap();
+    assert_eq!(other_a.try_recv(), Err(RecvError::Closed), "the reader did not want it");
     block_on(async {
         let (sent, got) = par!(b.send(1), other_b.recv());
         assert_eq!((sent, got), (Ok(()), Ok(1)));
@@ -940,18 +1163,108 @@ fn enums_of_every_representation() {
 }
 
 #[test]
-fn an_untagged_enum_that_tries_twice_is_told_why() {
+fn an_untagged_enum_tries_its_variants() {
     #[derive(Serialize, Deserialize, Debug)]
     #[serde(untagged)]
     enum Untagged {
-        Long { tx: Sender<u8>, n: u8 },
-        Short { tx: Sender<u8> },
+        Longer { tx: Sender<u8>, rx: Receiver<u8>, n: u8 },
+        Long { rx: Receiver<u8>, tx: Sender<u8>, text: String },
+        Short { tx: Sender<u8>, rx: Receiver<u8> },
+        Half { tx: Sender<u8> },
+    }
+    let (tx, mut far_rx) = channel_with(fifo(1));
+    let (mut far_tx, rx) = channel_with(fifo(1));
+    let Untagged::Short { mut tx, mut rx } = carry(Untagged::Short { tx, rx }) else { panic!() };
+    tx.try_send(1).unwrap();
+    far_tx.try_send(2).unwrap();
+    assert_eq!((far_rx.try_recv(), rx.try_recv()), (Ok(1), Ok(2)));
+    let Untagged::Half { mut tx } = carry(Untagged::Half { tx }) else { panic!() };
+    tx.try_send(3).unwrap();
+    assert_eq!(far_rx.try_recv(), Ok(3));
+    drop((tx, rx));
+    assert_eq!(far_rx.try_recv(), Err(RecvError::Closed));
+    assert!(far_tx.is_closed());
+}
+
+#[test]
+fn an_untagged_enum_that_fits_nothing_has_changed_nothing() {
+    #[derive(Serialize, Deserialize, Debug)]
+    #[serde(untagged)]
+    enum Other {
+        A { tx: Sender<u8>, n: u8 },
+        B { tx: Sender<u8>, rx: Receiver<u8> },
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Message {
+        tx: Sender<u8>,
     }
     let (tx, mut rx) = channel::<u8>();
-    let (mut inbox, json) = send_off(Untagged::Short { tx });
-    decode::<Untagged>(&mut inbox, &json).unwrap_err();
-    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    let (mut inbox, json) = send_off(Message { tx });
+    let text = decode::<Other>(&mut inbox, &json).unwrap_err();
+    assert_eq!(text, "data did not match any variant of untagged enum Other");
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+    drop(inbox);
     assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+#[test]
+fn an_end_that_only_a_failed_try_has_read_is_dropped() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        Both { tx: Sender<u8>, rx: Receiver<u8>, n: u8 },
+        One { rx: Receiver<u8> },
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Message {
+        tx: Sender<u8>,
+        rx: Receiver<u8>,
+    }
+    let ((tx, mut far_rx), (far_tx, rx)) = (channel::<u8>(), channel::<u8>());
+    let (mut inbox, json) = send_off(Message { tx, rx });
+    let Ok(Untagged::One { rx }) = decode(&mut inbox, &json) else { panic!() };
+    assert_eq!(far_rx.try_recv(), Err(RecvError::Closed));
+    assert!(!far_tx.is_closed());
+    drop(rx);
+    assert!(far_tx.is_closed());
+}
+
+#[test]
+fn what_serde_cannot_represent_is_refused_with_nothing_lost() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "is")]
+    enum Bare {
+        A(Sender<u8>),
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Flat {
+        n: u8,
+        #[serde(flatten)]
+        tx: Sender<u8>,
+    }
+    fn refused<M: Portable>(message: M, text: &str) -> M {
+        let mut outbox = Outbox::new();
+        let error = outbox.encode(|| serde_json::to_string(&message)).unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert_eq!(outbox.seal().unwrap_err(), CarryError::NotEncoded);
+        message
+    }
+    let (tx, mut rx) = channel_with(fifo(1));
+    let Bare::A(tx) = refused(Bare::A(tx), "cannot serialize tagged newtype variant Bare::A containing an integer");
+    let Flat { mut tx, .. } = refused(Flat { n: 1, tx }, "can only flatten structs and maps (got an integer)");
+    tx.try_send(1).unwrap();
+    assert_eq!(rx.try_recv(), Ok(1));
+
+    // What another program wrote so is refused as well.
+    for json in [r#"{"is":"A"}"#, r#"{"is":"A","n":0}"#, r#"{"n":1,"tx":0}"#] {
+        let (tx, mut rx) = channel::<u8>();
+        let (mut inbox, _) = send_off(tx);
+        decode::<Bare>(&mut inbox, json).map(drop).unwrap_err();
+        decode::<Flat>(&mut inbox, json).map(drop).unwrap_err();
+        assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+        drop(inbox);
+        assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+    }
 }
 
 #[test]
@@ -1012,8 +1325,8 @@ fn a_carrier_within_a_carrier() {
     assert_eq!(json, "[0,1]");
     let Nests(a, b, inner) = nests;
     let (sealed, inner_json) = inner.into_inner().unwrap();
-    let inner_ends = sealed.commit(b);
-    let mut outer = Inbox::new(outbox.seal().unwrap().commit((c, a)));
+    let inner_ends = sealed.commit(b).unwrap();
+    let mut outer = Inbox::new(outbox.seal().unwrap().commit((c, a)).unwrap());
     let mut inner = Inbox::new(inner_ends);
 
     // The inner message is decoded while the outer one is.
@@ -1111,13 +1424,13 @@ fn ends_wander_between_threads() {
                 wait(tx.send(n)).unwrap();
                 if let Some(mut to) = to {
                     let (sealed, json) = encode(&tx);
-                    wait(to.send((sealed.commit(tx), json))).unwrap();
+                    wait(to.send((sealed.commit(tx).unwrap(), json))).unwrap();
                 }
             });
         }
         let mut first = first;
         let (sealed, json) = encode(&tx);
-        wait(first.send((sealed.commit(tx), json))).unwrap();
+        wait(first.send((sealed.commit(tx).unwrap(), json))).unwrap();
         for n in 0..THREADS {
             assert_eq!(wait(rx.recv()), Ok(n));
         }
@@ -1132,4 +1445,125 @@ fn what_carriers_hold_can_be_sent_to_other_threads() {
     send::<Sealed>();
     send::<CarriedEnd>();
     send::<Inbox>();
+}
+
+// ---- ends whose channels are elsewhere
+
+/// What a carrier between nodes would have read from a frame.
+fn far(kinds: &[EndKind]) -> Inbox {
+    let mut inbox = Inbox::default();
+    for (token, kind) in (0..).zip(kinds) {
+        inbox.expect(token, *kind, rendezvous());
+    }
+    inbox
+}
+
+const SENDER: EndKind = EndKind::Sender { may_poison: true };
+const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
+
+#[test]
+fn an_expected_end_is_a_half_with_an_agent() {
+    let mut inbox = far(&[SENDER, RECEIVER, EndKind::Caller, EndKind::Callee, EndKind::Reply, SENDER]);
+    #[allow(clippy::type_complexity)]
+    let (tx, rx, caller, callee, reply): (Sender<u8>, Receiver<u8>, Caller<u8, u8>, Callee<u8, u8>, Reply<u8>) =
+        decode(&mut inbox, "[0,1,2,3,4]").unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let adopted = inbox.into_adopted();
+    assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    assert!(adopted[5].agent.is_none(), "nobody wanted it");
+    assert_eq!(adopted[0].agent.as_ref().unwrap().channel(), tx.id());
+    assert_eq!(adopted[1].agent.as_ref().unwrap().channel(), rx.id());
+    assert!(reply.send(7).is_ok(), "it need not wait");
+    drop((tx, rx, caller, callee));
+    let mut heard = String::new();
+    for end in adopted {
+        match end.agent {
+            Some(Agent::Outlet(mut outlet)) => heard += &format!("{:?} ", outlet.poll(&mut cx)),
+            Some(Agent::Inlet(mut inlet)) => heard += &format!("{:?} ", inlet.poll(&mut cx)),
+            None => {}
+        }
+    }
+    assert_eq!(heard, r#"Ready(Gone) Ready(Gone) Ready(Gone) Ready(Gone) Ready(FirmOffer(0, Value("u8"))) "#);
+}
+
+#[test]
+fn an_expected_end_is_of_its_kind_or_refused() {
+    let mut inbox = far(&[SENDER, EndKind::Shared]);
+    decode::<Receiver<u8>>(&mut inbox, "0").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::WrongKind { token: 0, expected: RECEIVER, found: SENDER }));
+    decode::<Shared<Sender<u8>>>(&mut inbox, "1").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::NotStretchable { kind: EndKind::Shared }));
+    decode::<(Sender<u8>, Sender<u8>)>(&mut inbox, "[0,0]").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    decode::<(Sender<u8>, u8)>(&mut inbox, "[0").unwrap_err();
+    // All of them failed, so it can still be had; as any type, for that is known elsewhere.
+    let tx: Sender<String> = decode(&mut inbox, "0").unwrap();
+    assert!(!tx.is_closed());
+    decode::<Sender<String>>(&mut inbox, "0").unwrap_err();
+    assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
+    let adopted = inbox.into_adopted();
+    assert!(adopted[0].agent.is_some() && adopted[1].agent.is_none());
+    drop(adopted);
+    assert!(tx.is_closed());
+}
+
+#[test]
+fn of_a_message_that_cannot_be_decoded_nothing_is_adopted() {
+    for json in [r#"[0,1,2,3,"no number"]"#, "[0,1,2", "[0,1,2,3,4,5]", "[0,1,2,3,4] true"] {
+        let mut inbox = far(&[SENDER, RECEIVER, EndKind::Shared, EndKind::Caller, EndKind::Callee]);
+        decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
+        assert!(inbox.into_adopted().is_empty());
+    }
+    let mut inbox = far(&[SENDER]);
+    let mut out = None;
+    let failed = inbox.decode(|| {
+        out = Some(serde_json::from_str::<Sender<u8>>("0").unwrap());
+        Err::<(), _>(())
+    });
+    assert_eq!(failed, Err(()));
+    assert!(out.unwrap().is_closed(), "let out all the same, it leads nowhere");
+}
+
+#[test]
+fn an_untagged_enum_of_expected_ends_tries_its_variants() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        Tried { tx: Sender<u16>, n: u8 },
+        Wrong { tx: Receiver<u8> },
+        Right { tx: Sender<u8> },
+    }
+    let mut inbox = far(&[SENDER]);
+    let Ok(Untagged::Right { tx }) = decode(&mut inbox, r#"{"tx":0}"#) else { panic!() };
+    let [end] = <[_; 1]>::try_from(inbox.into_adopted()).unwrap();
+    let Some(Agent::Outlet(outlet)) = end.agent else { panic!() };
+    assert_eq!(outlet.channel(), tx.id());
+    assert_eq!(outlet.shape().type_name(), "u8");
+    assert!(!tx.is_closed());
+}
+
+#[test]
+fn expected_ends_and_others_in_one_message() {
+    let (tx, mut rx) = channel::<u8>();
+    let (mut inbox, _) = send_off((tx, 1));
+    inbox.expect(1, SENDER, rendezvous());
+    let (tx, far): (Sender<u8>, Sender<u8>) = decode(&mut inbox, "[0,1]").unwrap();
+    let adopted = inbox.into_adopted();
+    assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [1]);
+    assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
+    drop((tx, adopted));
+    assert!(far.is_closed());
+    assert_eq!(rx.try_recv(), Err(RecvError::Closed));
+}
+
+#[test]
+#[should_panic(expected = "a u8 was given to a channel of u16")]
+fn a_carrier_that_mixes_up_two_channels_is_told() {
+    let mut inbox = far(&[EndKind::Reply, RECEIVER]);
+    let (reply, _rx): (Reply<u8>, Receiver<u16>) = decode(&mut inbox, "[0,1]").unwrap();
+    reply.send(1).unwrap();
+    let [from, to] = <[_; 2]>::try_from(inbox.into_adopted()).unwrap();
+    let (Some(Agent::Outlet(mut from)), Some(Agent::Inlet(to))) = (from.agent, to.agent) else { panic!() };
+    let Poll::Ready(Event::FirmOffer(0, value)) = from.poll(&mut Context::from_waker(Waker::noop())) else { panic!() };
+    to.offer(0, value);
 }

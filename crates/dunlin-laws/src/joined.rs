@@ -6,6 +6,7 @@
 use dunlin::agent::{Inlet, Outlet, calls, join};
 use dunlin::{Callee, Caller, Policy, Receiver, Sender, channel, channel_with};
 
+use crate::kind::{Full, Kind};
 use crate::transport::{Background, Feature, Transport};
 
 /// Two halves, joined by agents.
@@ -37,12 +38,20 @@ impl Transport for Joined {
         Some(calls(requests, asked))
     }
 
-    fn hole(&self, feature: Feature) -> Option<&'static str> {
-        match feature {
-            Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),
-            Feature::TrySend => Some("Why::WouldBlock: the sender's half has no room of its own (tests/holes.rs)"),
-            Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
-            _ => None,
+    fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
+        hole(feature, kind)
+    }
+}
+
+/// What halves that are apart cannot do.
+pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
+    match feature {
+        Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),
+        // A FIFO and an unbounded buffer promise places to the sender's half.
+        Feature::TrySend if kind.full != Full::Waits => {
+            Some("Why::WouldBlock: the policy decides where the receiver is (tests/holes.rs)")
         }
+        Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
+        _ => None,
     }
 }

@@ -137,7 +137,7 @@ impl<'a, X: Transport> Cx<'a, X> {
 
     /// Whether the transport can do this.
     pub fn can(&self, feature: Feature) -> bool {
-        self.transport.hole(feature).is_none()
+        self.transport.hole(feature, self.kind).is_none()
     }
 
     /// A number below `n`.

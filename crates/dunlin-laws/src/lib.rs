@@ -20,6 +20,7 @@
 //! assert!(report.broken().is_empty() && report.held() > 0);
 //! ```
 
+pub mod apart;
 pub mod joined;
 pub mod kind;
 pub mod law;
@@ -29,6 +30,7 @@ pub mod report;
 pub mod rig;
 pub mod transport;
 
+pub use apart::Apart;
 pub use joined::Joined;
 pub use kind::{Full, Kind, kinds};
 pub use law::{Cx, Law};

@@ -92,7 +92,7 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
     if !(law.applies)(kind) {
         return Outcome::NotApplicable;
     }
-    if let Some(hole) = law.needs.iter().find_map(|feature| transport.hole(*feature)) {
+    if let Some(hole) = law.needs.iter().find_map(|feature| transport.hole(*feature, kind)) {
         return Outcome::Hole(hole);
     }
     let seeds = match number("DUNLIN_SEED") {

@@ -5,6 +5,8 @@ use std::pin::Pin;
 
 use dunlin::{Callee, Caller, Policy, Receiver, Sender, call, channel_with};
 
+use crate::kind::Kind;
+
 /// Work that a transport does in the background.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -51,9 +53,11 @@ pub trait Transport {
         None
     }
 
-    /// Why `feature` is missing: the typed error that says so to users, and the test that shows it. `None`: it is there.
-    fn hole(&self, feature: Feature) -> Option<&'static str> {
-        let _ = feature;
+    /// Why `feature` is missing with channels of this kind: the typed error that says so to users, and the test that shows it.
+    /// `None`: it is
+    /// there.
+    fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
+        let _ = (feature, kind);
         None
     }
 }

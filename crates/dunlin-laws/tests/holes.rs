@@ -1,9 +1,9 @@
 //! The holes of the matrix: what a transport cannot do ends in a typed error.
 
-use dunlin::{Admit, Buffering, SendError, Why, fifo};
-use dunlin_laws::{Feature, Joined, Rig, Transport};
+use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo};
+use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Transport};
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Panics;
 
 impl Buffering for Panics {
@@ -21,26 +21,29 @@ fn ends(rig: &Rig, policy: impl Into<dunlin::Policy>) -> (dunlin::Sender<u8>, du
 }
 
 #[test]
-fn try_send_over_agents_would_block() {
-    assert!(Joined.hole(Feature::TrySend).is_some());
+fn try_send_to_a_policy_that_decides_far_away_would_block() {
+    let kind = Kind::new("drop(2)", drop_newest(2), 2, Full::DropsThis);
+    assert!(Joined.hole(Feature::TrySend, &kind).is_some());
     let rig = Rig::new(0);
-    let (mut tx, _rx) = ends(&rig, fifo(2));
+    let (mut tx, _rx) = ends(&rig, kind.policy);
     assert_eq!(tx.try_send(1), Err(SendError::NotTaken { value: 1, why: Why::WouldBlock }));
 }
 
 #[test]
 fn the_senders_half_has_no_len() {
-    assert!(Joined.hole(Feature::Len).is_some());
+    let kind = Kind::new("fifo(2)", fifo(2), 2, Full::Waits);
+    assert!(Joined.hole(Feature::Len, &kind).is_some());
     let rig = Rig::new(0);
-    let (mut tx, rx) = ends(&rig, fifo(2));
+    let (mut tx, rx) = ends(&rig, kind.policy);
     assert_eq!(rig.hand(tx.send(1)).out(), Ok(()));
     assert_eq!((tx.len(), rx.len()), (0, 1));
 }
 
 #[test]
 fn a_policy_that_panics_far_away_refuses() {
-    assert!(Joined.hole(Feature::PolicyPanics).is_some());
+    let kind = Kind::new("panics", Panics, 1, Full::Refuses);
+    assert!(Joined.hole(Feature::PolicyPanics, &kind).is_some());
     let rig = Rig::new(0);
-    let (mut tx, _rx) = ends(&rig, Panics);
+    let (mut tx, _rx) = ends(&rig, kind.policy);
     assert_eq!(rig.hand(tx.send(1)).out(), Err(SendError::NotTaken { value: 1, why: Why::Refused }));
 }

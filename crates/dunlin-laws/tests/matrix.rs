@@ -1,6 +1,6 @@
 //! The law matrix, over every transport: prints the table, and fails with law, policy, transport and seed.
 
-use dunlin_laws::{Joined, Local, Transport, kinds, laws, run};
+use dunlin_laws::{Apart, Joined, Local, Transport, kinds, laws, run};
 
 fn matrix_of<X: Transport>(transport: &X) {
     let report = run(transport, &kinds(), &laws());
@@ -17,4 +17,9 @@ fn both_ends_in_one_program() {
 #[test]
 fn two_halves_joined_by_agents() {
     matrix_of(&Joined);
+}
+
+#[test]
+fn two_halves_with_messages_on_their_way() {
+    matrix_of(&Apart);
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::wire::codec::WireError;
+use crate::wire::{check_addresses, limits};
+
 /// The settings of a machine. [`Config::new`] has defaults for all but the application's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,4 +62,84 @@ impl Config {
             attached_max: 1 << 20,
         }
     }
+
+    /// Whether a machine can work with these settings.
+    ///
+    /// # Errors
+    /// What is wrong with the first that cannot be, and what is allowed.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.application.len() > limits::APPLICATION {
+            return Err(ConfigError::Application { bytes: self.application.len() });
+        }
+        check_addresses(&self.addresses).map_err(ConfigError::Addresses)?;
+        for (what, value, max) in [
+            ("chunk", self.chunk, limits::CHUNK),
+            ("unacked_max", self.unacked_max, usize::MAX),
+            ("strangers_max", self.strangers_max, usize::MAX),
+        ] {
+            if !(1..=max).contains(&value) {
+                return Err(ConfigError::Size { what, value, max });
+            }
+        }
+        for (what, value) in
+            [("heartbeat", self.heartbeat), ("handshake", self.handshake), ("backoff_min", self.backoff_min)]
+        {
+            if value.as_micros() == 0 {
+                return Err(ConfigError::NoTime { what });
+            }
+        }
+        for (shorter, short, longer, long) in [
+            ("heartbeat", self.heartbeat, "silence", self.silence),
+            ("backoff_min", self.backoff_min, "backoff_max", self.backoff_max),
+            ("backoff_max", self.backoff_max, "a day", Duration::from_secs(24 * 60 * 60)),
+        ] {
+            if short > long {
+                return Err(ConfigError::Order { shorter, short, longer, long });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a machine cannot work with a [`Config`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The application's name does not go into a handshake.
+    #[error("the application's name has {bytes} bytes; at most {} are allowed", limits::APPLICATION)]
+    Application {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The addresses do not go into a handshake.
+    #[error("`addresses`: {0}")]
+    Addresses(WireError),
+    /// A number of bytes or things is zero, or too large.
+    #[error("`{what}` is {value}; it must be from 1 to {max}")]
+    Size {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// A time is less than a microsecond, so that what it separates would follow without end.
+    #[error("`{what}` is less than a microsecond")]
+    NoTime {
+        /// Which setting.
+        what: &'static str,
+    },
+    /// A time is longer than one that it must not exceed.
+    #[error("`{shorter}` ({short:?}) must not be longer than {longer} ({long:?})")]
+    Order {
+        /// Which setting.
+        shorter: &'static str,
+        /// Its value.
+        short: Duration,
+        /// The other one, or a limit.
+        longer: &'static str,
+        /// Its value.
+        long: Duration,
+    },
 }

@@ -18,9 +18,9 @@
 //! let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
 //!
 //! let terms = Terms { window: 8, credits: 0, value_max: 1 << 20 };
-//! nodes[1].open_home(channel, terms, face(Face::Receiver), false);
+//! nodes[1].open_home(channel, terms, face(Face::Receiver), false)?;
 //! nodes[0].learn(NodeId(2), &["there".into()]);
-//! nodes[0].attach(now, channel, NodeId(2), face(Face::Sender));
+//! nodes[0].attach(now, channel, NodeId(2), face(Face::Sender))?;
 //! nodes[0].offer(now, channel, 1, Bytes::from_static(b"krill"));
 //!
 //! let mut outcome = None;
@@ -51,6 +51,7 @@
 //!     }
 //! }
 //! assert_eq!(outcome, Some(ProxyHears::Taken(1)));
+//! # Ok::<(), dunlin_proto::wire::codec::WireError>(())
 //! ```
 
 pub mod channel;
@@ -58,6 +59,7 @@ mod config;
 pub mod connection;
 pub mod id;
 mod machine;
+pub mod names;
 #[cfg(feature = "planted")]
 pub mod planted;
 #[cfg(not(feature = "planted"))]
@@ -67,6 +69,6 @@ pub mod time;
 pub mod wire;
 
 pub use channel::{HomeHears, ProxyHears};
-pub use config::Config;
+pub use config::{Config, ConfigError};
 pub use connection::{Down, State};
 pub use machine::{Action, Census, Closed, Machine};

@@ -12,7 +12,8 @@ use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::random::Random;
 use crate::time::Time;
-use crate::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use crate::wire::codec::WireError;
+use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Names, VERSIONS, codec};
 
 /// What the machine wants its driver to do or to know.
@@ -137,7 +138,14 @@ pub struct Machine {
 
 impl Machine {
     /// A node that knows nobody.
+    ///
+    /// # Panics
+    /// [`Config::check`] says no, or `me` has a zero in it: on the wire that is the node, or the incarnation, that is not known.
     pub fn new(config: Config, me: Life, seed: u64) -> Self {
+        if let Err(why) = config.check() {
+            panic!("a machine cannot work with its settings: {why}");
+        }
+        assert!(me.node != NodeId(0) && me.incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
             config,
             me,
@@ -157,6 +165,16 @@ impl Machine {
     /// Who this is.
     pub fn me(&self) -> Life {
         self.me
+    }
+
+    /// Where others can dial this node.
+    pub fn addresses_here(&self) -> &[String] {
+        &self.config.addresses
+    }
+
+    /// The largest encoded value that this node accepts, in bytes.
+    pub fn value_max(&self) -> u64 {
+        self.config.value_max as u64
     }
 
     /// The next thing to do, if there is one.
@@ -202,6 +220,11 @@ impl Machine {
             connection.dialling.next = Some(Time::default());
             self.due_at(Time::default());
         }
+    }
+
+    /// Where a node can be dialled, as far as is known: what it says itself comes first.
+    pub fn addresses_of(&self, node: NodeId) -> &[String] {
+        self.connections.get(&node).map_or(&[], |connection| &connection.addresses)
     }
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
@@ -494,6 +517,7 @@ impl Machine {
             Phase::Stranger => match Hello::decode(&mut socket.arrived) {
                 Ok(None) => {}
                 Ok(Some(hello)) => self.hello(now, id, hello),
+                Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
@@ -534,10 +558,8 @@ impl Machine {
 
     /// At the dialled side.
     fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
-        let version = VERSIONS.1.min(hello.versions.1);
-        let refusal = if version < VERSIONS.0.max(hello.versions.0) {
-            Some(Refusal::Version(VERSIONS))
-        } else if hello.application != self.config.application {
+        let version = handshake::common(hello.versions).expect("its decoder has looked");
+        let refusal = if hello.application != self.config.application {
             Some(Refusal::Application(self.config.application.clone()))
         } else if hello.wanted != NodeId(0) && hello.wanted != self.me.node {
             Some(Refusal::WrongNode(self.me.node))
@@ -909,8 +931,13 @@ impl Machine {
     }
 
     /// Says something of the name service to a node.
-    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) {
+    ///
+    /// # Errors
+    /// It is too long to be sent, and is not.
+    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) -> Result<(), WireError> {
+        said.check()?;
         self.say(now, node, Frame::Names(said));
+        Ok(())
     }
 
     pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {

@@ -43,6 +43,12 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// An end could not be declared under a name.
+    #[cfg(feature = "net")]
+    Name(crate::node::NameError),
+    /// A node could not join, or did not leave in order.
+    #[cfg(feature = "net")]
+    Node(crate::node::NodeError),
     /// The operating system said no.
     Io(std::io::Error),
     /// Any other error, of a program's own.
@@ -94,6 +100,10 @@ impl fmt::Display for Error {
             Self::Claim(error) => write!(f, "not claimed: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
+            #[cfg(feature = "net")]
+            Self::Name(error) => error.fmt(f),
+            #[cfg(feature = "net")]
+            Self::Node(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
             Self::Other(error) => error.fmt(f),
         }
@@ -106,6 +116,10 @@ impl std::error::Error for Error {
             Self::Recv(error) | Self::NoReply(error) => Some(error),
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
+            #[cfg(feature = "net")]
+            Self::Name(error) => Some(error),
+            #[cfg(feature = "net")]
+            Self::Node(error) => Some(error),
             Self::Io(error) => Some(error),
             Self::Other(error) => Some(&**error),
             _ => None,
@@ -148,6 +162,20 @@ impl From<ClaimError> for Error {
 impl From<crate::Exit> for Error {
     fn from(exit: crate::Exit) -> Self {
         Self::Exit(exit)
+    }
+}
+
+#[cfg(feature = "net")]
+impl From<crate::node::NameError> for Error {
+    fn from(error: crate::node::NameError) -> Self {
+        Self::Name(error)
+    }
+}
+
+#[cfg(feature = "net")]
+impl From<crate::node::NodeError> for Error {
+    fn from(error: crate::node::NodeError) -> Self {
+        Self::Node(error)
     }
 }
 

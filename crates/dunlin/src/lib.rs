@@ -24,13 +24,18 @@
 //! # Map
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
+//! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "rt")]
+mod blocking;
 mod error;
 mod face;
+#[cfg(feature = "net")]
+pub mod node;
 #[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]
@@ -45,6 +50,8 @@ pub use dunlin_macros::{Bundle, main};
 #[doc(hidden)]
 pub use serde;
 
+#[cfg(feature = "rt")]
+pub use blocking::{Blocking, Ended, Requested, Stop, Terminating, blocking};
 pub use error::{Error, Result};
 #[cfg(feature = "rt")]
 pub use runtime::block_on;
@@ -59,6 +66,8 @@ pub mod prelude {
     pub use crate::Bundle;
     #[cfg(feature = "serde")]
     pub use crate::Portable;
+    #[cfg(feature = "net")]
+    pub use crate::node::{Guest, Node};
     pub use crate::{
         Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
         Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,
@@ -66,7 +75,7 @@ pub mod prelude {
         overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
-    pub use crate::{Deadline, Exit, Process, sleep, spawn};
+    pub use crate::{Deadline, Ended, Exit, Process, blocking, sleep, spawn};
     pub use std::time::Duration;
 }
 

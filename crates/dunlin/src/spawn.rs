@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::Branch;
-use dunlin_core::waits::{Identities, Pid};
+use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 
 /// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
 /// whether or not the handle is awaited.
@@ -56,7 +56,7 @@ where
         identities.set_name(name);
     }
     let who = Who { pid: identities.first(), name: name.map(Arc::from) };
-    Process { task: tokio::spawn(Running { identities, future }), who }
+    Process { task: tokio::spawn(Running { identities, future }), who, made, watch: Watch::default() }
 }
 
 pin_project_lite::pin_project! {
@@ -92,9 +92,14 @@ struct Who {
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: the exit stays until it is taken.
+///
+/// # Waits
+/// Who awaits it has a line in the [wait records](crate::waits): for which process, started where, since when.
 pub struct Process<T> {
     task: tokio::task::JoinHandle<T>,
     who: Who,
+    made: &'static Location<'static>,
+    watch: Watch,
 }
 
 impl<T> Process<T> {
@@ -130,14 +135,11 @@ impl<T> Future for Process<T> {
     type Output = Result<T, Exit>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.task).poll(cx).map(|ended| {
-            ended.map_err(|error| {
-                let reason = match error.try_into_panic() {
-                    Ok(panic) => ExitReason::Panicked(panic_text(&*panic)),
-                    Err(_) => ExitReason::Cancelled,
-                };
-                Exit { pid: self.who.pid, name: self.who.name.clone(), reason }
-            })
+        let ended = Pin::new(&mut self.task).poll(cx);
+        let (on, made) = (self.who.pid, self.made);
+        let ended = self.watch.note(ended, Doing::Exit, on, made);
+        ended.map(|ended| {
+            ended.map_err(|error| Exit { pid: on, name: self.who.name.clone(), reason: ExitReason::of(error) })
         })
     }
 }
@@ -148,9 +150,13 @@ impl<T> Branch for Process<T> {
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
         choice.poll_foreign(|| self.poll(cx))
     }
+
+    fn unchosen(&self) {
+        self.watch.end();
+    }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a text").to_owned()
@@ -176,6 +182,15 @@ pub enum ExitReason {
     Panicked(String),
     /// It was cancelled, or its runtime was shut down.
     Cancelled,
+}
+
+impl ExitReason {
+    pub(crate) fn of(error: tokio::task::JoinError) -> Self {
+        match error.try_into_panic() {
+            Ok(panic) => Self::Panicked(panic_text(&*panic)),
+            Err(_) => Self::Cancelled,
+        }
+    }
 }
 
 impl fmt::Display for ExitReason {

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dunlin_core::__rt::ChoiceCx;
+use dunlin_core::waits::{Doing, Pid, Watch};
 use dunlin_core::{Branch, Operation, Until};
 
 /// A point in time: tokio's, so that a paused test clock is respected.
@@ -26,6 +28,9 @@ pub trait Deadline: Operation {
     /// # Cancel safety
     /// As the operation's own.
     ///
+    /// # Waits
+    /// As the operation's own: the deadline has no line in the [wait records](crate::waits) beside it.
+    ///
     /// # Examples
     /// ```
     /// use dunlin::prelude::*;
@@ -38,12 +43,12 @@ pub trait Deadline: Operation {
     /// # });
     /// ```
     fn within(self, patience: Duration) -> Until<Self, Sleep> {
-        self.until(sleep(patience))
+        self.until(Sleep { watched: None, ..sleep(patience) })
     }
 
     /// Does this operation until `instant`: as [`within`](Self::within).
     fn by(self, instant: Instant) -> Until<Self, Sleep> {
-        self.until(sleep_until(instant))
+        self.until(Sleep { watched: None, ..sleep_until(instant) })
     }
 
     /// Does this operation, blocking the calling thread: for threads outside the runtime, and the bodies of blocking calls.
@@ -74,6 +79,8 @@ pin_project_lite::pin_project! {
         // Made when first polled: an operation that is ready at once needs no timer.
         #[pin]
         timer: Option<tokio::time::Sleep>,
+        // Where it was made, and its wait record; none for a deadline, whose operation has one.
+        watched: Option<(&'static Location<'static>, Watch)>,
     }
 }
 
@@ -91,6 +98,8 @@ impl fmt::Debug for Sleep {
 
 /// Waits for `duration`, counted from the first poll, to the nearest millisecond.
 ///
+/// Who waits has a line in the [wait records](crate::waits): for a timer, made where, since when.
+///
 /// # Panics
 /// When polled outside a tokio runtime with time.
 ///
@@ -105,16 +114,18 @@ impl fmt::Debug for Sleep {
 /// }
 /// # });
 /// ```
+#[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep { when: When::After(duration), timer: None }
+    Sleep { when: When::After(duration), timer: None, watched: Some((Location::caller(), Watch::default())) }
 }
 
-/// Waits until `instant`.
+/// Waits until `instant`: as [`sleep`].
 ///
 /// # Panics
 /// When polled outside a tokio runtime with time.
+#[track_caller]
 pub fn sleep_until(instant: Instant) -> Sleep {
-    Sleep { when: When::At(instant), timer: None }
+    Sleep { when: When::At(instant), timer: None, watched: Some((Location::caller(), Watch::default())) }
 }
 
 impl Future for Sleep {
@@ -132,7 +143,11 @@ impl Future for Sleep {
                 When::At(instant) => tokio::time::sleep_until(instant),
             }));
         }
-        this.timer.as_pin_mut().map_or(Poll::Ready(()), |timer| timer.poll(cx))
+        let polled = this.timer.as_pin_mut().map_or(Poll::Ready(()), |timer| timer.poll(cx));
+        match this.watched {
+            Some((made, watch)) => watch.note(polled, Doing::Time, Pid::OUTSIDE, made),
+            None => polled,
+        }
     }
 }
 

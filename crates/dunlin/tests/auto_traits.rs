@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
-    ClosedReceiving, ClosedSending, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison, Par, Policy,
-    Process, Reason, Receiver, Receiving, RecvError, Reply, Request, SendError, Sender, Sending, SendingFrom,
-    SendingToAny, Shared, Sleep, Until, Why,
+    Accepting, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
+    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison, Par,
+    Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, SendError, Sender, Sending,
+    SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -123,6 +123,16 @@ fn operations() {
         Sleep: 1 1 0;
         Process<OnlySend>: 1 1 1;
         Process<Neither>: 0 0 1;
+        Blocking<OnlySend>: 1 1 1;
+        Blocking<Neither>: 0 0 1;
+        Terminating<OnlySend>: 1 1 1;
+        Terminating<PhantomPinned>: 1 1 1;
+        Terminating<Neither>: 0 0 1;
+        Ended<u8>: 1 1 1;
+        Ended<OnlySend>: 1 0 1;
+        Ended<Neither>: 0 0 1;
+        Stop: 1 1 1;
+        Requested<'static>: 1 1 1;
     }
 }
 

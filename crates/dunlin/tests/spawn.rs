@@ -76,7 +76,7 @@ fn who_waits_is_named() {
         assert!(known.made.file().ends_with("spawn.rs"));
         // It will be waiting soon; `closed` would say if it had given up.
         let wait = loop {
-            match waits::snapshot().into_iter().find(|w| w.channel == tx.id()) {
+            match waits::snapshot().into_iter().find(|w| w.channel == Some(tx.id())) {
                 Some(wait) => break wait,
                 None => tokio::task::yield_now().await,
             }
@@ -85,7 +85,7 @@ fn who_waits_is_named() {
         assert!(wait.to_string().contains("for receive on"), "{wait}");
         tx.send(1).await.unwrap();
         assert_eq!(process.await, Ok(Ok(1)));
-        assert!(!waits::snapshot().iter().any(|w| w.channel == tx.id()));
+        assert!(!waits::snapshot().iter().any(|w| w.channel == Some(tx.id())));
         assert!(!waits::processes().iter().any(|p| p.first == pid));
     });
 }

@@ -78,6 +78,20 @@ pub(crate) struct Bound {
 /// Makes the buffering state of one channel.
 type Make = Arc<dyn Fn() -> Box<dyn Buffering> + Send + Sync>;
 
+/// Which places of a buffer can be promised to a sender elsewhere before it has a value for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    /// None: what becomes of a value is decided when it is here.
+    None,
+    /// So many in all, each free again when its value has been received.
+    Places(u32),
+    /// So many at once, each free again when its value has been admitted.
+    Unbounded(u32),
+}
+
+/// How many values may be on their way into an unbounded buffer.
+const UNBOUNDED_WINDOW: u32 = 1024;
+
 /// How a channel treats values nobody is waiting for, and how many parties may wait.
 ///
 /// Chosen by whoever makes the channel, invisible to whoever uses it.
@@ -85,13 +99,15 @@ type Make = Arc<dyn Fn() -> Box<dyn Buffering> + Send + Sync>;
 pub struct Policy {
     name: &'static str,
     make: Option<Make>,
+    window: Window,
     pub(crate) senders: Option<Bound>,
     pub(crate) receivers: Option<Bound>,
 }
 
 impl Policy {
     fn buffered<B: Buffering + Clone + Sync + 'static>(name: &'static str, buffering: B) -> Self {
-        Self { name, make: Some(Arc::new(move || Box::new(buffering.clone()))), senders: None, receivers: None }
+        let make: Make = Arc::new(move || Box::new(buffering.clone()));
+        Self { name, make: Some(make), window: Window::None, senders: None, receivers: None }
     }
 
     /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and of choices.
@@ -120,6 +136,11 @@ impl Policy {
 
     pub(crate) fn buffering(&self) -> Option<Box<dyn Buffering>> {
         self.make.as_ref().map(|make| make())
+    }
+
+    /// A bound on those who wait must see them, so what waits comes here as an offer.
+    pub(crate) fn window(&self) -> Window {
+        if self.senders.is_some() { Window::None } else { self.window }
     }
 
     /// Whether a channel of this policy begins with nothing but the one-slot rendezvous.
@@ -152,7 +173,7 @@ impl<B: Buffering + Clone + Sync + 'static> From<B> for Policy {
 
 /// No buffer: a send ends when a receive has returned the value. The default.
 pub fn rendezvous() -> Policy {
-    Policy { name: "rendezvous", make: None, senders: None, receivers: None }
+    Policy { name: "rendezvous", make: None, window: Window::None, senders: None, receivers: None }
 }
 
 #[derive(Clone)]
@@ -182,13 +203,15 @@ fn sized(name: &'static str, max: usize, then: Admit) -> Policy {
 /// If `max` is 0: use [`channel`](crate::channel) for a channel without a buffer.
 #[track_caller]
 pub fn fifo(max: usize) -> Policy {
-    sized("fifo", max, Admit::Wait)
+    let window = Window::Places(u32::try_from(max).unwrap_or(u32::MAX));
+    Policy { window, ..sized("fifo", max, Admit::Wait) }
 }
 
 /// A buffer that always has room. Sends never wait; memory is the only bound, so prefer [`fifo`] where senders can
 /// be faster than receivers.
 pub fn unbounded() -> Policy {
-    Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse })
+    let policy = Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse });
+    Policy { window: Window::Unbounded(UNBOUNDED_WINDOW), ..policy }
 }
 
 /// A buffer of `max` values that drops the oldest when it is full. Sends never wait.

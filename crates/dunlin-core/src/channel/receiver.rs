@@ -22,12 +22,17 @@ use crate::waits::ChannelId;
 /// The receiving end of a channel of `T`.
 ///
 /// Owned and used through `&mut`, as a [`Sender`](crate::Sender) is. Dropping it ends the channel for the senders, who get their values back, and drops
-/// what is buffered. It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel
-/// has ended in order, and after an error.
+/// what is buffered.
+///
+/// It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel has ended in order, and
+/// after an error. Who polls a stream in vain and then polls it no more has not told it so: it counts as waiting, also among [`waits`](crate::waits)
+/// and under a bound on pending receivers, until the receiver is used in another way, moved into another kind of end, or dropped.
 pub struct Receiver<T, P = MayPoison> {
     end: ReceivingEnd<T>,
     /// As a stream: an error has been given, so the next item is `None`.
     failed: bool,
+    /// As a stream: it was polled and has nothing given yet.
+    polled: bool,
     power: PhantomData<fn() -> P>,
 }
 
@@ -36,27 +41,51 @@ struct ReceivingEnd<T>(Arc<Chan<T>>);
 
 impl<T> Drop for ReceivingEnd<T> {
     fn drop(&mut self) {
+        // What was polled as a stream, or forgotten, waits no more.
+        self.0.record.receiver.end();
         self.0.receiver_gone();
     }
 }
 
 impl<T, P> Receiver<T, P> {
     pub(crate) fn new(chan: Arc<Chan<T>>) -> Self {
-        Self { end: ReceivingEnd(chan), failed: false, power: PhantomData }
+        Self { end: ReceivingEnd(chan), failed: false, polled: false, power: PhantomData }
+    }
+
+    /// Another use begins: a wait as a stream is over.
+    #[inline(always)]
+    fn stop_streaming(&mut self) {
+        if self.polled {
+            self.unwatch_stream();
+        }
+    }
+
+    #[cold]
+    fn unwatch_stream(&mut self) {
+        self.polled = false;
+        self.chan().unwatch(Handle::END);
     }
 
     pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
         &self.end.0
     }
 
-    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let (chan, failed) = (self.chan().clone(), self.failed);
-        move || {
-            chan.move_receiver();
-            Self { failed, ..Self::new(chan) }
+        move || chan.move_receiver().then(|| Self { failed, ..Self::new(chan) })
+    }
+
+    /// This value, if no other one stands for the end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn alone(self) -> Option<Self> {
+        if !self.chan().unmove_receiver() {
+            return Some(self);
         }
+        // It does not count any more, but its drop will.
+        self.chan().move_receiver();
+        None
     }
 
     /// Receives a value: waits until one is offered, or takes the oldest that is buffered.
@@ -81,6 +110,7 @@ impl<T, P> Receiver<T, P> {
     /// # });
     /// ```
     pub fn recv(&mut self) -> Receiving<'_, T> {
+        self.stop_streaming();
         Receiving::by(self.chan(), Handle::END)
     }
 
@@ -111,6 +141,7 @@ impl<T, P> Receiver<T, P> {
     /// ```
     #[allow(clippy::should_implement_trait)] // an iterator cannot await; the name is `StreamExt`'s
     pub fn next(&mut self) -> Next<'_, T> {
+        self.stop_streaming();
         Next::by(self.chan(), Handle::END)
     }
 
@@ -155,6 +186,7 @@ impl<T, P> Receiver<T, P> {
     /// # Source
     /// Extended rendezvous of occam-pi (Barnes and Welch, 2003).
     pub fn recv_extended(&mut self) -> Extending<'_, T> {
+        self.stop_streaming();
         Extending::by(self.chan(), Handle::END)
     }
 
@@ -163,6 +195,7 @@ impl<T, P> Receiver<T, P> {
     /// # Errors
     /// [`RecvError::WouldBlock`] if there is none; else as of [`recv`](Self::recv).
     pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        self.stop_streaming();
         self.chan().try_take(Handle::END)
     }
 
@@ -171,6 +204,7 @@ impl<T, P> Receiver<T, P> {
     /// # Cancel safety
     /// Has no effect at all.
     pub fn closed(&mut self) -> ClosedReceiving<'_, T> {
+        self.stop_streaming();
         ClosedReceiving { chan: self.chan(), handle: Handle::END, waiting: false }
     }
 
@@ -197,11 +231,12 @@ impl<T, P> Receiver<T, P> {
 
     /// The same end without the power to poison the channel. There is no way back.
     pub fn no_poison(self) -> Receiver<T, NoPoison> {
-        Receiver { end: self.end, failed: self.failed, power: PhantomData }
+        Receiver { end: self.end, failed: self.failed, polled: self.polled, power: PhantomData }
     }
 
     /// Makes this an end that many can hold: see [`Shared`].
-    pub fn share(self) -> Shared<Self> {
+    pub fn share(mut self) -> Shared<Self> {
+        self.stop_streaming();
         End::share(self)
     }
 
@@ -213,7 +248,8 @@ impl<T, P> Receiver<T, P> {
 
 impl<T, P> Receiver<T, P> {
     /// An agent takes this end's place: the end is not left.
-    pub(crate) fn into_outlet(self) {
+    pub(crate) fn into_outlet(mut self) {
+        self.stop_streaming();
         self.chan().move_receiver();
     }
 }
@@ -245,7 +281,9 @@ impl<T, P> futures_core::Stream for Receiver<T, P> {
         if this.failed {
             return Poll::Ready(None);
         }
-        Poll::Ready(match std::task::ready!(this.chan().poll_take(Handle::END, cx)) {
+        let taken = this.chan().poll_take(Handle::END, cx);
+        this.polled = taken.is_pending();
+        Poll::Ready(match std::task::ready!(taken) {
             Ok(value) => Some(Ok(value)),
             Err(RecvError::Closed) => None,
             Err(why) => {

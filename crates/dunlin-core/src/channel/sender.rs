@@ -12,7 +12,7 @@ use super::state::{Chan, Post};
 use super::{MayPoison, NoPoison};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{Reason, SendError, Why};
+use crate::error::{Failed, Reason, SendError, Why};
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;
@@ -47,14 +47,22 @@ impl<T, P> Sender<T, P> {
         &self.end.0
     }
 
-    /// Makes, when it is called, the end that goes on in place of this one, whose drop then means nothing.
+    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
     #[cfg(feature = "serde")]
-    pub(crate) fn successor(&self) -> impl FnOnce() -> Self + use<T, P> {
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let chan = self.chan().clone();
-        move || {
-            chan.move_sender();
-            Self::new(chan)
+        move || chan.move_sender().then(|| Self::new(chan))
+    }
+
+    /// This value, if no other one stands for the end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn alone(self) -> Option<Self> {
+        if !self.chan().unmove_sender() {
+            return Some(self);
         }
+        // It does not count any more, but its drop will.
+        self.chan().move_sender();
+        None
     }
 
     /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer has admitted
@@ -139,8 +147,8 @@ impl<T, P> Sender<T, P> {
     /// # Cancel safety
     /// Can be asked again.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
-        std::future::poll_fn(|cx| self.chan().poll_settle(Handle::END, slot, cx)).await;
-        Ok(())
+        let settled = std::future::poll_fn(|cx| self.chan().poll_settle(Handle::END, slot, cx)).await;
+        settled.map_err(without_value)
     }
 
     /// Waits until nothing can be sent any more: all receivers are gone, or the channel was retired or poisoned.
@@ -157,6 +165,8 @@ impl<T, P> Sender<T, P> {
     }
 
     /// How many values are in the channel's buffer. 0 for a rendezvous.
+    ///
+    /// With the receiver on another node the buffer is there, and this is 0: neither what is on its way nor what waits here counts.
     pub fn len(&self) -> usize {
         self.chan().len()
     }
@@ -259,9 +269,9 @@ impl<'a, T> Sending<'a, T> {
         Self { chan, post: Post::new(handle), value: Some(value) }
     }
 
-    fn outcome(&mut self, sent: Result<(), Why>) -> Result<(), SendError<T>> {
+    fn outcome(&mut self, sent: Result<(), Failed>) -> Result<(), SendError<T>> {
         match (sent, self.value.take()) {
-            (Err(why), Some(value)) => Err(SendError::NotTaken { value, why }),
+            (Err(failed), Some(value)) => Err(failed.with(value)),
             _ => Ok(()),
         }
     }
@@ -326,12 +336,12 @@ impl<T> Drop for Sending<'_, T> {
 }
 
 /// Takes the offer back because a deadline has passed.
-fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
+fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
     if slot.is_none() && !chan.withdraw(post, slot, false) {
         // An extended receive has it, or an agent: the release or the answer will come.
         return chan.poll_send(post, slot, cx);
     }
-    Poll::Ready(if slot.is_some() { Err(Why::TimedOut) } else { Ok(()) })
+    Poll::Ready(if slot.is_some() { Err(Why::TimedOut.into()) } else { Ok(()) })
 }
 
 /// The operation of [`Sender::send_from`].
@@ -348,8 +358,9 @@ impl<'a, T> SendingFrom<'a, T> {
     }
 }
 
-fn not_taken(why: Why) -> SendError<()> {
-    SendError::NotTaken { value: (), why }
+/// The value is in the slot.
+fn without_value(failed: Failed) -> SendError<()> {
+    failed.with(())
 }
 
 impl<T> Unpin for SendingFrom<'_, T> {}
@@ -360,7 +371,7 @@ impl<T> Future for SendingFrom<'_, T> {
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.chan.poll_send(&mut this.post, this.slot, cx).map_err(not_taken)
+        this.chan.poll_send(&mut this.post, this.slot, cx).map_err(without_value)
     }
 }
 
@@ -369,7 +380,7 @@ impl<T> Branch for SendingFrom<'_, T> {
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.chan.poll_send_chosen(&mut this.post, this.slot, cx, choice).map_err(not_taken)
+        this.chan.poll_send_chosen(&mut this.post, this.slot, cx, choice).map_err(without_value)
     }
 
     fn look(&self) -> Look {
@@ -391,7 +402,7 @@ impl<T> Branch for SendingFrom<'_, T> {
 impl<T> Operation for SendingFrom<'_, T> {
     fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        expire(this.chan, &mut this.post, this.slot, cx).map_err(not_taken)
+        expire(this.chan, &mut this.post, this.slot, cx).map_err(without_value)
     }
 
     fn has_turn(&self) -> bool {

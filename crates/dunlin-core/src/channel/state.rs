@@ -14,10 +14,10 @@ use std::task::{Context, Poll, Waker};
 
 use super::after::{After, Wakes};
 use super::policy::Policy;
-use super::queue::far::{FromReceiver, FromSender, Heard};
+use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
 use crate::choice::ChoiceCx;
-use crate::error::{Reason, RecvError, Why};
+use crate::error::{Failed, Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
 use crate::waits::{Doing, Recorded, Side};
 use crate::wakers;
@@ -38,12 +38,14 @@ const RETIRED: u32 = 1 << 5;
 const POISONED: u32 = 1 << 6;
 /// There is a queue; the slots are not used any more.
 const QUEUED: u32 = 1 << 7;
-/// The sending end lives on as another value: the drop of the old one means nothing.
-const SENDER_MOVED: u32 = 1 << 8;
 /// A receive that was watching has been woken for the offer, and has not been polled since.
-const WOKEN: u32 = 1 << 10;
+const WOKEN: u32 = 1 << 8;
+/// How many values stand for the sending end beside the first, while it changes hands. The drop of one of several means nothing.
+const SENDERS: u32 = 0xff << 9;
+const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
-const RECEIVER_MOVED: u32 = 1 << 9;
+const RECEIVERS: u32 = 0xff << 17;
+const ONE_RECEIVER: u32 = 1 << 17;
 
 /// The ticket of every offer in the slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
@@ -130,13 +132,21 @@ fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
     if g.queue.as_ref().is_some_and(|q| q.has_something()) { g.set(OFFER) } else { g.clear(OFFER) }
 }
 
-/// Tells the agent of an end what has newly ended.
-fn tell<E, const N: usize>(heard: &mut Option<Heard<E>>, news: u32, events: [(u32, E); N], wakes: &mut Wakes) {
-    for (bit, event) in events {
-        if let (true, Some(heard)) = (news & bit != 0, &mut *heard) {
-            heard.tell(event, wakes);
-        }
+/// Tells the agents what has newly ended.
+fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
+    let reason = queue.poison_reason().cloned().filter(|_| news & POISONED != 0);
+    let (retired, gone) = (news & RETIRED != 0, news & NO_RECEIVER != 0);
+    if let Some(outlet) = &mut queue.outlet {
+        let poisoned = reason.clone().map(FromSender::Poisoned);
+        poisoned.into_iter().chain(retired.then_some(FromSender::Retired)).for_each(|event| outlet.tell(event, wakes));
     }
+    if let Some(inlet) = &mut queue.inlet {
+        let (retired, gone) = (retired.then_some(FromReceiver::Retired), gone.then_some(FromReceiver::Gone));
+        let events = reason.map(FromReceiver::Poisoned).into_iter().chain(retired).chain(gone);
+        events.for_each(|event| inlet.tell(event, wakes));
+    }
+    // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what was.
+    queue.sender_leaves(news & NO_SENDER != 0, wakes);
 }
 
 impl<T> Chan<T> {
@@ -179,7 +189,7 @@ impl<T> Chan<T> {
         post: &mut Post,
         slot: &mut Option<T>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Why>> {
+    ) -> Poll<Result<(), Failed>> {
         if post.ticket == FIRST_TICKET {
             if self.state.tag().is_some_and(|tag| tag & (OFFER | QUEUED) == 0) {
                 return self.sent(post);
@@ -213,7 +223,12 @@ impl<T> Chan<T> {
     }
 
     #[inline(never)]
-    fn poll_send_slowly(&self, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Why>> {
+    fn poll_send_slowly(
+        &self,
+        post: &mut Post,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failed>> {
         if post.ticket == BEHIND {
             post.ticket = 0;
         }
@@ -227,7 +242,7 @@ impl<T> Chan<T> {
                 return Poll::Ready(Ok(()));
             }
             if g.has_any(NO_RECEIVER | RETIRED) {
-                return Poll::Ready(Err(Why::Closed));
+                return Poll::Ready(Err(Why::Closed.into()));
             }
             if !g.has(OFFER) {
                 // Somebody held the lock when the short path looked.
@@ -252,7 +267,7 @@ impl<T> Chan<T> {
             drop(g);
             post.ticket = 0;
             self.end_wait(post.handle, Doing::Send);
-            return Poll::Ready(Err(Why::Closed));
+            return Poll::Ready(Err(Why::Closed.into()));
         }
         let old = store(&mut g.waiter, cx.waker());
         drop(g);
@@ -267,12 +282,12 @@ impl<T> Chan<T> {
         slot: &mut Option<T>,
         cx: &mut Context<'_>,
         choice: &ChoiceCx,
-    ) -> Poll<Result<(), Why>> {
+    ) -> Poll<Result<(), Failed>> {
         self.poll_send_queued(post, &mut Source::Slot(slot), cx, Some(choice))
     }
 
     #[inline(always)]
-    fn sent(&self, post: &mut Post) -> Poll<Result<(), Why>> {
+    fn sent(&self, post: &mut Post) -> Poll<Result<(), Failed>> {
         post.ticket = 0;
         self.end_wait(post.handle, Doing::Send);
         Poll::Ready(Ok(()))
@@ -285,7 +300,7 @@ impl<T> Chan<T> {
         pool: &Pool<T>,
         cx: &mut Context<'_>,
         choice: &ChoiceCx,
-    ) -> Poll<Result<(), Why>> {
+    ) -> Poll<Result<(), Failed>> {
         self.poll_send_queued(post, &mut Source::Pool(pool), cx, Some(choice))
     }
 
@@ -296,7 +311,7 @@ impl<T> Chan<T> {
         source: &mut Source<'_, T>,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
-    ) -> Poll<Result<(), Why>> {
+    ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         let ends = ends(&g);
@@ -309,7 +324,7 @@ impl<T> Chan<T> {
                     drop(g);
                     self.sent(post)
                 }
-                Stand::Failed(why) => {
+                Stand::Failed(failed) => {
                     publish(&mut g);
                     drop(g);
                     post.ticket = 0;
@@ -318,7 +333,7 @@ impl<T> Chan<T> {
                         return Poll::Pending;
                     }
                     self.end_wait(post.handle, Doing::Send);
-                    Poll::Ready(Err(why))
+                    Poll::Ready(Err(failed))
                 }
                 Stand::Pending => {
                     if let Some(choice) = choice
@@ -342,7 +357,7 @@ impl<T> Chan<T> {
                 drop(g);
                 self.sent(post)
             }
-            Offered::Failed(why) => Poll::Ready(Err(why)),
+            Offered::Failed(why) => Poll::Ready(Err(why.into())),
             Offered::ChoiceGone => Poll::Pending,
             Offered::Queued(ticket, woke) => {
                 publish(&mut g);
@@ -425,12 +440,20 @@ impl<T> Chan<T> {
     }
 
     /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while an agent has it.
-    pub(crate) fn poll_settle(&self, handle: Handle, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_settle(
+        &self,
+        handle: Handle,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             let queue = queue(&mut g);
-            queue.settle_forgotten(handle, slot, &mut after);
+            if let Some(id) = queue.settle_forgotten(handle, slot, &mut after) {
+                publish(&mut g);
+                return Poll::Ready(Err(Failed::Unknown(id)));
+            }
             if slot.is_none() && queue.ask_back_all(handle, &mut after) {
                 queue.wait_for_end(handle, true, cx.waker(), &mut after);
                 return Poll::Pending;
@@ -440,7 +463,7 @@ impl<T> Chan<T> {
             *slot = g.value.take();
             g.clear(OFFER);
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     /// Whether a receiver is parked here or was woken and not polled since.
@@ -683,40 +706,75 @@ impl<T> Chan<T> {
                 queue.discard(&mut after);
             }
             queue.wake_all(&mut after.wakes);
-            let outlet = [(NO_SENDER, FromSender::Gone), (RETIRED, FromSender::Retired)];
-            let inlet = [(NO_RECEIVER, FromReceiver::Gone), (RETIRED, FromReceiver::Retired)];
-            tell(&mut queue.outlet, news, outlet, &mut after.wakes);
-            tell(&mut queue.inlet, news, inlet, &mut after.wakes);
+            tell_ends(queue, news, &mut after.wakes);
             publish(&mut g);
         }
     }
 
     pub(crate) fn sender_gone(&self) {
-        self.end_unless(SENDER_MOVED, NO_SENDER);
-    }
-
-    pub(crate) fn receiver_gone(&self) {
-        self.end_unless(RECEIVER_MOVED, NO_RECEIVER);
-    }
-
-    fn end_unless(&self, moved: u32, bits: u32) {
-        let mut g = self.state.lock();
-        if g.has(moved) {
-            g.clear(moved);
-        } else {
-            drop(g);
-            self.end(bits);
+        if !self.is_one_of_several(SENDERS, ONE_SENDER) {
+            self.end(NO_SENDER);
         }
     }
 
-    /// The sending end goes on as a new value, made by the caller; the next drop of one leaves the channel as it is.
-    pub(crate) fn move_sender(&self) {
-        self.state.lock().set(SENDER_MOVED);
+    pub(crate) fn receiver_gone(&self) {
+        if !self.is_one_of_several(RECEIVERS, ONE_RECEIVER) {
+            self.end(NO_RECEIVER);
+        }
+    }
+
+    /// Counts one value of several less.
+    fn is_one_of_several(&self, several: u32, one: u32) -> bool {
+        let mut g = self.state.lock();
+        let is = g.has_any(several);
+        if is {
+            g.tag -= one;
+        }
+        is
+    }
+
+    /// The caller makes another value that stands for the sending end; from then on the next drop of one leaves the channel as it
+    /// is. `false`: it must not, for the end is gone (or has 255 beside it already).
+    pub(crate) fn move_sender(&self) -> bool {
+        self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }
 
     /// The same of the receiving end.
-    pub(crate) fn move_receiver(&self) {
-        self.state.lock().set(RECEIVER_MOVED);
+    pub(crate) fn move_receiver(&self) -> bool {
+        self.count_another(RECEIVERS, ONE_RECEIVER, NO_RECEIVER)
+    }
+
+    fn count_another(&self, several: u32, one: u32, gone: u32) -> bool {
+        let mut g = self.state.lock();
+        let may = !g.has(gone) && g.tag & several != several;
+        if may {
+            g.tag += one;
+        }
+        may
+    }
+
+    /// `true`: another value stands for the sending end as well. Then the caller's is not counted any more.
+    #[cfg(feature = "serde")]
+    pub(crate) fn unmove_sender(&self) -> bool {
+        self.is_one_of_several(SENDERS, ONE_SENDER)
+    }
+
+    /// The same of the receiving end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn unmove_receiver(&self) -> bool {
+        self.is_one_of_several(RECEIVERS, ONE_RECEIVER)
+    }
+
+    /// Whether more than one value stands for the sending end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn sender_is_several(&self) -> bool {
+        self.state.lock().has_any(SENDERS)
+    }
+
+    /// The same of the receiving end.
+    #[cfg(feature = "serde")]
+    pub(crate) fn receiver_is_several(&self) -> bool {
+        self.state.lock().has_any(RECEIVERS)
     }
 
     pub(crate) fn retire(&self) {
@@ -735,10 +793,8 @@ impl<T> Chan<T> {
         queue.poison(reason, &mut after);
         queue.fail_far(ends, &mut after);
         queue.wake_all(&mut after.wakes);
-        if let (true, Some(reason)) = (news, queue.poison_reason().cloned()) {
-            let from_sender = [(POISONED, FromSender::Poisoned(reason.clone()))];
-            tell(&mut queue.outlet, POISONED, from_sender, &mut after.wakes);
-            tell(&mut queue.inlet, POISONED, [(POISONED, FromReceiver::Poisoned(reason))], &mut after.wakes);
+        if news {
+            tell_ends(queue, POISONED, &mut after.wakes);
         }
         g.set(POISONED);
         publish(&mut g);
@@ -747,10 +803,11 @@ impl<T> Chan<T> {
     /// Why a send would fail now, as far as that is lasting.
     pub(crate) fn why_no_send(&self) -> Option<Why> {
         let g = self.state.lock();
-        if let Some(reason) = g.queue.as_ref().and_then(|q| q.poison_reason()) {
-            return Some(Why::Poisoned(reason.clone()));
+        let ends = ends(&g);
+        match &g.queue {
+            Some(queue) => queue.no_more_sends(ends),
+            None => ends.no_receivers.then_some(Why::Closed),
         }
-        g.has_any(NO_RECEIVER | RETIRED).then_some(Why::Closed)
     }
 
     /// Whether no receive can ever succeed again.
@@ -758,7 +815,9 @@ impl<T> Chan<T> {
         let g = self.state.lock();
         let something =
             if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
-        g.has(POISONED) || g.has_any(NO_SENDER | RETIRED) && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
+        let awaited = g.queue.as_ref().is_some_and(|q| q.awaits_values());
+        g.has(POISONED)
+            || g.has_any(NO_SENDER | RETIRED) && !awaited && (!something || g.has(RETIRED) && self.len_of(&g) == 0)
     }
 
     fn len_of(&self, g: &Guard<'_, Inner<T>>) -> usize {
@@ -815,12 +874,28 @@ impl<T> Chan<T> {
 
     // ---- agents
 
+    /// An agent takes the place of an end, with `install`: it is told what has happened before.
+    pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
+        let mut after: After<T> = After::new();
+        let mut g = self.state.lock();
+        let ended = g.tag & (NO_SENDER | NO_RECEIVER | RETIRED | POISONED);
+        let queue = queue(&mut g);
+        let result = install(queue, &mut after);
+        queue.offer_all(&mut after.wakes);
+        tell_ends(queue, ended, &mut after.wakes);
+        publish(&mut g);
+        result
+    }
+
     /// Calls `f` on the queue, under the lock. For agents, which always have one.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
         let mut after = After::new();
         let mut g = self.state.lock();
         let ends = ends(&g);
-        let result = f(queue(&mut g), ends, &mut after);
+        let queue = queue(&mut g);
+        let result = f(queue, ends, &mut after);
+        // Once the sender has gone, only agents settle what it has left.
+        queue.sender_leaves(false, &mut after.wakes);
         publish(&mut g);
         result
     }

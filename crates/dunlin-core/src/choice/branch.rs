@@ -3,11 +3,13 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::decision::{Branching, Decision};
+use crate::waits::{Doing, Pid, Watch};
 
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
 ///
@@ -39,6 +41,11 @@ pub trait Branch {
     /// Whoever was turned away by this branch's offer looks again.
     #[doc(hidden)]
     fn rouse(&self) {}
+
+    /// The choice is over without it. Told only to those that were polled as what cannot be undone: they may be polled
+    /// through a borrow, and live on.
+    #[doc(hidden)]
+    fn unchosen(&self) {}
 }
 
 /// How a branch looks from outside. The number is when its end was last chosen.
@@ -72,6 +79,10 @@ impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
     fn rouse(&self) {
         (**self).rouse();
     }
+
+    fn unchosen(&self) {
+        (**self).unchosen();
+    }
 }
 
 /// What a branch is told of the choice it is in.
@@ -82,6 +93,8 @@ pub struct ChoiceCx {
     decision: OnceCell<Arc<Decision>>,
     branch: Cell<u32>,
     turn: Cell<bool>,
+    /// Something waits that is to be told if it is not chosen.
+    foreign: Cell<bool>,
 }
 
 impl fmt::Debug for ChoiceCx {
@@ -130,9 +143,15 @@ impl ChoiceCx {
         self.turn.take()
     }
 
+    /// Whether branches wait that are to be told once that they were not chosen.
+    pub(super) fn take_foreign(&self) -> bool {
+        self.foreign.take()
+    }
+
     /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen.
     #[doc(hidden)]
     pub fn poll_foreign<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
+        self.foreign.set(true);
         let Some((decision, branch)) = self.own() else { return poll() };
         if !decision.close() {
             return Poll::Pending;
@@ -154,13 +173,16 @@ pin_project_lite::pin_project! {
     pub struct Foreign<F> {
         #[pin]
         future: F,
+        made: &'static Location<'static>,
+        watch: Watch,
     }
 }
 
 /// Makes any future a branch of a choice.
 ///
 /// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
-/// chosen is dropped, with whatever it had begun.
+/// chosen is dropped, with whatever it had begun. While it waits, its line in the [wait records](crate::waits) says "a future", and
+/// where it was named; what it waits for itself may have lines of its own.
 ///
 /// # Examples
 /// ```
@@ -174,14 +196,21 @@ pin_project_lite::pin_project! {
 /// assert_eq!(n, 7);
 /// # });
 /// ```
+#[track_caller]
 pub fn future<F: Future>(future: F) -> Foreign<F> {
-    Foreign { future }
+    Foreign { future, made: Location::caller(), watch: Watch::default() }
 }
 
 impl<F: Future> Branch for Foreign<F> {
     type Output = F::Output;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<F::Output> {
-        choice.poll_foreign(|| self.project().future.poll(cx))
+        let this = self.project();
+        let polled = choice.poll_foreign(|| this.future.poll(cx));
+        this.watch.note(polled, Doing::Future, Pid::OUTSIDE, this.made)
+    }
+
+    fn unchosen(&self) {
+        self.watch.end();
     }
 }

@@ -10,7 +10,7 @@ use super::{Choosing, Order, Step, Survey, step_on};
 use crate::channel::queue::{Handle, Pool};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
-use crate::error::{SendError, Why};
+use crate::error::{Failed, SendError};
 use crate::lock::Lock;
 use crate::pinned::Pinned;
 
@@ -199,6 +199,22 @@ impl<'a, T> IntoFuture for Choice<'a, T> {
 
 impl<T> Unpin for ChoiceFuture<'_, T> {}
 
+impl<T> Drop for ChoiceFuture<'_, T> {
+    fn drop(&mut self) {
+        let Self { choosing, firsts, groups, .. } = self;
+        choosing.tell_unchosen(&mut |branch, step| {
+            let (group, index) = place(firsts, branch);
+            groups[group].step(index, step).map(drop)
+        });
+    }
+}
+
+/// In which group a branch is, and where there.
+fn place(firsts: &[usize], branch: usize) -> (usize, usize) {
+    let group = firsts.partition_point(|first| *first <= branch) - 1;
+    (group, branch - firsts[group])
+}
+
 impl<T> Future for ChoiceFuture<'_, T> {
     type Output = (usize, T);
 
@@ -213,8 +229,8 @@ impl<T> Future for ChoiceFuture<'_, T> {
                     }
                     return Poll::Pending;
                 }
-                let group = firsts.partition_point(|first| *first <= branch) - 1;
-                groups[group].step(branch - firsts[group], step).map(|value| output = Some(value))
+                let (group, index) = place(firsts, branch);
+                groups[group].step(index, step).map(|value| output = Some(value))
             },
             cx
         ));
@@ -309,13 +325,14 @@ impl<T> Future for SendingToAny<'_, T> {
                     Step::Survey(_) => {}
                     Step::Chosen(turn) => chan.record.sender.set_turn(turn),
                     Step::Rouse => chan.rouse(),
+                    Step::Unchosen => {}
                 }
                 Poll::Pending
             },
             cx
         ));
         self.take_back();
-        Poll::Ready(result.map(|()| chosen).map_err(|why: Why| SendError::NotTaken { value: chosen, why }))
+        Poll::Ready(result.map(|()| chosen).map_err(|failed: Failed| failed.with(chosen)))
     }
 }
 

@@ -5,17 +5,33 @@
 //! `docs/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
 //! elsewhere; or decided.
 //!
+//! An owner that finds its decision reserved and would decide for another branch is first when the reservation is given back:
+//! until it has been polled nobody reserves the decision again. Without that a receiver that asks again at once, and an owner that
+//! asks back again at once, may go on so for ever. A receiver that is here does not wait for the owner: it decides, and gives
+//! nothing back.
+//!
 //! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use crate::channel::after::Wakes;
-use crate::lock::Lock;
+use crate::lock::{Guard, Lock};
+use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::sync::{AtomicU64, Ordering, global};
+use crate::waits;
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
+global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
+
+/// The number of this operating system process, where choices of several meet. The first one stands; `false`: it is another.
+pub(crate) fn set_origin(origin: u64) -> bool {
+    match ORIGIN.compare_exchange(0, origin, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => true,
+        Err(stands) => stands == origin,
+    }
+}
 
 enum Status {
     /// Any offer may be taken.
@@ -35,11 +51,33 @@ struct State {
     /// Those who want to reserve, in order, once it is open.
     queue: VecDeque<Arc<dyn Reserver>>,
     owner: Option<Waker>,
+    /// It is reserved, and its owner would decide for another branch.
+    wanted: bool,
+    /// It was wanted and has been given back: nobody reserves it before its owner has been polled, or before this tick.
+    owners_turn: Option<u32>,
+    /// The patience with its owner runs.
+    patient: bool,
+}
+
+/// In the lock's tag: it may be the owner's turn, or somebody may be in the queue.
+const OWED: u32 = 1;
+
+/// Tells those in the queue, unless they still have to wait.
+fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
+    let wait = match state.status {
+        Status::Open => state.owners_turn.is_some(),
+        Status::Busy | Status::Reserved(_) => true,
+        Status::Decided(_) => false,
+    };
+    if !wait {
+        state.clear(OWED);
+        wakes.calls.extend(state.queue.drain(..));
+    }
 }
 
 /// An agent that reserves an offer of a choice for a receiver elsewhere.
 pub(crate) trait Reserver: Send + Sync {
-    /// The choice is open or decided: try again.
+    /// The choice can be reserved, or is decided: try again. Not called under any lock.
     fn unlocked(&self);
     /// Another branch of the choice wants to decide: give the reservation back if it has not been used.
     fn revoke(&self);
@@ -56,7 +94,7 @@ pub(crate) enum Reserve {
 
 /// One choice, open or decided.
 pub(crate) struct Decision {
-    /// Total over all choices, so that two can be locked in order.
+    /// Total over all choices of this process, so that two can be locked in order.
     id: u64,
     state: Lock<State>,
 }
@@ -86,6 +124,9 @@ impl Decision {
                 turned_away: false,
                 queue: VecDeque::new(),
                 owner: Some(owner.clone()),
+                wanted: false,
+                owners_turn: None,
+                patient: false,
             }),
         }
     }
@@ -109,12 +150,16 @@ impl Decision {
         }
     }
 
-    /// Its owner takes `branch`, unless another party has decided already, or has it reserved.
+    /// Its owner takes `branch`, unless another party has decided already, or has it reserved. Those in the queue are told when
+    /// the owner has been [`polled`](Self::polled): here a channel may be locked.
     pub(crate) fn take(&self, branch: u32) -> bool {
         let mut state = self.state.lock();
         match state.status {
             Status::Decided(taken) => taken == branch,
-            Status::Reserved(_) => false,
+            Status::Reserved(_) => {
+                state.wanted = true;
+                false
+            }
             Status::Open | Status::Busy => {
                 state.status = Status::Decided(branch);
                 true
@@ -134,6 +179,7 @@ impl Decision {
             Status::Reserved(reserver) => reserver.clone(),
             Status::Decided(_) => return false,
         };
+        state.wanted = true;
         drop(state);
         reserver.revoke();
         false
@@ -141,13 +187,24 @@ impl Decision {
 
     /// Opens it again after [`close`](Self::close).
     pub(crate) fn reopen(&self) {
+        let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if matches!(state.status, Status::Busy) {
             state.status = Status::Open;
         }
-        let queue = std::mem::take(&mut state.queue);
-        drop(state);
-        queue.iter().for_each(|reserver| reserver.unlocked());
+        tell_queued(&mut state, &mut wakes);
+    }
+
+    /// Its owner has been polled, and may have decided; `all`: each of its branches was.
+    pub(crate) fn polled(&self, all: bool, wakes: &mut Wakes) {
+        if self.state.tag() == Some(0) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if all {
+            state.owners_turn = None;
+        }
+        tell_queued(&mut state, wakes);
     }
 
     /// Whether somebody was turned away and must be woken now that it is open.
@@ -156,20 +213,24 @@ impl Decision {
         matches!(state.status, Status::Open) && std::mem::take(&mut state.turned_away)
     }
 
-    /// Whether a receiver elsewhere has been promised one of its offers.
-    pub(crate) fn is_reserved(&self) -> bool {
-        matches!(self.state.lock().status, Status::Reserved(_))
+    /// Whether a receiver elsewhere has been promised one of its offers. `wanted`: its owner would decide for another branch.
+    pub(crate) fn is_reserved(&self, wanted: bool) -> bool {
+        let mut state = self.state.lock();
+        let reserved = matches!(state.status, Status::Reserved(_));
+        state.wanted |= reserved && wanted;
+        reserved
     }
 
     /// An agent wants one of its offers for a receiver elsewhere.
     pub(crate) fn reserve(&self, reserver: &Arc<dyn Reserver>) -> Reserve {
         let mut state = self.state.lock();
         match state.status {
-            Status::Open => {
+            Status::Open if state.owners_turn.is_none() => {
                 state.status = Status::Reserved(reserver.clone());
                 Reserve::Granted
             }
-            Status::Busy | Status::Reserved(_) => {
+            Status::Open | Status::Busy | Status::Reserved(_) => {
+                state.set(OWED);
                 state.queue.push_back(reserver.clone());
                 Reserve::Later
             }
@@ -183,18 +244,28 @@ impl Decision {
         if matches!(state.status, Status::Reserved(_)) {
             state.status = Status::Decided(branch);
         }
-        wakes.calls.extend(state.queue.drain(..));
+        tell_queued(&mut state, wakes);
         wakes.add(state.owner.clone());
     }
 
-    /// The receiver elsewhere has given the reservation back: others may try, the owner first.
-    pub(crate) fn abort(&self, wakes: &mut Wakes) {
+    /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it first.
+    pub(crate) fn abort(self: &Arc<Self>, wakes: &mut Wakes) {
         let mut state = self.state.lock();
         if matches!(state.status, Status::Reserved(_)) {
             state.status = Status::Open;
+            if std::mem::take(&mut state.wanted) {
+                state.owners_turn = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+                state.set(OWED);
+            }
         }
-        wakes.calls.extend(state.queue.drain(..));
+        tell_queued(&mut state, wakes);
         wakes.add(state.owner.clone());
+        let waits = state.owners_turn.is_some() && !std::mem::replace(&mut state.patient, true);
+        drop(state);
+        if waits {
+            let decision: Weak<Self> = Arc::downgrade(self);
+            be_patient(decision);
+        }
     }
 
     /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in one.
@@ -212,6 +283,7 @@ impl Decision {
         }
         // Mine is open: I am its owner, and I am not polling a foreign branch now.
         if matches!(mine.status, Status::Decided(_) | Status::Reserved(_)) {
+            mine.wanted = true;
             return Settled::OwnGone;
         }
         let settled = Self::settle_locked(&mut theirs, branch, wakes);
@@ -221,10 +293,11 @@ impl Decision {
         settled
     }
 
-    fn settle_locked(theirs: &mut State, branch: u32, wakes: &mut Wakes) -> Settled {
+    fn settle_locked(theirs: &mut Guard<'_, State>, branch: u32, wakes: &mut Wakes) -> Settled {
         match theirs.status {
             Status::Open => {
                 theirs.status = Status::Decided(branch);
+                tell_queued(theirs, wakes);
                 wakes.add(theirs.owner.take());
                 Settled::Both
             }
@@ -245,8 +318,19 @@ impl Decision {
         self.id == other.id
     }
 
-    /// Its number: total over all choices.
-    pub(crate) fn id(&self) -> u64 {
-        self.id
+    /// Its number among all choices, those of other processes included. Within this one the order is that of `id`.
+    pub(crate) fn id(&self) -> u128 {
+        u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(self.id)
+    }
+}
+
+impl Patient for Decision {
+    fn patience_ran_out(&self, tick: u32) -> bool {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.owners_turn.take_if(|until| (tick.wrapping_sub(*until) as i32) >= 0);
+        tell_queued(&mut state, &mut wakes);
+        state.patient = state.owners_turn.is_some();
+        state.patient
     }
 }

@@ -25,6 +25,8 @@ use std::task::{Context, Poll};
 pub(crate) use branch::ChoiceCx;
 use branch::{Branch, Look};
 
+use crate::channel::after::Wakes;
+
 /// In which order the branches of a choice are tried.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub enum Step<'a, 'b> {
     Poll(&'a mut Context<'b>, &'a ChoiceCx),
     Chosen(u32),
     Rouse,
+    Unchosen,
 }
 
 /// Not the number of a branch: the step is for all of them.
@@ -63,6 +66,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
         Step::Poll(cx, choice) => return branch.poll_branch(cx, choice),
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
+        Step::Unchosen => branch.unchosen(),
         Step::Survey(_) => {}
     }
     Poll::Pending
@@ -173,13 +177,19 @@ where
 /// The future of [`choose`].
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Choose<F> {
+pub struct Choose<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> {
     choosing: Choosing,
     step: F,
 }
 
 // What `step` refers to is pinned elsewhere.
-impl<F> Unpin for Choose<F> {}
+impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Unpin for Choose<F> {}
+
+impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Drop for Choose<F> {
+    fn drop(&mut self) {
+        self.choosing.tell_unchosen(&mut self.step);
+    }
+}
 
 impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Future for Choose<F> {
     type Output = usize;
@@ -330,6 +340,16 @@ impl Choosing {
         poll
     }
 
+    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the one that was chosen
+    /// it means nothing.)
+    pub(crate) fn tell_unchosen(&self, step: &mut impl Stepper) {
+        if self.cx.take_foreign() {
+            for branch in 0..self.branches {
+                let _ = step(branch, Step::Unchosen);
+            }
+        }
+    }
+
     fn poll_branches(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
         if let Some(decision) = self.cx.decision() {
             decision.set_owner(cx.waker());
@@ -339,9 +359,16 @@ impl Choosing {
             self.rouse(step);
         }
         let poll = self.try_all(step, cx);
-        if let Some(poll) = poll {
-            return poll;
+        let all = poll.is_none();
+        let poll = poll.unwrap_or_else(|| self.poll_skip(step, cx));
+        if let Some(decision) = self.cx.decision() {
+            decision.polled(all, &mut Wakes::default());
         }
+        poll
+    }
+
+    /// No branch can happen at once.
+    fn poll_skip(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
         if !self.skip {
             return Poll::Pending;
         }

@@ -9,15 +9,58 @@
 //!    Dropped, they are gone as if dropped by their holder.
 //!
 //! On the other side [`Inbox::decode`] runs the deserializer, which takes each end by its number, once. Ends that
-//! nobody took (a field which this version does not know) are dropped as if by their holder.
+//! nobody took (a field which this version does not know) are dropped as if by their holder. A decoding that fails has changed nothing: all ends
+//! are still in the inbox, and end with it.
 //!
 //! Which outbox or inbox is meant says a variable of the thread that lasts as long as the call. Calls nest: within one, a message can be
 //! encoded that another carrier takes.
 //!
-//! # What a carrier must see to
-//! The message given to `commit` is the one that was encoded, and it owns the ends that were staged. An end that a message
-//! shares (`Arc<Mutex<Sender<T>>>`, with serde's feature `rc`) lives on in the other holders, who then have the same end
-//! as the receiver of the message. A `Drop` of the message that uses its ends runs at the hand-over.
+//! # One holder
+//! Whether a message owns its ends alone cannot be seen from outside (`Arc<Mutex<Sender<T>>>`), only learnt: by dropping it. A channel counts the values
+//! that stand for each of its unshared ends. The hand-over makes one more, drops the message, and looks whether the new one is alone now. If
+//! another lives on, in whatever way, *that* one stays the end, fully usable, and the new one never leaves the hand-over: [`CarryError::Kept`]. The other
+//! way round, to make the old one unusable, would need a check in every operation on any end, and would
+//! take an end from somebody who never sent it. It is also what a carrier between nodes can do: the other side learns that the end has not come, as it
+//! does if the sending node dies.
+//!
+//! In the same way an inbox keeps each end until the decoding is over, and what the deserializer gets is one more value: if
+//! that is dropped on the way, the end is still there.
+//!
+//! # A carrier between nodes
+//! There the ends do not go along: an end in a message becomes two *agents* ([`crate::agent`]), one on each side, which the carrier drives by frames.
+//! What a node of the protocol of `mobility.md` does, and when:
+//!
+//! | step | sending side | reading side |
+//! |---|---|---|
+//! | stage | [`Outbox::encode`], [`Sealed::ends`]: per end its token, its kind, and the channel, by which the carrier knows a half that is its own proxy. It writes what it likes about each (channel, home, epoch) *beside* the body, by token. Nothing has happened | |
+//! | refuse before | drops the `Sealed`, gives the value back | |
+//! | adopt | keeps value and `Sealed` until it hears; the ends work | [`Inbox::expect`] per end, [`Inbox::decode`], [`Inbox::into_adopted`]: the value holds ends of fresh halves, whose agents nobody drives yet |
+//! | ack | [`Sealed::commit`], [`CarriedEnd::into_agent`]: here the agent takes the end's place | the value was taken ([`FromReceiver::Taken`]): drives the agents from now on |
+//! | roll back | drops the `Sealed`, gives the value back ([`Outlet::failed`]): it was never touched | drops the value and its agents: nobody heard of them |
+//!
+//! So `Sealed` is what is staged, its `commit` is the commit and its drop the rollback, and a token is a number: there is no callback, for
+//! the carrier needs none. Whatever it wants to say about an end, or to refuse, it says when it has the list. Frames behind the ack find the agents in place,
+//! since both sides install them before they say or hear anything more.
+//!
+//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which are serialised like any message, so within
+//! [`Outbox::encode`], and read by the channel's [`Shape`] within [`Inbox::decode`]. The ends in them are staged and adopted in
+//! the same way: that is all there is to a `Sender<Sender<T>>`, and to a protocol that sends itself. Two ways to make a first agent: of an end in a message, and
+//! `AnyOutlet::from(Outlet::new(receiver))`.
+//!
+//! Four things to know:
+//! - An end that had been in use brings what it has: a receiver's buffered values are the first that its `Outlet` says, and what waits is offered next. The
+//!   channel's *policy* stays behind: the carrier gives the new half one, in `expect`.
+//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
+//!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
+//!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
+//! - Ends that many hold ([`EndKind::Shared`]) have no agents: `into_agent` gives them back, and reading an expected one is [`CarryError::NotStretchable`].
+//!   Claims would have to be carried.
+//! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
+//!
+//! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
+//!
+//! [`FromReceiver::Taken`]: crate::agent::FromReceiver::Taken
+//! [`Outlet::failed`]: crate::agent::Outlet::failed
 
 use std::any::{Any, type_name};
 use std::cell::RefCell;
@@ -25,10 +68,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::thread::LocalKey;
 
-use serde::{Deserialize, Deserializer, Serializer, de, ser};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+
+pub use super::agents::{Agent, AnyInlet, AnyOutlet, Joining, Shape, Value};
+use crate::channel::policy::Policy;
+use crate::waits::ChannelId;
 
 /// What kind of end something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EndKind {
     /// A [`Sender`](crate::Sender).
@@ -108,8 +155,26 @@ pub enum CarryError {
         /// The number.
         token: u64,
     },
-    /// The end was read before, from the same message.
-    #[error("the message names end {token} twice, or was read twice (as an `untagged` enum does)")]
+    /// At the hand-over something else than the message still holds the end, which stays there.
+    #[error(
+        "end {token} of the message, a {kind}, is held elsewhere too and stays there; `share()` it to have it in both places"
+    )]
+    Kept {
+        /// The end's number.
+        token: u64,
+        /// What it is.
+        kind: EndKind,
+    },
+    /// At the hand-over the end had been dropped.
+    #[error("end {token} of the message, a {kind}, was dropped before the message was handed over")]
+    Gone {
+        /// The end's number.
+        token: u64,
+        /// What it is.
+        kind: EndKind,
+    },
+    /// The end was read before, from the same message, and what was read has it.
+    #[error("the message names end {token} twice, or was read twice")]
     Taken {
         /// The end's number.
         token: u64,
@@ -123,6 +188,12 @@ pub enum CarryError {
         expected: EndKind,
         /// What came.
         found: EndKind,
+    },
+    /// An end of this kind cannot be held on another node than its channel.
+    #[error("a {kind} cannot be held on another node: only ends that one holds alone can")]
+    NotStretchable {
+        /// What it is.
+        kind: EndKind,
     },
     /// The kind is right, but not the type of its messages.
     #[error("end {token} of the message is a `{found}`; a `{expected}` was expected")]
@@ -147,20 +218,79 @@ pub(super) enum Place {
     Handle(u32),
 }
 
-/// Makes the end that goes on in place of the staged one, whose own drop then means nothing.
-pub(super) type Successor<E> = Box<dyn FnOnce() -> E + Send>;
+/// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then means nothing.
+pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// An end that can be staged.
 pub(super) trait Mobile: Send + Sized + 'static {
     fn kind() -> EndKind;
     fn place(&self) -> Place;
-    fn successor(&self) -> Successor<Self>;
+    fn another(&self) -> Another<Self>;
+    /// Whether more than one value stands for the end.
+    fn is_several(&self) -> bool;
+    /// This value if no other one stands for the end; else nothing, and the others are one less.
+    fn alone(self) -> Option<Self>;
+    /// The channel, if it is one.
+    fn channel(&self) -> Option<ChannelId>;
+    /// An agent takes this end's place, which from now on is elsewhere.
+    fn into_agent(self) -> Result<Agent, Self>;
+    /// An end here of a channel that is elsewhere, and the agent through which it is reached.
+    fn adopt(policy: &Policy) -> Option<(Self, Agent)>;
+}
+
+/// An end whose type is forgotten.
+trait AnyEnd: Send {
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+    fn is_several(&self) -> bool;
+    fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>>;
+    fn channel(&self) -> Option<ChannelId>;
+    fn into_agent(self: Box<Self>) -> Result<Agent, Box<dyn AnyEnd>>;
+}
+
+impl<E: Mobile> AnyEnd for E {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn is_several(&self) -> bool {
+        Mobile::is_several(self)
+    }
+
+    fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>> {
+        Mobile::alone(*self).map(|end| Box::new(end) as Box<dyn AnyEnd>)
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        Mobile::channel(self)
+    }
+
+    fn into_agent(self: Box<Self>) -> Result<Agent, Box<dyn AnyEnd>> {
+        Mobile::into_agent(*self).map_err(|end| Box::new(end) as Box<dyn AnyEnd>)
+    }
+}
+
+/// An end that is staged: what a carrier can know before the hand-over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StagedEnd {
+    /// Its number in the message.
+    pub token: u64,
+    /// What it is.
+    pub kind: EndKind,
+    /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
+    /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
+    pub channel: Option<ChannelId>,
 }
 
 struct Staged {
-    kind: EndKind,
+    end: StagedEnd,
     place: Place,
-    hand_over: Box<dyn FnOnce(u64) -> CarriedEnd + Send>,
+    another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
 }
 
 #[derive(Default)]
@@ -294,25 +424,56 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// The kinds of the ends, in the order of their numbers.
-    pub fn kinds(&self) -> impl ExactSizeIterator<Item = EndKind> {
-        self.ends.iter().map(|staged| staged.kind)
+    /// The ends, in the order of their numbers.
+    pub fn ends(&self) -> impl ExactSizeIterator<Item = StagedEnd> {
+        self.ends.iter().map(|staged| staged.end)
     }
 
     /// The message was taken: consumes it, and gives its ends, in the order of their numbers.
     ///
-    /// `message` must be the one that was encoded.
-    pub fn commit<M>(self, message: M) -> Vec<CarriedEnd> {
-        let ends = (0..).zip(self.ends).map(|(token, staged)| (staged.hand_over)(token)).collect();
-        // Now, while each of its ends is to be ignored once; also if it panics, the new ends are dropped after it.
+    /// # Errors
+    /// [`NotHandedOver`] if not all ends went along, because `message` did not own them alone, or was not the one that was encoded.
+    /// The message is consumed all the same: it was taken.
+    pub fn commit<M>(self, message: M) -> Result<Vec<CarriedEnd>, NotHandedOver> {
+        let moving: Vec<_> =
+            self.ends.into_iter().map(|staged| (staged.end, (staged.another)(staged.end.token))).collect();
+        // Now, while one drop of each of its ends means nothing. If it panics, the new ends are dropped after it.
         drop(message);
-        ends
+        let mut outcome = NotHandedOver { ends: Vec::new(), refused: Vec::new() };
+        for (StagedEnd { token, kind, .. }, end) in moving {
+            match end.map(CarriedEnd::alone) {
+                Some(Some(end)) => outcome.ends.push(end),
+                Some(None) => outcome.refused.push(CarryError::Kept { token, kind }),
+                None => outcome.refused.push(CarryError::Gone { token, kind }),
+            }
+        }
+        if outcome.refused.is_empty() { Ok(outcome.ends) } else { Err(outcome) }
     }
 }
 
+/// What came of a hand-over in which not all ends went along.
+#[derive(Debug)]
+pub struct NotHandedOver {
+    /// The ends that did. The message had them; dropped, they are gone as if dropped by their holder.
+    pub ends: Vec<CarriedEnd>,
+    /// Of each of the others, why it did not: [`CarryError::Kept`] or [`CarryError::Gone`].
+    pub refused: Vec<CarryError>,
+}
+
+impl fmt::Display for NotHandedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, refused) in self.refused.iter().enumerate() {
+            write!(f, "{}{refused}", if n == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NotHandedOver {}
+
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.kinds()).finish()
+        f.debug_list().entries(self.ends()).finish()
     }
 }
 
@@ -322,7 +483,7 @@ pub struct CarriedEnd {
     token: u64,
     kind: EndKind,
     type_name: &'static str,
-    end: Box<dyn Any + Send>,
+    end: Box<dyn AnyEnd>,
 }
 
 impl CarriedEnd {
@@ -342,19 +503,38 @@ impl CarriedEnd {
 
     /// The end itself: a `Sender<T, P>`, or what its kind says.
     pub fn into_any(self) -> Box<dyn Any + Send> {
-        self.end
+        self.end.into_any()
     }
 
-    /// Whether it is an `E`, and if not, why it cannot be read as one.
-    fn check<E: Mobile>(&self) -> Result<(), CarryError> {
+    /// The channel whose end it is: see [`StagedEnd::channel`].
+    pub fn channel(&self) -> Option<ChannelId> {
+        self.end.channel()
+    }
+
+    /// An agent takes the end's place: it is elsewhere from now on, and the carrier drives the agent.
+    ///
+    /// # Errors
+    /// The end, if it is one that many hold: claims have no agents.
+    pub fn into_agent(self) -> Result<Agent, Self> {
+        let Self { token, kind, type_name, end } = self;
+        end.into_agent().map_err(|end| Self { token, kind, type_name, end })
+    }
+
+    fn alone(self) -> Option<Self> {
+        let Self { token, kind, type_name, end } = self;
+        Some(Self { token, kind, type_name, end: end.alone()? })
+    }
+
+    /// The end as an `E`; if it is none, why it cannot be read as one.
+    fn get<E: Mobile>(&self) -> Result<&E, CarryError> {
         let token = self.token;
-        if self.end.is::<E>() {
-            Ok(())
-        } else if self.kind != E::kind() {
-            Err(CarryError::WrongKind { token, expected: E::kind(), found: self.kind })
-        } else {
-            Err(CarryError::WrongType { token, expected: type_name::<E>(), found: self.type_name })
-        }
+        self.end.as_any().downcast_ref().ok_or_else(|| {
+            if self.kind != E::kind() {
+                CarryError::WrongKind { token, expected: E::kind(), found: self.kind }
+            } else {
+                CarryError::WrongType { token, expected: type_name::<E>(), found: self.type_name }
+            }
+        })
     }
 }
 
@@ -366,8 +546,29 @@ impl fmt::Debug for CarriedEnd {
 
 struct Arrival {
     token: u64,
-    /// `None` once it was taken.
+    /// `None` once it is the reader's, and before an end that is elsewhere has been adopted.
     end: Option<CarriedEnd>,
+    /// Its channel is elsewhere.
+    far: Option<Far>,
+}
+
+struct Far {
+    kind: EndKind,
+    policy: Policy,
+    /// Of the end that was adopted.
+    agent: Option<Agent>,
+}
+
+/// What came of an end whose channel is elsewhere: see [`Inbox::expect`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AdoptedEnd {
+    /// Its number in the message.
+    pub token: u64,
+    /// What it is.
+    pub kind: EndKind,
+    /// Through which it is reached. `None`: the message was decoded, and nobody wanted this end.
+    pub agent: Option<Agent>,
 }
 
 #[derive(Default)]
@@ -375,15 +576,60 @@ struct Arriving {
     /// In order of their numbers.
     ends: Vec<Arrival>,
     error: Option<CarryError>,
+    /// The message has been read: no end is here any more.
+    decoded: bool,
 }
 
 impl Arriving {
-    fn take<E: Mobile>(&mut self, token: u64) -> Result<CarriedEnd, CarryError> {
+    /// Another value for the end, beside the one that is kept here until the decoding is over.
+    fn take<E: Mobile>(&mut self, token: u64) -> Result<E, CarryError> {
         let index = self.ends.binary_search_by_key(&token, |arrival| arrival.token);
         let arrival = index.ok().and_then(|index| self.ends.get_mut(index)).ok_or(CarryError::NoSuchEnd { token })?;
-        // What is not asked for rightly stays: a reader may try something else.
-        arrival.end.as_ref().ok_or(CarryError::Taken { token })?.check::<E>()?;
-        arrival.end.take().ok_or(CarryError::Taken { token })
+        if self.decoded {
+            return Err(CarryError::Taken { token });
+        }
+        arrival.adopt::<E>()?;
+        let end: &E = arrival.end.as_ref().ok_or(CarryError::Taken { token })?.get()?;
+        if end.is_several() {
+            return Err(CarryError::Taken { token });
+        }
+        end.another()().ok_or(CarryError::Taken { token })
+    }
+
+    /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it failed, but for what lives on
+    /// all the same.
+    fn settle(&mut self, decoded: bool) {
+        if self.decoded {
+            return;
+        }
+        self.decoded = decoded;
+        for arrival in &mut self.ends {
+            match &mut arrival.far {
+                // It can be adopted anew.
+                Some(far) if !decoded => (arrival.end, far.agent) = (None, None),
+                _ => drop(arrival.end.take_if(|end| decoded || end.end.is_several())),
+            }
+        }
+    }
+}
+
+impl Arrival {
+    /// Makes the end, if it is elsewhere, and nobody has made it or as another type.
+    fn adopt<E: Mobile>(&mut self) -> Result<(), CarryError> {
+        let Some(far) = &mut self.far else { return Ok(()) };
+        if far.kind != E::kind() {
+            return Err(CarryError::WrongKind { token: self.token, expected: E::kind(), found: far.kind });
+        }
+        let made = match &self.end {
+            None => false,
+            // A try that failed asked for another type; what it got has gone with it.
+            Some(end) => end.end.is_several() || end.get::<E>().is_ok(),
+        };
+        if !made {
+            let (end, agent) = E::adopt(&far.policy).ok_or(CarryError::NotStretchable { kind: far.kind })?;
+            (self.end, far.agent) = (Some(CarriedEnd::new(self.token, end)), Some(agent));
+        }
+        Ok(())
     }
 }
 
@@ -399,7 +645,7 @@ impl Arriving {
 /// let (tx, _rx) = channel::<u8>();
 /// let mut outbox = Outbox::new();
 /// let json = outbox.encode(|| serde_json::to_string(&tx)).unwrap();
-/// let mut inbox = Inbox::new(outbox.seal().unwrap().commit(tx));
+/// let mut inbox = Inbox::new(outbox.seal().unwrap().commit(tx).unwrap());
 ///
 /// let wrong: Result<Receiver<u8>, _> = inbox.decode(|| serde_json::from_str(&json));
 /// assert_eq!(wrong.unwrap_err().to_string(), "end 0 of the message is a sender; a receiver was expected");
@@ -417,9 +663,24 @@ pub struct Inbox {
 impl Inbox {
     /// An inbox with the ends of one message.
     pub fn new(ends: Vec<CarriedEnd>) -> Self {
-        let mut ends: Vec<_> = ends.into_iter().map(|end| Arrival { token: end.token, end: Some(end) }).collect();
+        let mut ends: Vec<_> =
+            ends.into_iter().map(|end| Arrival { token: end.token, end: Some(end), far: None }).collect();
         ends.sort_by_key(|arrival| arrival.token);
-        Self { arriving: Arriving { ends, error: None } }
+        Self { arriving: Arriving { ends, error: None, decoded: false } }
+    }
+
+    /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
+    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives.
+    ///
+    /// A number that is here already, is this from now on.
+    pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
+        let ends = &mut self.arriving.ends;
+        let far = Far { kind, policy: policy.into(), agent: None };
+        let arrival = Arrival { token, end: None, far: Some(far) };
+        match ends.binary_search_by_key(&token, |arrival| arrival.token) {
+            Ok(index) => ends[index] = arrival,
+            Err(index) => ends.insert(index, arrival),
+        }
     }
 
     /// Runs `decode`, which deserialises the message, and gives it the ends that it asks for on this thread.
@@ -427,7 +688,7 @@ impl Inbox {
     /// Once it has succeeded, the ends that it did not ask for are dropped as if by their holder.
     ///
     /// # Errors
-    /// Those of `decode`. The ends that were not taken are still here; those that were are gone with what they were in.
+    /// Those of `decode`. All ends are still here then, as after a panic.
     pub fn decode<R, E>(&mut self, decode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.arriving.error = None;
         let decoding = Installed::new(&ARRIVING, &mut self.arriving);
@@ -435,10 +696,8 @@ impl Inbox {
         drop(decoding);
         if result.is_ok() {
             self.arriving.error = None;
-            for arrival in &mut self.arriving.ends {
-                arrival.end = None;
-            }
         }
+        self.arriving.settle(result.is_ok());
         result
     }
 
@@ -447,8 +706,24 @@ impl Inbox {
         self.arriving.error.as_ref()
     }
 
+    /// What came of the ends that were [expected](Self::expect). Nothing has been done with any of them, nor will be before their agents are
+    /// driven: a carrier keeps them until the message has been taken, and forgets them with the message.
+    ///
+    /// Empty, unless the message was decoded.
+    pub fn into_adopted(self) -> Vec<AdoptedEnd> {
+        if !self.arriving.decoded {
+            return Vec::new();
+        }
+        let adopted = |arrival: Arrival| {
+            let far = arrival.far?;
+            Some(AdoptedEnd { token: arrival.token, kind: far.kind, agent: far.agent })
+        };
+        self.arriving.ends.into_iter().filter_map(adopted).collect()
+    }
+
     /// The ends that are still here, in the order of their numbers.
-    pub fn into_ends(self) -> Vec<CarriedEnd> {
+    pub fn into_ends(mut self) -> Vec<CarriedEnd> {
+        self.arriving.settle(false);
         self.arriving.ends.into_iter().filter_map(|arrival| arrival.end).collect()
     }
 }
@@ -466,9 +741,8 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 }
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
-    let (kind, place, successor) = (E::kind(), end.place(), end.successor());
-    let hand_over = Box::new(move |token| CarriedEnd::new(token, successor()));
-    let staged = Staged { kind, place, hand_over };
+    let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
+    let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
             let twice = CarryError::Twice { kind };
@@ -476,7 +750,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(staged);
+        staging.ends.push(Staged { end: StagedEnd { token, kind, channel }, place, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))
@@ -489,15 +763,12 @@ pub(super) fn read<'de, E: Mobile, D: Deserializer<'de>>(deserializer: D) -> Res
 }
 
 fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
-    let carried = installed(&ARRIVING, |arriving| {
+    let taken = installed(&ARRIVING, |arriving| {
         let taken = arriving.take::<E>(token);
         arriving.error = taken.as_ref().err().cloned().or(arriving.error.take());
         taken
     });
-    let carried = carried.unwrap_or(Err(CarryError::NotArrived))?;
-    let found = carried.type_name;
-    let end = carried.end.downcast::<E>();
-    end.map(|end| *end).map_err(|_| CarryError::WrongType { token, expected: type_name::<E>(), found })
+    taken.unwrap_or(Err(CarryError::NotArrived))
 }
 
 struct TokenVisitor<E>(PhantomData<fn() -> E>);

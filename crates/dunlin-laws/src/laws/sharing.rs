@@ -1,6 +1,8 @@
 //! Shared ends: claims in order, and operations for one message.
 
-use dunlin::{Choice, ClaimError, PATIENCE_TICKS, RecvError, SendError, Why};
+use dunlin::{
+    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, RecvError, SendError, Shared, ToClient, ToServer, Why,
+};
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, expired, laws};
@@ -49,9 +51,231 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "under a claim the end does all that an unshared one does, also poison";
         claims_of_the_impatient if all, needs [Shared] =>
             "claims dropped after any number of polls: the end is held by one at a time and by everybody in the end";
+        face_claims_in_order if Kind::is_rendezvous, needs [Shared] =>
+            "claims of a shared face are granted in order, one at a time, and each has all channels of the face to itself";
+        face_claim_in_a_choice if Kind::is_rendezvous, needs [Shared, Choice] =>
+            "a claim of a face as a branch is granted when its turn comes, and leaves the line when not chosen";
+        a_face_claim_or_a_send if Kind::is_rendezvous, needs [Shared, Choice] =>
+            "of a claim of a face and a send in one choice exactly one happens, whoever decides it and when";
+        face_claim_until if Kind::is_rendezvous, needs [Shared] =>
+            "a claim of a face whose deadline runs out while another holds it says so, has left the line, and the next is offered";
+        a_dropped_face_claimer_passes_it_on if Kind::is_rendezvous, needs [Shared] =>
+            "who waits for a face and is dropped, before or after it was offered, passes it on";
+        a_face_claim_ends_by_panic if Kind::is_rendezvous, needs [Shared] =>
+            "a face is given back when its holder panics, and all its channels work";
+        a_face_sleeper_is_passed_over if Kind::is_rendezvous, needs [Shared], at most 10 =>
+            "who is offered a face and not polled within its patience is asleep: the next gets it; a later poll restores its place";
         forgotten_lone_send if |kind| kind.waits() && kind.is_open(), needs [Shared, Forgetting], at most 10 =>
             "a forgotten send of one handle stands, and claims still go round";
     ]
+}
+
+/// Two channels, one each way, that are claimed as one.
+#[derive(Bundle)]
+struct Till {
+    pay: ToServer<u32>,
+    receipt: ToClient<u32>,
+}
+
+/// Both faces of a till over the transport; the client's is shared.
+fn till<X: Transport>(cx: &Cx<'_, X>) -> (Shared<TillClient>, TillServer) {
+    let ((pay, paid), (give, receipt)) = (cx.channel(), cx.channel());
+    (TillClient { pay, receipt }.share(), TillServer { pay: paid, receipt: give })
+}
+
+/// Pays and gets a receipt: under a claim, all channels of the face work.
+fn buy<X: Transport>(cx: &Cx<'_, X>, held: &mut TillClient, server: &mut TillServer, coins: u32) {
+    let pay = cx.begin(held.pay.send(coins));
+    assert_eq!(cx.now(server.pay.recv()), Ok(coins));
+    assert_eq!(pay.out(), Ok(()));
+    let give = cx.begin(server.receipt.send(coins + 1));
+    assert_eq!(cx.now(held.receipt.recv()), Ok(coins + 1));
+    assert_eq!(give.out(), Ok(()));
+}
+
+fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut a, mut server) = till(cx);
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let mut first = cx.now(a.claim()).expect("free");
+    let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
+    buy(cx, &mut first, &mut server, 1);
+    assert!(!second.poll() && !third.poll(), "one at a time");
+    drop(first);
+    assert!(!third.run() && !third.poll(), "the second asked before");
+    let mut first = cx.begin(a.claim());
+    let mut held = second.out().expect("granted");
+    buy(cx, &mut held, &mut server, 2);
+    assert!(!third.poll() && !first.poll());
+    drop(held);
+    assert!(!first.run(), "who asks again is the last");
+    let mut held = third.out().expect("granted");
+    buy(cx, &mut held, &mut server, 3);
+    drop(held);
+    buy(cx, &mut first.out().expect("granted"), &mut server, 4);
+}
+
+fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
+    let ((mut a, mut server), (mut loud, mut other)) = (till(cx), cx.channel::<u32>());
+    let (mut b, mut c) = (a.clone(), a.clone());
+    // Beside a receive, and beside a send: then others may decide the choice.
+    for sends in [false, true] {
+        let ((mut out, mut far), mut slot) = (cx.channel::<u32>(), sends.then_some(1));
+        let held = cx.now(a.claim()).expect("free");
+        {
+            let branches = Choice::fair().on(b.claim(), |claim| claim.is_ok()).on(other.recv(), |_| false);
+            let mut choice = cx.begin(branches.on(out.send_from(&mut slot), |_| false).into_future());
+            let mut third = cx.begin(c.claim());
+            let taken = sends.then(|| cx.begin(far.recv()));
+            let given = (!sends).then(|| cx.begin(loud.send(1)));
+            assert!(choice.run());
+            assert_eq!(choice.out(), (if sends { 2 } else { 1 }, false), "not chosen");
+            assert_eq!(taken.map(|recv| recv.out()), sends.then_some(Ok(1)));
+            assert_eq!(given.map(|send| send.out()), (!sends).then_some(Ok(())));
+            drop(held);
+            assert!(third.run(), "whose claim was not chosen has left the line");
+            drop(third.out());
+        }
+        let held = cx.now(a.claim()).expect("free");
+        let mut slot = sends.then_some(2);
+        let branches = Choice::fair().on(b.claim(), Some).on(other.recv(), |_| None);
+        let choice = cx.begin(branches.on(out.send_from(&mut slot), |_| None).into_future());
+        let mut third = cx.begin(c.claim());
+        assert!(!choice.is_done() && !third.is_done());
+        drop(held);
+        assert!(!third.run(), "the choice was in line before");
+        let (index, claim) = choice.out();
+        assert_eq!(index, 0, "chosen");
+        buy(cx, &mut claim.expect("the claim").expect("granted"), &mut server, 3);
+        assert!(third.run());
+        drop(third.out());
+        assert_eq!(slot, sends.then_some(2), "a send that was not chosen has its value");
+        cx.settle();
+        assert!(far.try_recv().is_err());
+    }
+}
+
+fn a_face_claim_or_a_send<X: Transport>(cx: &Cx<'_, X>) {
+    for _ in 0..10 {
+        let ((mut a, _server), (mut out, mut far)) = (till(cx), cx.channel::<u32>());
+        let mut b = a.clone();
+        let (held_for, away_for) = (cx.below(6), cx.below(6));
+        // All are tasks, so that the claim ends, the offer is taken and the choice is polled in any order.
+        let holder = cx.spawn(async move {
+            let held = a.claim().await.expect("granted");
+            for _ in 0..held_for {
+                give_way().await;
+            }
+            drop(held);
+            a
+        });
+        let chooser = cx.spawn(async move {
+            let mut slot = Some(1);
+            let choice = Choice::prioritised().on(out.send_from(&mut slot), |sent| sent.expect("taken"));
+            let (index, ()) = choice.on(b.claim(), |claim| drop(claim.expect("granted"))).await;
+            (index, slot)
+        });
+        let receiver = cx.spawn(async move {
+            for _ in 0..away_for {
+                give_way().await;
+            }
+            far.recv().await
+        });
+        cx.settle();
+        let (index, slot) = chooser.out();
+        assert_eq!(slot, (index == 1).then_some(1), "branch {index}");
+        assert_eq!(receiver.out(), if index == 0 { Ok(1) } else { Err(RecvError::Closed) });
+        drop(cx.now(holder.out().claim()).expect("free again"));
+    }
+}
+
+fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut a, mut server) = till(cx);
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut ring, mut bell) = cx.channel::<u32>();
+    let mut held = cx.now(a.claim()).expect("free");
+    {
+        let mut second = cx.begin(b.claim().until(bell.recv()));
+        let mut third = cx.begin(c.claim());
+        assert!(!second.poll());
+        let rung = cx.begin(ring.send(1));
+        assert!(second.run(), "the deadline is over");
+        assert_eq!(second.out().err(), Some(ClaimError::TimedOut));
+        assert_eq!(rung.out(), Ok(()));
+        buy(cx, &mut held, &mut server, 1);
+        assert!(!third.poll(), "it is still held");
+        drop(held);
+        assert!(third.run(), "the next in line");
+        drop(third.out());
+    }
+    drop(b.try_claim().expect("nobody is in line"));
+    // Its turn and its deadline come together: it is in time.
+    let held = cx.now(a.claim()).expect("free");
+    let mut second = cx.begin(b.claim().until(bell.recv()));
+    drop(held);
+    assert!(second.is_woken());
+    let rung = cx.begin(ring.send(1));
+    assert!(second.run());
+    drop(second.out().expect("granted"));
+    drop(rung);
+}
+
+fn a_dropped_face_claimer_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
+    for offered in [false, true] {
+        let (mut a, mut server) = till(cx);
+        let (mut b, mut c) = (a.clone(), a.clone());
+        let held = cx.now(a.claim()).expect("free");
+        let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
+        if offered {
+            drop(held);
+            assert!(second.is_woken() && !third.is_woken());
+            drop(second);
+        } else {
+            drop(second);
+            assert!(!third.run());
+            drop(held);
+        }
+        assert!(third.is_woken(), "passed on");
+        assert!(third.run());
+        buy(cx, &mut third.out().expect("granted"), &mut server, 1);
+    }
+}
+
+fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut a, mut server) = till(cx);
+    let mut b = a.clone();
+    let mut waiting = cx.hand(b.claim());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut held = cx.now(a.claim()).expect("free");
+        assert!(!waiting.run());
+        // In the middle of a send: its value comes back with the panic, and is not received by anybody.
+        let _pay = cx.begin(held.pay.send(1));
+        panic!("while it is claimed");
+    }));
+    assert!(panicked.is_err());
+    assert!(waiting.run());
+    buy(cx, &mut waiting.out().expect("granted"), &mut server, 2);
+    buy(cx, &mut cx.now(a.claim()).expect("free"), &mut server, 3);
+}
+
+fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut a, mut server) = till(cx);
+    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    let held = cx.now(a.claim()).expect("free");
+    let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
+    drop(held);
+    assert!(second.is_woken());
+    cx.pass(PATIENCE_TICKS - 1);
+    assert!(!third.run(), "its patience is not over");
+    cx.pass(2);
+    assert!(third.run() && !fourth.run(), "the next, after a patience");
+    let mut held = third.out().expect("granted");
+    buy(cx, &mut held, &mut server, 1);
+    assert!(!second.poll(), "awake again, and it waits");
+    drop(held);
+    assert!(second.is_woken() && !fourth.run(), "its place was kept");
+    buy(cx, &mut second.out().expect("granted"), &mut server, 2);
+    assert!(fourth.run());
+    drop(fourth.out());
 }
 
 fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {

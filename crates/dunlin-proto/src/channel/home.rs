@@ -10,16 +10,51 @@ use crate::id::{ChannelId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
+use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
 
 impl Machine {
     /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
     ///
     /// The terms' `value_max` is lowered to the configuration's.
-    pub fn open_home(&mut self, channel: ChannelId, mut terms: Terms, declaration: Declaration, many: bool) {
+    ///
+    /// # Errors
+    /// The declaration is too long to be sent to who does not fit; there is no home here then.
+    pub fn open_home(
+        &mut self,
+        channel: ChannelId,
+        mut terms: Terms,
+        declaration: Declaration,
+        many: bool,
+    ) -> Result<(), WireError> {
+        declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
         self.homes.insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), ended: None });
+        Ok(())
+    }
+
+    /// The receiver of this channel is here, and its sender is in a message to this node, which says [`Machine::adopt`] when it takes that. To
+    /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
+    pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
+        let credits = terms.credits.into();
+        let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
+        self.homes.insert(channel, Home { terms, declaration, many: false, attached, ended: None });
+    }
+
+    /// The message with the sender of this channel has been taken, and its new half has to know the terms.
+    pub fn tell_terms(&mut self, now: Time, channel: ChannelId, to: NodeId, terms: Terms) {
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        home.terms = terms;
+        if let Some(attached) = home.attached.get_mut(&to) {
+            attached.credits = terms.credits.into();
+            self.tell(now, to, channel, FromHome::Attached(terms));
+        }
+    }
+
+    /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
+    pub fn forget_home(&mut self, channel: ChannelId) {
+        self.homes.remove(&channel);
     }
 
     fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
@@ -78,6 +113,10 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
+            // Its value has come meanwhile, and whoever asks anew has not heard of it: it goes back.
+            self.abort(now, channel, from, ticket);
+        }
         if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));
@@ -87,7 +126,7 @@ impl Machine {
     /// Gives a reservation up.
     pub fn abort(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
         if let Some(standing) = self.standing(channel, from, ticket)
-            && let Standing::Asked(request) | Standing::Reserved(request) = *standing
+            && let Standing::Asked(request) | Standing::Reserved(request, _) = *standing
         {
             *standing = Standing::Tentative;
             if planted!(AbortUntold) {
@@ -150,6 +189,9 @@ impl Machine {
         channel: ChannelId,
         said: ToHome,
     ) -> Result<(), &'static str> {
+        if self.connection(from).inbox.is_within_value(channel) {
+            return Err("something else within a value");
+        }
         match said {
             ToHome::Attach(theirs) => {
                 self.attach_here(now, from, channel, &theirs);
@@ -192,7 +234,8 @@ impl Machine {
                         }
                         if over {
                             attached.open.clear();
-                        } else {
+                        }
+                        if !over || home.ended == Some(End::Retired) {
                             self.hears(channel, from, HomeHears::Ended(how));
                         }
                         self.forget_if_over(channel, from);
@@ -262,9 +305,8 @@ impl Machine {
             }
         }
         match self.connection(from).inbox.begin(channel, head, total, first, wanted) {
-            Arrived::NotYet | Arrived::Unwanted => Ok(()),
-            Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
-            Arrived::Wrong => Err("a value within another"),
+            Some(value) => self.value_is_whole(now, from, channel, head, value),
+            None => Ok(()),
         }
     }
 
@@ -309,7 +351,7 @@ impl Machine {
                     if *standing == Standing::Asked(request)
                         || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
                 {
-                    *standing = Standing::Reserved(request);
+                    *standing = Standing::Reserved(request, None);
                     self.hears(channel, from, HomeHears::Granted(ticket, request, value));
                 }
                 // It has been given up meanwhile: the value goes back.
@@ -352,11 +394,13 @@ impl Machine {
 }
 
 /// Whether what each says of the other is so.
-fn fit(one: &Declaration, other: &Declaration) -> bool {
+pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
     let holds = |expected: Expected, shared: bool| match expected {
         Expected::Unknown => true,
         Expected::Unshared => !shared,
         Expected::Shared => shared,
     };
-    holds(one.expects, other.shared) && holds(other.expects, one.shared)
+    // What a schema says is not known here: two that are known have to be the same.
+    let schemas = one.schema.is_empty() || other.schema.is_empty() || one.schema == other.schema;
+    schemas && holds(one.expects, other.shared) && holds(other.expects, one.shared)
 }

@@ -7,6 +7,8 @@
 mod home;
 mod proxy;
 
+pub(crate) use home::fit;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -31,7 +33,7 @@ pub enum HomeHears {
     Withdraw(Ticket),
     /// The reservation is asked back.
     Revoke(Ticket),
-    /// The sending half has ended the channel, or is gone.
+    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel: then nothing more is on its way.
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
@@ -60,7 +62,8 @@ pub enum ProxyHears {
     Abort(Ticket),
     /// So many more values may be sent at once.
     Credit(u32),
-    /// The channel has ended. Offers that stand have failed.
+    /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a credit still arrives: say
+    /// [`Machine::end_proxy`](crate::Machine::end_proxy) behind the last of it.
     Ended(End),
     /// The home's node is lost.
     Lost {
@@ -82,8 +85,8 @@ pub(crate) enum Standing {
     Tentative,
     /// A choice's, asked for under this number.
     Asked(Request),
-    /// A choice's, whose value has been granted under this number.
-    Reserved(Request),
+    /// A choice's, whose value has been granted under this number. The home may have given that up and asked anew: the second number.
+    Reserved(Request, Option<Request>),
     /// An extended receive has the value.
     Held,
 }
@@ -102,6 +105,8 @@ pub(crate) struct Proxy {
     pub(crate) gone: bool,
     /// The home has been told so. It is told behind the last offer.
     pub(crate) gone_said: bool,
+    /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes there yet.
+    pub(crate) retired: bool,
 }
 
 #[derive(Debug)]
@@ -123,6 +128,7 @@ impl Proxy {
             credits: 0,
             gone: false,
             gone_said: false,
+            retired: false,
         }
     }
 

@@ -8,13 +8,34 @@ use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, ToHome};
+use crate::wire::codec::WireError;
+use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
 
 impl Machine {
     /// The sender of this channel is here, its home at that node. Offers may follow at once.
-    pub fn attach(&mut self, now: Time, channel: ChannelId, home: NodeId, declaration: Declaration) {
+    ///
+    /// # Errors
+    /// The declaration is too long to be sent; there is no sender here then.
+    pub fn attach(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        home: NodeId,
+        declaration: Declaration,
+    ) -> Result<(), WireError> {
+        declaration.check()?;
         self.proxies.insert(channel, Proxy::new(home));
         self.say_to_home(now, channel, ToHome::Attach(declaration));
+        Ok(())
+    }
+
+    /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
+    /// else the home tells them. The home says [`Machine::open_home_to`].
+    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) {
+        let mut proxy = Proxy::new(home);
+        proxy.terms = terms;
+        proxy.credits = terms.map_or(0, |terms| terms.credits.into());
+        self.proxies.insert(channel, proxy);
     }
 
     fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
@@ -38,8 +59,8 @@ impl Machine {
 
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
-            Some(proxy) => proxy.backlog.push_back((ticket, what)),
-            None => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
+            Some(proxy) if !proxy.retired => proxy.backlog.push_back((ticket, what)),
+            _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }
     }
 
@@ -84,7 +105,7 @@ impl Machine {
             if proxy.terms.is_some_and(|terms| value.len() as u64 > terms.value_max) {
                 return self.say_to_home(now, channel, ToHome::Withdraw(ticket));
             }
-            *standing = Standing::Reserved(request);
+            *standing = Standing::Reserved(request, None);
             let total = value.len() as u64;
             self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
         }
@@ -229,11 +250,24 @@ impl Machine {
                     *standing = Standing::Asked(request);
                     ProxyHears::Reserve(ticket, request)
                 }
+                // The home has given the first request up; that is on its way, and so is the grant.
+                Some(Standing::Reserved(_, next)) => {
+                    *next = Some(request);
+                    ProxyHears::Reserve(ticket, request)
+                }
                 _ => return Err("a reservation of what no choice offers"),
             },
             FromHome::Abort(ticket, request) => match proxy.open.get_mut(&ticket) {
-                Some(standing) if [Standing::Asked(request), Standing::Reserved(request)].contains(standing) => {
+                Some(standing @ Standing::Asked(_)) if *standing == Standing::Asked(request) => {
                     *standing = Standing::Tentative;
+                    ProxyHears::Abort(ticket)
+                }
+                Some(standing @ Standing::Reserved(..)) => {
+                    let Standing::Reserved(granted, next) = *standing else { return Ok(()) };
+                    if granted != request {
+                        return Ok(());
+                    }
+                    *standing = next.map_or(Standing::Tentative, Standing::Asked);
                     ProxyHears::Abort(ticket)
                 }
                 // The answer to a grant that had crossed an earlier abort.
@@ -244,11 +278,12 @@ impl Machine {
                 ProxyHears::Credit(count)
             }
             FromHome::Ended(how) => {
-                if !proxy.gone_said {
-                    // So that the home knows that nothing more is on its way.
-                    self.say_to_home(now, channel, ToHome::Ended(End::Gone));
-                }
-                self.proxies.remove(&channel);
+                proxy.open.clear();
+                proxy.backlog.clear();
+                proxy.retired = true;
+                // So that the home knows that nothing more is on its way. After a retirement the driver says so.
+                proxy.gone |= how != End::Retired;
+                self.offer_waiting(now, channel);
                 ProxyHears::Ended(how)
             }
         };
@@ -269,8 +304,8 @@ impl Machine {
                 match standing {
                     Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
                     Standing::Firm if unsent() => not_taken.push(ticket),
-                    Standing::Firm | Standing::Reserved(_) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
-                    Standing::Firm | Standing::Reserved(_) => unknown.push(ticket),
+                    Standing::Firm | Standing::Reserved(..) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
+                    Standing::Firm | Standing::Reserved(..) => unknown.push(ticket),
                     Standing::Held => taken.push(ticket),
                 }
             }

@@ -43,28 +43,34 @@ pub(crate) enum Arrived {
 }
 
 impl Inbox {
-    /// A value begins. `wanted`: it is kept; what has not arrived yet gets no memory in advance.
-    pub(crate) fn begin(&mut self, channel: ChannelId, head: Head, total: u64, first: Bytes, wanted: bool) -> Arrived {
-        if self.unfinished.contains_key(&channel) {
-            return Arrived::Wrong;
-        }
+    /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.
+    pub(crate) fn is_within_value(&self, channel: ChannelId) -> bool {
+        self.unfinished.contains_key(&channel)
+    }
+
+    /// A value begins. `wanted`: it is kept; what has not arrived yet gets no memory in advance. Returns it if that was all
+    /// of it.
+    pub(crate) fn begin(
+        &mut self,
+        channel: ChannelId,
+        head: Head,
+        total: u64,
+        first: Bytes,
+        wanted: bool,
+    ) -> Option<Bytes> {
         let arrived = first.len() as u64;
         if arrived == total {
-            return if wanted { Arrived::Whole(head, first) } else { Arrived::Unwanted };
-        }
-        if first.is_empty() {
-            // A piece that is not the last has at least a byte: else a value could stay for ever at no cost to its sender.
-            return Arrived::Wrong;
+            return wanted.then_some(first);
         }
         let bytes = wanted.then(|| BytesMut::from(first));
         self.unfinished.insert(channel, Unfinished { head, total, bytes, arrived });
-        Arrived::NotYet
+        None
     }
 
     pub(crate) fn more(&mut self, channel: ChannelId, piece: &Bytes) -> Arrived {
         let Some(value) = self.unfinished.get_mut(&channel) else { return Arrived::Wrong };
         value.arrived += piece.len() as u64;
-        if piece.is_empty() || value.arrived > value.total {
+        if value.arrived > value.total {
             return Arrived::Wrong;
         }
         if let Some(bytes) = &mut value.bytes {

@@ -1,12 +1,14 @@
 //! How frames are written and read.
 //!
 //! A frame is a kind (one byte), the length of its body (a varint), and the body. Numbers are varints (LEB128) unless
-//! said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their length before them.
+//! said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their length before them. Every message has
+//! one encoding only: what [`decode`] accepts, [`encode`] writes again byte by byte.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Terms, ToHome, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
+    limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -41,12 +43,18 @@ pub enum WireError {
         /// Its value.
         value: u64,
     },
+    /// A number is written with more bytes than it needs.
+    #[error("{0} is written with more bytes than it needs")]
+    Overlong(&'static str),
     /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// A handshake that is none of dunlin's.
     #[error("the other side does not speak dunlin's protocol")]
     NotDunlin,
+    /// A handshake of protocol versions of which this crate speaks none; it is not read further.
+    #[error("it speaks protocol versions {} to {}, this node {} to {}", .0.0, .0.1, super::VERSIONS.0, super::VERSIONS.1)]
+    Version((u16, u16)),
 }
 
 mod kind {
@@ -80,6 +88,9 @@ mod kind {
     pub(super) const NAME_REFUSED: u8 = 0x33;
     pub(super) const BAD_NAME: u8 = 0x34;
     pub(super) const GUEST: u8 = 0x35;
+    pub(super) const NAME_FULL: u8 = 0x36;
+    pub(super) const NAME_WAITING: u8 = 0x37;
+    pub(super) const NAME_GONE: u8 = 0x38;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -323,11 +334,19 @@ pub(super) fn addresses(out: &mut BytesMut, addresses: &[String]) {
 
 fn names(out: &mut BytesMut, said: &Names) {
     match said {
-        Names::Declare { number: n, name, channel, face } => long(out, kind::DECLARE, |out| {
+        Names::Declare { number: n, name, channel, face, status } => long(out, kind::DECLARE, |out| {
             number(out, *n);
             string(out, name.as_bytes());
             out.put_u128(channel.0);
             declaration(out, face);
+            match status {
+                Status::New => out.put_u8(0),
+                Status::Known => out.put_u8(1),
+                Status::Joined(channel) => {
+                    out.put_u8(2);
+                    out.put_u128(channel.0);
+                }
+            }
         }),
         Names::Undeclare { number: n } => short(out, kind::UNDECLARE, |out| number(out, *n)),
         Names::Found { number: n, partner, addresses: list, channel, face } => long(out, kind::FOUND, |out| {
@@ -343,6 +362,20 @@ fn names(out: &mut BytesMut, said: &Names) {
             life(out, *holder);
         }),
         Names::BadName { number: n } => short(out, kind::BAD_NAME, |out| number(out, *n)),
+        Names::Full { number: n, room, max } => short(out, kind::NAME_FULL, |out| {
+            number(out, *n);
+            out.put_u8(match room {
+                Room::Declarations => 0,
+                Room::Names => 1,
+                Room::Bytes => 2,
+            });
+            number(out, *max);
+        }),
+        Names::Waiting { number: n } => short(out, kind::NAME_WAITING, |out| number(out, *n)),
+        Names::Gone { number: n, partner } => short(out, kind::NAME_GONE, |out| {
+            number(out, *n);
+            life(out, *partner);
+        }),
         Names::Guest { acceptor, guest } => short(out, kind::GUEST, |out| {
             out.put_u128(acceptor.0);
             out.put_u128(guest.0);
@@ -376,6 +409,9 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
         let Some(&byte) = bytes.get(at) else { return Ok(Next::Wait(1)) };
         body |= u64::from(byte & 0x7f) << (7 * (at - 1));
         if byte & 0x80 == 0 {
+            if byte == 0 && at > 1 {
+                return Err(WireError::Overlong("a length"));
+            }
             if body > max as u64 {
                 return Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 });
             }
@@ -409,6 +445,9 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::CUT
         | kind::UNDECLARE
         | kind::BAD_NAME
+        | kind::NAME_FULL
+        | kind::NAME_WAITING
+        | kind::NAME_GONE
         | kind::GUEST
         | kind::ACK => 127,
         kind::REJECTED
@@ -440,6 +479,9 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
                 credits: r.number32("credits")?,
                 value_max: r.number("a limit")?,
             };
+            if terms.window == 0 {
+                return Err(invalid("a window", 0));
+            }
             Frame::FromHome(channel, FromHome::Attached(terms))
         }
         kind::REJECTED => {
@@ -493,6 +535,12 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             name: r.text("a name", limits::NAME)?,
             channel: r.channel()?,
             face: r.declaration()?,
+            status: match r.byte("a status")? {
+                0 => Status::New,
+                1 => Status::Known,
+                2 => Status::Joined(r.channel()?),
+                value => return Err(invalid("a status", value)),
+            },
         }),
         kind::UNDECLARE => Frame::Names(Names::Undeclare { number: r.number("a declaration")? }),
         kind::FOUND => Frame::Names(Names::Found {
@@ -508,6 +556,18 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             holder: r.life()?,
         }),
         kind::BAD_NAME => Frame::Names(Names::BadName { number: r.number("a declaration")? }),
+        kind::NAME_FULL => Frame::Names(Names::Full {
+            number: r.number("a declaration")?,
+            room: match r.byte("what there is no room for")? {
+                0 => Room::Declarations,
+                1 => Room::Names,
+                2 => Room::Bytes,
+                value => return Err(invalid("what there is no room for", value)),
+            },
+            max: r.number("a limit")?,
+        }),
+        kind::NAME_WAITING => Frame::Names(Names::Waiting { number: r.number("a declaration")? }),
+        kind::NAME_GONE => Frame::Names(Names::Gone { number: r.number("a declaration")?, partner: r.life()? }),
         kind::GUEST => Frame::Names(Names::Guest { acceptor: r.channel()?, guest: r.channel()? }),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
@@ -541,7 +601,7 @@ impl Reader {
             }
             n |= part << shift;
             if byte & 0x80 == 0 {
-                return Ok(n);
+                return if byte == 0 && shift > 0 { Err(WireError::Overlong(what)) } else { Ok(n) };
             }
         }
         Err(WireError::Invalid { what, value: u64::MAX })
@@ -564,8 +624,14 @@ impl Reader {
         self.id("a channel").map(ChannelId)
     }
 
+    /// Zero says that a node, or its incarnation, is not known: no life of a node has either.
     pub(super) fn life(&mut self) -> Result<Life, WireError> {
-        Ok(Life { node: NodeId(self.id("a node")?), incarnation: Incarnation(self.fixed64("an incarnation")?) })
+        let (node, incarnation) = (self.id("a node")?, self.fixed64("an incarnation")?);
+        match (node, incarnation) {
+            (0, _) => Err(invalid("a node", 0)),
+            (_, 0) => Err(invalid("an incarnation", 0)),
+            _ => Ok(Life { node: NodeId(node), incarnation: Incarnation(incarnation) }),
+        }
     }
 
     pub(super) fn bytes(&mut self, what: &'static str, max: usize) -> Result<Bytes, WireError> {
@@ -585,9 +651,9 @@ impl Reader {
     }
 
     pub(super) fn addresses(&mut self) -> Result<Vec<String>, WireError> {
-        let count = self.number("addresses")?;
+        let count = self.number("a count of addresses")?;
         if count > limits::ADDRESSES as u64 {
-            return Err(WireError::TooLong { what: "addresses", bytes: count, bytes_max: limits::ADDRESSES as u64 });
+            return Err(WireError::Invalid { what: "a count of addresses", value: count });
         }
         (0..count).map(|_| self.text("an address", limits::ADDRESS)).collect()
     }
@@ -639,16 +705,20 @@ impl Reader {
 
     fn value(&mut self, channel: ChannelId, head: Head) -> Result<Frame, WireError> {
         let total = self.number("a value's length")?;
-        let first = self.piece()?;
+        // Only the empty value has an empty piece: else a value could stay unfinished at no cost to its sender.
+        let first = if total == 0 { Bytes::new() } else { self.piece()? };
         if first.len() as u64 > total {
             return Err(WireError::Trailing((first.len() as u64 - total) as usize));
         }
         Ok(Frame::ToHome(channel, ToHome::Value { head, total, first }))
     }
 
-    /// The rest.
+    /// The rest, which is at least one byte.
     fn piece(&mut self) -> Result<Bytes, WireError> {
         let length = self.0.len();
+        if length == 0 {
+            return Err(WireError::Truncated("a piece of a value"));
+        }
         if length > limits::CHUNK {
             let (bytes, bytes_max) = (length as u64, limits::CHUNK as u64);
             return Err(WireError::TooLong { what: "a piece of a value", bytes, bytes_max });

@@ -6,7 +6,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::codec::{self, Reader, WireError};
-use super::limits;
+use super::{VERSIONS, limits};
 use crate::id::{Incarnation, Life, NodeId};
 
 /// What every handshake message begins with. The line end is there to be mangled by whatever is not 8-bit clean.
@@ -106,8 +106,18 @@ mod kind {
     pub(super) const REFUSED: u8 = 3;
 }
 
+/// The newest version that both this crate and a node of these versions speak.
+pub(crate) fn common((oldest, newest): (u16, u16)) -> Option<u16> {
+    let version = VERSIONS.1.min(newest);
+    (version >= VERSIONS.0.max(oldest)).then_some(version)
+}
+
 impl Hello {
     /// The message in bytes.
+    ///
+    /// # Panics
+    /// It would be longer than [`limits::HANDSHAKE`]. What a machine says of itself is not, because [`Config::check`](crate::Config::check)
+    /// has looked at it.
     pub fn encode(&self) -> Bytes {
         message(kind::HELLO, |out| {
             out.put_u16(self.versions.0);
@@ -126,13 +136,17 @@ impl Hello {
     /// Reads the message from the front of `arrived`. `None`: it is not all there.
     ///
     /// # Errors
-    /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes.
+    /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After [`WireError::Version`] nothing is known but the
+    /// versions: answer with [`Refusal::Version`].
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
         let Some((kind, mut r)) = open(arrived)? else { return Ok(None) };
         if kind != kind::HELLO {
             return Err(WireError::Invalid { what: "a first message", value: kind.into() });
         }
         let versions = (r.fixed16("a version")?, r.fixed16("a version")?);
+        if common(versions).is_none() {
+            return Err(WireError::Version(versions));
+        }
         let hello = Self {
             versions,
             application: r.text("an application", limits::APPLICATION)?,
@@ -145,7 +159,7 @@ impl Hello {
             identity: r.bytes("an identity", limits::IDENTITY)?,
         };
         // What a newer version adds stands behind: it is not for us.
-        if versions.1 <= super::VERSIONS.1 {
+        if versions.1 <= VERSIONS.1 {
             r.finish()?;
         }
         Ok(Some(hello))
@@ -154,6 +168,9 @@ impl Hello {
 
 impl Answer {
     /// The message in bytes.
+    ///
+    /// # Panics
+    /// As [`Hello::encode`].
     pub fn encode(&self) -> Bytes {
         match self {
             Self::Welcome(welcome) => message(kind::WELCOME, |out| {
@@ -228,7 +245,7 @@ fn message(kind: u8, body: impl FnOnce(&mut BytesMut)) -> Bytes {
     out.put_u16(0);
     body(&mut out);
     let length = out.len() - HEADER;
-    debug_assert!(length <= limits::HANDSHAKE, "a handshake of {length} bytes");
+    assert!(length <= limits::HANDSHAKE, "a handshake of {length} bytes; at most {} are allowed", limits::HANDSHAKE);
     out[HEADER - 2..HEADER].copy_from_slice(&(length as u16).to_be_bytes());
     out.freeze()
 }
@@ -266,6 +283,10 @@ impl Reader {
     }
 
     fn resume(&mut self) -> Result<Resume, WireError> {
-        Ok(Resume { run: self.fixed64("a run")?, seen: self.fixed64("a resume point")? })
+        let run = self.fixed64("a run")?;
+        if run > limits::RUN {
+            return Err(WireError::Invalid { what: "a run", value: run });
+        }
+        Ok(Resume { run, seen: self.fixed64("a resume point")? })
     }
 }

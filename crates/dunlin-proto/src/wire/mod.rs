@@ -6,6 +6,7 @@ pub mod codec;
 pub mod handshake;
 
 use bytes::Bytes;
+use codec::WireError;
 
 use crate::id::{ChannelId, ChoiceId, Life, Request, Ticket};
 
@@ -34,6 +35,8 @@ pub mod limits {
     pub const NAME: usize = 255;
     /// A schema.
     pub const SCHEMA: usize = 32 << 10;
+    /// The number of a connection's life: no honest one comes near it, and one can still be added to it.
+    pub const RUN: u64 = 1 << 48;
 }
 
 /// Which way a frame takes out of a node. Frames of one lane stay in order.
@@ -229,7 +232,29 @@ pub struct Declaration {
     pub schema: Bytes,
 }
 
-/// Messages of the name service: between any node and one that serves names.
+/// How far a declared end has come, as its own node knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// No server of names has admitted it.
+    New,
+    /// One has, and it may still be joined.
+    Known,
+    /// It belongs to this channel for good.
+    Joined(ChannelId),
+}
+
+/// What a server of names has only so much room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Room {
+    /// Declarations of one node.
+    Declarations,
+    /// Names.
+    Names,
+    /// Bytes of the names and schemas of one node.
+    Bytes,
+}
+
+/// Messages of the name service: between any node and one that serves names. `names` has what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
     /// A face is here, under this name.
@@ -242,6 +267,8 @@ pub enum Names {
         channel: ChannelId,
         /// The face.
         face: Declaration,
+        /// How far it has come, if it was declared before, here or elsewhere.
+        status: Status,
     },
     /// A declaration is taken back.
     Undeclare {
@@ -275,6 +302,27 @@ pub enum Names {
         /// The number of the declaration.
         number: u64,
     },
+    /// There is no room for the declaration.
+    Full {
+        /// Its number.
+        number: u64,
+        /// What there is no room for.
+        room: Room,
+        /// How much there is.
+        max: u64,
+    },
+    /// The declaration is admitted; nobody has been found.
+    Waiting {
+        /// Its number.
+        number: u64,
+    },
+    /// To a home: a node that was found declares the other face no more. A home that is not joined declares itself again.
+    Gone {
+        /// The number of the home's declaration.
+        number: u64,
+        /// Who was found.
+        partner: Life,
+    },
     /// A client of an acceptor introduces itself: its bundle has this identity.
     Guest {
         /// The acceptor's.
@@ -282,6 +330,57 @@ pub enum Names {
         /// The fresh bundle's.
         guest: ChannelId,
     },
+}
+
+impl Declaration {
+    /// Whether it can be sent.
+    ///
+    /// # Errors
+    /// [`WireError::TooLong`] with both numbers, if the schema is longer than [`limits::SCHEMA`].
+    pub fn check(&self) -> Result<(), WireError> {
+        fits("a schema", self.schema.len(), limits::SCHEMA)
+    }
+}
+
+impl Names {
+    /// Whether it can be sent.
+    ///
+    /// # Errors
+    /// [`WireError`], which names the field that is too long, with both numbers.
+    pub fn check(&self) -> Result<(), WireError> {
+        match self {
+            Self::Declare { name, face, .. } => {
+                fits("a name", name.len(), limits::NAME)?;
+                face.check()
+            }
+            Self::Found { addresses, face, .. } => {
+                check_addresses(addresses)?;
+                face.check()
+            }
+            Self::Refused { there, .. } => there.check(),
+            Self::Undeclare { .. }
+            | Self::BadName { .. }
+            | Self::Guest { .. }
+            | Self::Full { .. }
+            | Self::Waiting { .. }
+            | Self::Gone { .. } => Ok(()),
+        }
+    }
+}
+
+fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(WireError::TooLong { what, bytes: bytes as u64, bytes_max: bytes_max as u64 })
+}
+
+/// What the reader of a list of addresses will insist on.
+pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
+    if addresses.len() > limits::ADDRESSES {
+        return Err(WireError::Invalid { what: "a count of addresses", value: addresses.len() as u64 });
+    }
+    addresses.iter().try_for_each(|address| fits("an address", address.len(), limits::ADDRESS))
 }
 
 impl Frame {

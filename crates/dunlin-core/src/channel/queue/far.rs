@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Offer, Offered, Queue, Source, Standing, Value};
+use super::{Ends, Handle, Kept, Offer, Offered, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
-use crate::channel::policy::Admit;
+use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
-use crate::error::{Reason, Why};
+use crate::error::{Failed, MessageId, Reason, Why};
 
 /// An offer whose value is with the agent of a receiver elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct FromFar {
     /// Its number, by which its agent knows it.
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
-    pub(super) choice: Option<u64>,
+    pub(super) choice: Option<u128>,
     pub(super) ask: Option<Ask>,
 }
 
@@ -65,8 +65,44 @@ impl<E> Heard<E> {
     }
 }
 
+/// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
+pub(crate) struct Lending {
+    window: Window,
+    /// Somebody listens for what is promised.
+    on: bool,
+    granted: u32,
+    /// How many of those granted the agent has not been told of.
+    owed: u32,
+    /// Offers here got the last free place: the next is promised first.
+    next: bool,
+    pub(super) receiver_gone: bool,
+}
+
+impl Lending {
+    pub(super) fn new(window: Window) -> Self {
+        Self { window, on: false, granted: 0, owed: 0, next: false, receiver_gone: false }
+    }
+
+    pub(super) fn granted(&self) -> usize {
+        self.granted as usize
+    }
+
+    /// The sender elsewhere has so many places.
+    fn known(&self) -> u32 {
+        self.granted - self.owed
+    }
+
+    /// What was not told is not promised any more, nor is anything else.
+    pub(super) fn stop(&mut self) {
+        self.on = false;
+        self.granted -= std::mem::take(&mut self.owed);
+    }
+}
+
 /// What the agent at the sending half hears of the sender. Tickets name offers.
-pub(crate) enum FromSender {
+pub(crate) enum FromSender<T> {
+    /// It went out on a credit.
+    Sent(T),
     Offered(u64),
     AskedBack(u64),
     /// A reservation that had to wait may be tried again.
@@ -76,6 +112,12 @@ pub(crate) enum FromSender {
     Retired,
     Poisoned(Reason),
     Gone,
+}
+
+impl<T> FromSender<T> {
+    fn into_value(self) -> Option<T> {
+        if let Self::Sent(value) = self { Some(value) } else { None }
+    }
 }
 
 /// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
@@ -93,6 +135,8 @@ pub enum FromReceiver<T> {
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands.
     Abort(u64, T),
+    /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
+    Credit(u32),
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
@@ -106,7 +150,7 @@ pub(crate) enum Collected<T> {
     /// A firm offer; the agent has its value now.
     Firm(T),
     /// An offer of the choice with this number.
-    Choice(u64),
+    Choice(u128),
     Gone,
 }
 
@@ -122,6 +166,134 @@ pub enum Reserved<T> {
 }
 
 impl<T> Queue<T> {
+    fn has_ended(&self) -> bool {
+        self.sealed || self.poison.is_some()
+    }
+
+    /// Tells a new agent of the offers that stand already.
+    pub(crate) fn offer_all(&mut self, wakes: &mut Wakes) {
+        let Some(outlet) = &mut self.outlet else { return };
+        for offer in self.offers.iter().filter(|offer| offer.standing == Standing::Waiting) {
+            outlet.tell(FromSender::Offered(offer.ticket), wakes);
+        }
+    }
+
+    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still
+    /// stands, and of one that was dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
+    pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
+        self.sender_leaving |= now && self.outlet.is_some();
+        if !self.sender_leaving {
+            return;
+        }
+        let ended = self.has_ended();
+        let open = |offer: &Offer<T>| match offer.standing {
+            Standing::Waiting => !ended,
+            Standing::Away(_) => true,
+            // Received, or never to be.
+            Standing::Held(_) | Standing::Failed(_) => false,
+        };
+        if !self.offers.iter().any(open)
+            && let Some(outlet) = &mut self.outlet
+        {
+            self.sender_leaving = false;
+            outlet.tell(FromSender::Gone, wakes);
+        }
+    }
+
+    /// Places for sends from here, at the receiver elsewhere: what waits goes out on them.
+    pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
+        if places > 0 {
+            self.credits = Some(self.credits.unwrap_or(0).saturating_add(places));
+            self.refill(after);
+        }
+    }
+
+    /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
+    pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
+        self.lending.on = !self.has_ended();
+        self.lend_up_to(u32::MAX, wakes);
+        std::mem::take(&mut self.lending.owed)
+    }
+
+    fn lend_up_to(&mut self, max: u32, wakes: &mut Wakes) {
+        let Lending { window, on, granted, .. } = self.lending;
+        let Some(inlet) = self.inlet.as_mut().filter(|_| on) else { return };
+        let free = match window {
+            Window::None => 0,
+            Window::Places(places) => {
+                let queued = self.buffer.len() + self.held.len();
+                places.saturating_sub(granted).saturating_sub(u32::try_from(queued).unwrap_or(u32::MAX))
+            }
+            Window::Unbounded(window) => window.saturating_sub(granted),
+        };
+        let lent = free.min(max);
+        self.lending.granted += lent;
+        self.lending.owed += lent;
+        if lent > 0 {
+            wakes.add(inlet.waker.take());
+        }
+    }
+
+    /// Before waiting offers are admitted: free places go to them and to the sender elsewhere in turn.
+    pub(super) fn lend_in_turn(&mut self, wakes: &mut Wakes) {
+        if self.lending.next {
+            self.lend_up_to(1, wakes);
+        }
+    }
+
+    /// After waiting offers were admitted, `some` of them or none.
+    pub(super) fn lend_the_rest(&mut self, some: bool, wakes: &mut Wakes) {
+        self.lending.next = some;
+        self.lend_up_to(u32::MAX, wakes);
+    }
+
+    /// What the agent of the sender elsewhere hears next.
+    pub(crate) fn next_for_inlet(&mut self) -> Option<FromReceiver<T>> {
+        if let Some(event) = self.inlet.as_mut()?.events.pop_front() {
+            return Some(event);
+        }
+        let owed = std::mem::take(&mut self.lending.owed);
+        (owed > 0).then_some(FromReceiver::Credit(owed))
+    }
+
+    /// Whether the sender elsewhere may have sent what is not here yet.
+    pub(crate) fn awaits_values(&self) -> bool {
+        self.lending.known() > 0
+    }
+
+    /// The sender elsewhere will not use what it was promised.
+    pub(crate) fn end_lending(&mut self, after: &mut After<T>) {
+        self.lending.stop();
+        self.lending.granted = 0;
+        self.wake_watchers(&mut after.wakes);
+    }
+
+    /// A value that was sent on a credit enters its place. An error: no place was promised for it.
+    pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<(), T> {
+        if self.lending.known() == 0 {
+            return Err(value);
+        }
+        self.lending.granted -= 1;
+        if self.poison.is_some() || self.lending.receiver_gone {
+            // Destroyed, as what is buffered was.
+            after.dropped.push(value);
+            return Ok(());
+        }
+        self.buffer.push_back(value);
+        self.wake_watchers(&mut after.wakes);
+        self.lend_up_to(u32::MAX, &mut after.wakes);
+        Ok(())
+    }
+
+    /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.
+    pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
+        self.release_forgotten(Handle::END, after);
+        self.unwatch(Handle::END, after);
+        self.outlet = Some(Heard::new());
+        self.buffering = None;
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
@@ -239,7 +411,7 @@ impl<T> Queue<T> {
         &mut self,
         number: u64,
         value: Option<T>,
-        choice: Option<u64>,
+        choice: Option<u128>,
         ends: Ends,
         after: &mut After<T>,
     ) {
@@ -305,7 +477,6 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Result<(), T> {
         let Some(index) = self.find_far(number) else { return Err(value) };
-        let queued = self.queued();
         let offer = &mut self.offers[index];
         let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
         if ask.number != request {
@@ -317,20 +488,16 @@ impl<T> Queue<T> {
             self.wake_watchers(&mut after.wakes);
             return Ok(());
         }
-        let admit = match &mut self.buffering {
-            Some(buffering) => catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse),
-            None => Admit::Wait,
-        };
-        match admit {
+        match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
             Admit::Wait => {
                 // The room has gone to another one meanwhile.
-                if let Some(far) = &mut offer.far {
+                if let Some(far) = &mut self.offers[index].far {
                     far.ask = None;
                 }
                 return Err(value);
             }
             Admit::Refuse => {
-                offer.value = Value::Here(value);
+                self.offers[index].value = Value::Here(value);
                 self.fail(index, Why::Refused, after);
             }
             admit => {
@@ -376,8 +543,10 @@ impl<T> Queue<T> {
             // Held back; it is offered again when the claim is over.
             return Collected::Gone;
         }
+        let ended = self.has_ended();
         let offer = &mut self.offers[index];
-        if offer.standing != Standing::Waiting {
+        if offer.standing != Standing::Waiting || self.credits.is_some() || ended {
+            // With credits it waits here for one; after the end it fails here.
             return Collected::Gone;
         }
         if let Some((decision, _)) = &offer.choice {
@@ -393,15 +562,26 @@ impl<T> Queue<T> {
     }
 
     /// The agent wants an offer of a choice for the receiver elsewhere.
-    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>) -> Reserved<T> {
+    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>, after: &mut After<T>) -> Reserved<T> {
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
+        let ended = self.has_ended();
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
-        if offer.standing != Standing::Waiting || self.sender_claimed && offer.handle != Handle::END {
+        // Away: what it was reserved for before is on its way back, and the next waits for that.
+        if !matches!(offer.standing, Standing::Waiting | Standing::Away(_))
+            || ended
+            || self.sender_claimed && offer.handle != Handle::END
+        {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
-            Reserve::Dead => Reserved::Gone,
+            Reserve::Dead => {
+                if self.sender_leaving {
+                    // Nobody will take it back.
+                    self.strand(index, after);
+                }
+                Reserved::Gone
+            }
             Reserve::Later => Reserved::Later,
             Reserve::Granted => {
                 let value = match &mut offer.value {
@@ -456,16 +636,59 @@ impl<T> Queue<T> {
         }
         if away.abandoned {
             if let Some(mut offer) = self.remove(index, after) {
-                self.kept.extend(offer.value.take().map(|value| (offer.handle, value)));
+                let handle = offer.handle;
+                self.kept.extend(offer.value.take().map(|value| Kept { handle, value, unknown: None }));
             }
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
             self.fail(index, why, after);
+        } else if self.credits.is_some() {
+            self.refill(after);
         } else if (offer.choice.is_none() || away.recalled)
             && let Some(outlet) = &mut self.outlet
         {
             // Not heard while a claim holds it back; then it is told again.
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        }
+    }
+
+    /// The receiver's node is lost, and nobody knows whether it has returned the value.
+    pub(crate) fn far_lost(&mut self, ticket: u64, value: T, id: MessageId, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+        let offer = &mut self.offers[index];
+        let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
+        if away.abandoned {
+            let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
+            if let Some((decision, branch)) = &offer.choice {
+                decision.confirm(*branch, &mut after.wakes);
+            }
+            self.kept.push(kept);
+            self.remove(index, after);
+            return self.wake_settlers(&mut after.wakes);
+        }
+        match &mut offer.value {
+            Value::Pooled(pool) => *pool.lock() = Some(value),
+            slot => *slot = Value::Here(value),
+        }
+        offer.standing = Standing::Failed(Failed::Unknown(id));
+        after.wakes.add(offer.waker.take());
+        if let Some((decision, branch)) = &offer.choice {
+            // Of no other branch could one say that the choice has not happened already.
+            decision.confirm(*branch, &mut after.wakes);
+        }
+    }
+
+    /// The receiver's node is lost: nothing more will be taken.
+    pub(crate) fn lose_receiver(&mut self, ends: Ends) {
+        self.receiver_lost = !ends.no_receivers;
+    }
+
+    /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was admitted.
+    pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
+        self.sender_lost = !ends.no_senders || self.awaits_values();
+        while let Some(index) = self.offers.iter().position(|o| o.far.is_some() && o.standing == Standing::Waiting) {
+            let value = self.remove(index, after).and_then(|offer| offer.value.back());
+            after.dropped.extend(value);
         }
     }
 
@@ -504,7 +727,11 @@ impl<T> Queue<T> {
 
     /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
     pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
-        self.outlet = None;
+        self.credits = None;
+        if let Some(outlet) = self.outlet.take() {
+            after.stale.add(outlet.waker);
+            after.dropped.extend(outlet.events.into_iter().filter_map(FromSender::into_value));
+        }
         let away = |o: &Offer<T>| matches!(o.standing, Standing::Away(_));
         while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
             self.far_took(ticket, false, after);

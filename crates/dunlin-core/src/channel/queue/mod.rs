@@ -13,12 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use far::{Away, FromFar, FromReceiver, FromSender, Heard};
+use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
 use crate::choice::decision::{Branching, Decision, Settled};
-use crate::error::{Reason, RecvError, Why};
+use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
 use crate::wakers;
 
@@ -49,7 +49,7 @@ enum Standing {
     /// The agent of a receiver elsewhere has its value, and will say what became of it.
     Away(Away),
     /// It failed; the owner will fetch its value.
-    Failed(Why),
+    Failed(Failed),
 }
 
 /// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
@@ -130,6 +130,14 @@ struct Idle {
     waker: Option<Waker>,
 }
 
+/// The value of a send that was dropped.
+struct Kept<T> {
+    handle: Handle,
+    value: T,
+    /// Whether it was received is not known.
+    unknown: Option<MessageId>,
+}
+
 /// What is left of an offer whose choice was decided for another branch.
 struct Stranded<T> {
     ticket: u64,
@@ -176,7 +184,7 @@ pub(crate) enum Stand {
     /// There, waiting to be taken or released.
     Pending,
     /// It failed.
-    Failed(Why),
+    Failed(Failed),
 }
 
 /// How far a channel has ended.
@@ -210,14 +218,23 @@ pub(crate) struct Queue<T> {
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
     /// Values whose send was dropped while they were with an agent, come back since.
-    kept: Vec<(Handle, T)>,
+    kept: Vec<Kept<T>>,
     /// The patience of those who keep a grant runs.
     pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
-    pub(crate) outlet: Option<Heard<FromSender>>,
+    pub(crate) outlet: Option<Heard<FromSender<T>>>,
+    /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
+    credits: Option<u32>,
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
+    /// The places of the buffer that are promised to the sender elsewhere.
+    pub(crate) lending: Lending,
     next_ask: u64,
+    /// The sender is gone, and its agent has not been told.
+    sender_leaving: bool,
+    /// The node of the sender, or of the receiver, is lost for good.
+    sender_lost: bool,
+    receiver_lost: bool,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Vec<Stranded<T>>,
 }
@@ -247,8 +264,13 @@ impl<T> Queue<T> {
             kept: Vec::new(),
             patient: false,
             outlet: None,
+            credits: None,
             inlet: None,
+            lending: Lending::new(policy.window()),
             next_ask: 0,
+            sender_leaving: false,
+            sender_lost: false,
+            receiver_lost: false,
         }
     }
 
@@ -299,9 +321,10 @@ impl<T> Queue<T> {
     }
 
     /// Why nothing can be sent any more, if so.
-    fn no_more_sends(&self, ends: Ends) -> Option<Why> {
+    pub(crate) fn no_more_sends(&self, ends: Ends) -> Option<Why> {
         match &self.poison {
             Some(reason) => Some(Why::Poisoned(reason.clone())),
+            None if self.receiver_lost => Some(Why::NodeLost),
             None if ends.no_receivers => Some(Why::Closed),
             None => None,
         }
@@ -320,7 +343,7 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         // What a dropped send left behind is dropped by the next one.
-        after.dropped.extend(self.kept.extract_if(.., |(kept, _)| *kept == handle).map(|(_, value)| value));
+        after.dropped.extend(self.kept.extract_if(.., |kept| kept.handle == handle).map(|kept| kept.value));
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
@@ -364,6 +387,9 @@ impl<T> Queue<T> {
 
     /// Tells whoever may take it of a new offer. `true`: somebody was waiting for one.
     fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
+        if self.credits.is_some() {
+            return false;
+        }
         if let Some(outlet) = &mut self.outlet {
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
             return true;
@@ -383,17 +409,15 @@ impl<T> Queue<T> {
         if let Some(why) = self.no_more_sends(ends) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
-        if self.buffering.is_none() {
+        if self.buffering.is_none() && self.credits.is_none() {
             return Offered::Queued(0, false);
         }
-        let queued = self.queued();
         // Those who came first go first.
         let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
         if behind || !self.acts(handle) {
             return Offered::Queued(0, false);
         }
-        let Some(buffering) = &mut self.buffering else { return Offered::Queued(0, false) };
-        let admit = buffering.admit(queued);
+        let admit = self.ask_policy();
         if admit == Admit::Wait {
             return Offered::Queued(0, false);
         }
@@ -410,7 +434,21 @@ impl<T> Queue<T> {
         Offered::Admitted
     }
 
+    /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with credits, for one of them.
+    fn ask_policy(&mut self) -> Admit {
+        if let Some(credits) = self.credits {
+            return if credits > 0 { Admit::Keep } else { Admit::Wait };
+        }
+        // A place that has been promised is not free.
+        let queued = self.queued() + self.lending.granted();
+        self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued))
+    }
+
     fn admit(&mut self, admit: Admit, value: T, after: &mut After<T>) {
+        if let (Some(credits), Some(outlet)) = (&mut self.credits, &mut self.outlet) {
+            *credits -= 1;
+            return outlet.tell(FromSender::Sent(value), &mut after.wakes);
+        }
         match admit {
             Admit::DropThis => return after.dropped.push(value),
             Admit::DropOldest => after.dropped.extend(self.buffer.pop_front()),
@@ -423,7 +461,9 @@ impl<T> Queue<T> {
     /// Admits waiting offers as far as the policy lets them in, and wakes receivers for what came in.
     fn refill(&mut self, after: &mut After<T>) {
         let before = self.offers.len();
+        self.lend_in_turn(&mut after.wakes);
         self.admit_waiting(after);
+        self.lend_the_rest(self.offers.len() < before, &mut after.wakes);
         if self.offers.len() < before && !self.buffer.is_empty() {
             self.wake_watchers(&mut after.wakes);
         }
@@ -440,10 +480,8 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            let queued = self.queued();
-            let Some(buffering) = &mut self.buffering else { return };
             // This may run in a receive, whose value must not be lost by a policy that panics.
-            let admit = catch_unwind(AssertUnwindSafe(|| buffering.admit(queued))).unwrap_or(Admit::Refuse);
+            let admit = catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse);
             if admit == Admit::Wait {
                 return;
             }
@@ -496,18 +534,23 @@ impl<T> Queue<T> {
     /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
-            if let Some(offer) = self.remove(index, after)
-                && let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet)
-            {
-                inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
-                if far.ask.is_some() {
+            if let Some(offer) = self.remove(index, after) {
+                let asked = offer.far.as_ref().is_some_and(|far| far.ask.is_some());
+                match (offer.far, &mut self.inlet) {
+                    (Some(far), Some(inlet)) => {
+                        inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
+                    }
+                    // Its sender has gone: nobody wants it back.
+                    _ => after.dropped.extend(offer.value.back()),
+                }
+                if asked {
                     self.wake_watchers(&mut after.wakes);
                 }
             }
             return index;
         }
         let offer = &mut self.offers[index];
-        offer.standing = Standing::Failed(why);
+        offer.standing = Standing::Failed(why.into());
         after.wakes.add(offer.waker.take());
         if let Some((decision, _)) = &offer.choice {
             decision.nudge(&mut after.wakes);
@@ -539,8 +582,8 @@ impl<T> Queue<T> {
         };
         let offer = &mut self.offers[index];
         let why = match &offer.standing {
-            Standing::Failed(why) => Some(why.clone()),
-            Standing::Waiting => self.no_more_sends(ends),
+            Standing::Failed(failed) => Some(failed.clone()),
+            Standing::Waiting => self.no_more_sends(ends).map(Failed::from),
             // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer will come.
             Standing::Held(_) | Standing::Away(_) => None,
         };
@@ -592,7 +635,7 @@ impl<T> Queue<T> {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
             // The agent may know of it.
-            if let (Some(_), Some(outlet)) = (offer.choice, &mut self.outlet) {
+            if let (Some(_), Some(outlet), None) = (offer.choice, &mut self.outlet, self.credits) {
                 outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
             }
         }
@@ -603,18 +646,27 @@ impl<T> Queue<T> {
 
     /// Takes back the value of an offer whose future was forgotten.
     /// `handle` has no other operation now, so whatever is still here of it was forgotten or dropped.
-    pub(crate) fn settle_forgotten(&mut self, handle: Handle, slot: &mut Option<T>, after: &mut After<T>) {
+    /// Whether it was received may not be known; then the answer is its message.
+    pub(crate) fn settle_forgotten(
+        &mut self,
+        handle: Handle,
+        slot: &mut Option<T>,
+        after: &mut After<T>,
+    ) -> Option<MessageId> {
         let forgotten = |o: &Offer<T>| o.handle == handle && matches!(o.value, Value::Here(_) | Value::Pooled(_));
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
             // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead too. If it is
             // reserved its answer is coming.
+            let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
-                Some((decision, branch)) => {
-                    decision.take(crate::choice::SKIPPED) || decision.decided().is_some_and(|taken| taken != *branch)
+                Some((decision, branch)) if !failed => {
+                    let taken = decision.take(crate::choice::SKIPPED);
+                    decision.polled(true, &mut after.wakes);
+                    taken || decision.decided().is_some_and(|taken| taken != *branch)
                 }
-                None => true,
+                _ => true,
             };
             if !settled {
                 break;
@@ -622,6 +674,9 @@ impl<T> Queue<T> {
             if let Some(mut offer) = self.remove(index, after) {
                 after.stale.add(offer.waker.take());
                 *slot = offer.value.take();
+                if let Standing::Failed(Failed::Unknown(id)) = offer.standing {
+                    return Some(id);
+                }
             }
         }
         if slot.is_none()
@@ -630,10 +685,13 @@ impl<T> Queue<T> {
             *slot = self.stranded.swap_remove(index).value;
         }
         if slot.is_none()
-            && let Some(index) = self.kept.iter().position(|(kept, _)| *kept == handle)
+            && let Some(index) = self.kept.iter().position(|kept| kept.handle == handle)
         {
-            *slot = Some(self.kept.swap_remove(index).1);
+            let kept = self.kept.swap_remove(index);
+            *slot = Some(kept.value);
+            return kept.unknown;
         }
+        None
     }
 
     // ---- receiving
@@ -661,7 +719,7 @@ impl<T> Queue<T> {
         if self.receiver_claimed && handle != Handle::END {
             return Took::Nothing;
         }
-        if own.is_some_and(|(decision, _)| decision.is_reserved()) {
+        if own.is_some_and(|(decision, _)| decision.is_reserved(self.has_something() || ends.no_senders)) {
             // Somebody else may decide. Of two choices that wait for each other so, the one with the lower number gives way.
             self.give_way(handle, own, after);
             return Took::ChoiceGone;
@@ -690,8 +748,9 @@ impl<T> Queue<T> {
                 }
             }
         }
-        if ends.no_senders {
-            return if commit(own) { Took::Ended(RecvError::Closed) } else { Took::ChoiceGone };
+        if ends.no_senders && !self.awaits_values() {
+            let why = if self.sender_lost { RecvError::NodeLost } else { RecvError::Closed };
+            return if commit(own) { Took::Ended(why) } else { Took::ChoiceGone };
         }
         Took::Nothing
     }
@@ -791,7 +850,7 @@ impl<T> Queue<T> {
     /// Whether a receiver that was woken has not been polled since.
     pub(crate) fn watchers_unpolled(&self) -> bool {
         // Of a receiver elsewhere one cannot know; it gets the same time.
-        self.outlet.is_some() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+        self.outlet.is_some() && self.credits.is_none() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
     }
 
     /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
@@ -838,6 +897,7 @@ impl<T> Queue<T> {
             self.release(Handle::END, Some(ticket), after);
         }
         self.held.clear();
+        self.lending.receiver_gone = true;
     }
 
     // ---- ending
@@ -845,6 +905,7 @@ impl<T> Queue<T> {
     /// Nothing more is admitted: the channel was retired, or the receiver is gone.
     pub(crate) fn seal(&mut self) {
         self.sealed = true;
+        self.lending.stop();
     }
 
     /// Registers one who waits only for the end.
@@ -880,6 +941,7 @@ impl<T> Queue<T> {
         if self.poison.is_none() {
             self.poison = Some(reason);
         }
+        self.lending.stop();
         self.discard(after);
     }
 

@@ -1,0 +1,612 @@
+//! Agents whose messages have no type any more: what a carrier drives that meets channels of every type.
+//!
+//! [`AnyOutlet`] and [`AnyInlet`] do what [`Outlet`] and [`Inlet`] do, which say what each call means. A value is a [`Value`]: it can be
+//! serialised, and its ends are staged then, so a carrier carries it as it carries any message. To read one there is a [`Shape`].
+
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use serde::de::DeserializeSeed;
+use serde::{Deserializer, Serialize, Serializer, de};
+
+use super::Portable;
+use crate::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, join_with};
+use crate::channel::queue::Handle;
+use crate::channel::receiver::Receiver;
+use crate::error::{MessageId, Reason, RecvError, Why};
+use crate::waits::ChannelId;
+
+/// A message whose type is forgotten.
+pub struct Value(Box<dyn AnyValue>);
+
+trait AnyValue: Send {
+    fn as_serialize(&self) -> &dyn erased_serde::Serialize;
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+    fn type_name(&self) -> &'static str;
+}
+
+impl<T: Portable> AnyValue for T {
+    fn as_serialize(&self) -> &dyn erased_serde::Serialize {
+        self
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn type_name(&self) -> &'static str {
+        type_name::<T>()
+    }
+}
+
+impl Value {
+    fn new<T: Portable>(value: T) -> Self {
+        Self(Box::new(value))
+    }
+
+    /// The message, if it is of this type: a carrier may know some types better than serde does.
+    pub fn downcast_ref<T: Portable>(&self) -> Option<&T> {
+        self.0.as_any().downcast_ref()
+    }
+
+    /// # Panics
+    /// If it is of another type: a carrier has mixed up two channels.
+    fn into<T: Portable>(self) -> T {
+        let found = self.0.type_name();
+        *self
+            .0
+            .into_any()
+            .downcast()
+            .unwrap_or_else(|_| panic!("a {found} was given to a channel of {}", type_name::<T>()))
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        erased_serde::serialize(self.0.as_serialize(), serializer)
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&self.0.type_name()).finish()
+    }
+}
+
+type Read = for<'a, 'de> fn(&'a mut (dyn erased_serde::Deserializer<'de> + 'a)) -> Result<Value, erased_serde::Error>;
+
+/// Reads the messages of one channel, whatever their type.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    type_name: &'static str,
+    id: TypeId,
+    read: Read,
+}
+
+impl Shape {
+    fn of<T: Portable>() -> Self {
+        Self {
+            type_name: type_name::<T>(),
+            id: TypeId::of::<T>(),
+            read: |from| erased_serde::deserialize::<T>(from).map(Value::new),
+        }
+    }
+
+    /// Whether the messages are of this type.
+    pub fn is<T: Portable>(&self) -> bool {
+        self.id == TypeId::of::<T>()
+    }
+
+    /// A message that the carrier has made itself.
+    ///
+    /// # Errors
+    /// The value, if the channel's messages are of another type.
+    pub fn wrap<T: Portable>(&self, value: T) -> Result<Value, T> {
+        if self.is::<T>() { Ok(Value::new(value)) } else { Err(value) }
+    }
+
+    /// What Rust calls the type here. Another build may call it otherwise.
+    pub fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Shape {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        (self.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer)).map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Shape").field(&self.type_name).finish()
+    }
+}
+
+/// The agent in the place of an end that is elsewhere.
+#[derive(Debug)]
+pub enum Agent {
+    /// The receiver is elsewhere.
+    Outlet(AnyOutlet),
+    /// The sender is elsewhere.
+    Inlet(AnyInlet),
+}
+
+impl Agent {
+    /// The channel whose half it stands at: see [`StagedEnd::channel`](super::carrier::StagedEnd::channel).
+    pub fn channel(&self) -> ChannelId {
+        match self {
+            Self::Outlet(outlet) => outlet.channel(),
+            Self::Inlet(inlet) => inlet.channel(),
+        }
+    }
+
+    /// Of the slot of a reply, which must be filled at once, so here.
+    pub(super) fn slot<T: Portable>(slot: Receiver<T>) -> Self {
+        Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, over: false }), shape: Shape::of::<T>() })
+    }
+}
+
+impl<T: Portable> From<Outlet<T>> for AnyOutlet {
+    fn from(outlet: Outlet<T>) -> Self {
+        Self { agent: Box::new(outlet), shape: Shape::of::<T>() }
+    }
+}
+
+impl<T: Portable> From<Inlet<T>> for AnyInlet {
+    fn from(inlet: Inlet<T>) -> Self {
+        Self { agent: Box::new(inlet), shape: Shape::of::<T>() }
+    }
+}
+
+/// An [`Outlet`] of messages of any type.
+pub struct AnyOutlet {
+    agent: Box<dyn DynOutlet>,
+    shape: Shape,
+}
+
+/// An [`Inlet`] of messages of any type.
+pub struct AnyInlet {
+    agent: Box<dyn DynInlet>,
+    shape: Shape,
+}
+
+impl AnyOutlet {
+    /// What its messages are.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The channel whose half it stands at.
+    pub fn channel(&self) -> ChannelId {
+        self.agent.channel()
+    }
+
+    /// [`Outlet::poll`].
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
+        self.agent.poll(cx)
+    }
+
+    /// [`Outlet::credit`].
+    pub fn credit(&self, places: u32) {
+        self.agent.credit(places);
+    }
+
+    /// [`Outlet::reserve`].
+    pub fn reserve(&self, ticket: u64) -> Reserved<Value> {
+        self.agent.reserve(ticket)
+    }
+
+    /// [`Outlet::taken`].
+    pub fn taken(&self, ticket: u64) {
+        self.agent.taken(ticket);
+    }
+
+    /// [`Outlet::held`].
+    pub fn held(&self, ticket: u64) {
+        self.agent.held(ticket);
+    }
+
+    /// [`Outlet::give_back`].
+    ///
+    /// # Panics
+    /// As all that is given a value: if it is not of this channel's type.
+    pub fn give_back(&self, ticket: u64, value: Value) {
+        self.agent.give_back(ticket, value);
+    }
+
+    /// [`Outlet::failed`].
+    pub fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
+        self.agent.failed(ticket, value, why);
+    }
+
+    /// [`Outlet::withdrawn`].
+    pub fn withdrawn(&self, ticket: u64, value: Option<Value>) {
+        self.agent.withdrawn(ticket, value);
+    }
+
+    /// [`Outlet::lost`].
+    pub fn lost(&self, ticket: u64, value: Value, id: MessageId) {
+        self.agent.lost(ticket, value, id);
+    }
+
+    /// [`Outlet::down`].
+    pub fn down(self) {
+        self.agent.down();
+    }
+
+    /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those that the inlet has
+    /// [given](AnyInlet::credits) already.
+    ///
+    /// # Errors
+    /// The two agents, if their messages are not of the same type.
+    pub fn join(self, inlet: AnyInlet, credits: u32) -> Result<Joining, (Self, AnyInlet)> {
+        let Self { agent, shape } = self;
+        agent.join(inlet, credits).map_err(|(agent, inlet)| (Self { agent, shape }, inlet))
+    }
+
+    /// [`Outlet::retire`].
+    pub fn retire(&self) {
+        self.agent.retire();
+    }
+
+    /// [`Outlet::poison`].
+    pub fn poison(&self, reason: Reason) {
+        self.agent.poison(reason);
+    }
+}
+
+impl AnyInlet {
+    /// What its messages are.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The channel whose half it stands at.
+    pub fn channel(&self) -> ChannelId {
+        self.agent.channel()
+    }
+
+    /// [`Inlet::poll`].
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>> {
+        self.agent.poll(cx)
+    }
+
+    /// [`Inlet::credits`].
+    pub fn credits(&self) -> u32 {
+        self.agent.credits()
+    }
+
+    /// [`Inlet::push`].
+    ///
+    /// # Errors
+    /// The value, if there is no place for it.
+    ///
+    /// # Panics
+    /// If the value is not of this channel's type.
+    pub fn push(&self, value: Value) -> Result<(), Value> {
+        self.agent.push(value)
+    }
+
+    /// [`Inlet::down`].
+    pub fn down(self) {
+        self.agent.down();
+    }
+
+    /// [`Inlet::offer`].
+    ///
+    /// # Panics
+    /// If the value is not of this channel's type.
+    pub fn offer(&self, number: u64, value: Value) {
+        self.agent.offer(number, value);
+    }
+
+    /// [`Inlet::offer_choice`].
+    pub fn offer_choice(&self, number: u64, choice: u128) {
+        self.agent.offer_choice(number, choice);
+    }
+
+    /// [`Inlet::grant`].
+    ///
+    /// # Errors
+    /// The value, if nobody wants it any more.
+    ///
+    /// # Panics
+    /// If the value is not of this channel's type.
+    pub fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value> {
+        self.agent.grant(number, request, value)
+    }
+
+    /// [`Inlet::withdraw`].
+    pub fn withdraw(&self, number: u64) -> Option<Option<Value>> {
+        self.agent.withdraw(number)
+    }
+
+    /// [`Inlet::revoke`].
+    pub fn revoke(&self, number: u64) {
+        self.agent.revoke(number);
+    }
+
+    /// [`Inlet::retire`].
+    pub fn retire(&self) {
+        self.agent.retire();
+    }
+
+    /// [`Inlet::poison`].
+    pub fn poison(&self, reason: Reason) {
+        self.agent.poison(reason);
+    }
+}
+
+impl fmt::Debug for AnyOutlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyOutlet").field(&self.shape.type_name).finish()
+    }
+}
+
+impl fmt::Debug for AnyInlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyInlet").field(&self.shape.type_name).finish()
+    }
+}
+
+/// What [`AnyOutlet::join`] gives: it is over when both halves are.
+pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+trait DynOutlet: Send {
+    fn channel(&self) -> ChannelId;
+    fn credit(&self, places: u32);
+    fn lost(&self, ticket: u64, value: Value, id: MessageId);
+    fn down(self: Box<Self>);
+    fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>>;
+    fn reserve(&self, ticket: u64) -> Reserved<Value>;
+    fn taken(&self, ticket: u64);
+    fn held(&self, ticket: u64);
+    fn give_back(&self, ticket: u64, value: Value);
+    fn failed(&self, ticket: u64, value: Option<Value>, why: Why);
+    fn withdrawn(&self, ticket: u64, value: Option<Value>);
+    fn retire(&self);
+    fn poison(&self, reason: Reason);
+}
+
+impl<T: Portable> DynOutlet for Outlet<T> {
+    fn channel(&self) -> ChannelId {
+        self.channel()
+    }
+
+    fn credit(&self, places: u32) {
+        self.credit(places);
+    }
+
+    fn lost(&self, ticket: u64, value: Value, id: MessageId) {
+        self.lost(ticket, value.into(), id);
+    }
+
+    fn down(self: Box<Self>) {
+        (*self).down();
+    }
+
+    fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)> {
+        if !inlet.shape.is::<T>() {
+            return Err((self, inlet));
+        }
+        let shape = inlet.shape;
+        match inlet.agent.into_any().downcast::<Inlet<T>>() {
+            Ok(inlet) => {
+                self.credit(credits);
+                Ok(Box::pin(join_with(*self, *inlet)))
+            }
+            Err(_) => unreachable!("an inlet of {shape:?} is of its shape"),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
+        self.poll(cx).map(|event| match event {
+            Event::Sent(value) => Event::Sent(Value::new(value)),
+            Event::FirmOffer(ticket, value) => Event::FirmOffer(ticket, Value::new(value)),
+            Event::ChoiceOffer(ticket, choice) => Event::ChoiceOffer(ticket, choice),
+            Event::AskedBack(ticket) => Event::AskedBack(ticket),
+            Event::Unlocked(ticket) => Event::Unlocked(ticket),
+            Event::Revoke(ticket) => Event::Revoke(ticket),
+            Event::Retired => Event::Retired,
+            Event::Poisoned(reason) => Event::Poisoned(reason),
+            Event::Gone => Event::Gone,
+        })
+    }
+
+    fn reserve(&self, ticket: u64) -> Reserved<Value> {
+        match self.reserve(ticket) {
+            Reserved::Granted(value) => Reserved::Granted(Value::new(value)),
+            Reserved::Later => Reserved::Later,
+            Reserved::Gone => Reserved::Gone,
+        }
+    }
+
+    fn taken(&self, ticket: u64) {
+        self.taken(ticket);
+    }
+
+    fn held(&self, ticket: u64) {
+        self.held(ticket);
+    }
+
+    fn give_back(&self, ticket: u64, value: Value) {
+        self.give_back(ticket, value.into());
+    }
+
+    fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
+        self.failed(ticket, value.map(Value::into), why);
+    }
+
+    fn withdrawn(&self, ticket: u64, value: Option<Value>) {
+        self.withdrawn(ticket, value.map(Value::into));
+    }
+
+    fn retire(&self) {
+        self.retire();
+    }
+
+    fn poison(&self, reason: Reason) {
+        self.poison(reason);
+    }
+}
+
+/// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can come back.
+struct Slot<T> {
+    slot: Receiver<T>,
+    over: bool,
+}
+
+impl<T: Portable> DynOutlet for Slot<T> {
+    fn channel(&self) -> ChannelId {
+        self.slot.id()
+    }
+
+    // The reply goes as a firm offer: it has its place in any case.
+    fn credit(&self, _: u32) {}
+
+    fn lost(&self, _: u64, value: Value, _: MessageId) {
+        drop(value);
+    }
+
+    fn down(self: Box<Self>) {}
+
+    fn join(self: Box<Self>, inlet: AnyInlet, _: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)> {
+        Err((self, inlet))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
+        if self.over {
+            return Poll::Pending;
+        }
+        self.slot.chan().poll_take(Handle::END, cx).map(|taken| {
+            self.over = taken.is_err();
+            match taken {
+                Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
+                Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
+                Err(_) => Event::Gone,
+            }
+        })
+    }
+
+    // A reply is never the branch of a choice.
+    fn reserve(&self, _: u64) -> Reserved<Value> {
+        Reserved::Gone
+    }
+
+    fn taken(&self, _: u64) {}
+
+    fn held(&self, _: u64) {}
+
+    fn give_back(&self, _: u64, value: Value) {
+        drop(value);
+    }
+
+    fn failed(&self, _: u64, value: Option<Value>, _: Why) {
+        drop(value);
+    }
+
+    fn withdrawn(&self, _: u64, value: Option<Value>) {
+        drop(value);
+    }
+
+    fn retire(&self) {
+        self.slot.retire();
+    }
+
+    fn poison(&self, reason: Reason) {
+        self.slot.poison(reason);
+    }
+}
+
+trait DynInlet: Send {
+    fn channel(&self) -> ChannelId;
+    fn credits(&self) -> u32;
+    fn push(&self, value: Value) -> Result<(), Value>;
+    fn down(self: Box<Self>);
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
+    fn offer(&self, number: u64, value: Value);
+    fn offer_choice(&self, number: u64, choice: u128);
+    fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value>;
+    fn withdraw(&self, number: u64) -> Option<Option<Value>>;
+    fn revoke(&self, number: u64);
+    fn retire(&self);
+    fn poison(&self, reason: Reason);
+}
+
+impl<T: Portable> DynInlet for Inlet<T> {
+    fn channel(&self) -> ChannelId {
+        self.channel()
+    }
+
+    fn credits(&self) -> u32 {
+        self.credits()
+    }
+
+    fn push(&self, value: Value) -> Result<(), Value> {
+        self.push(value.into()).map_err(Value::new)
+    }
+
+    fn down(self: Box<Self>) {
+        (*self).down();
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>> {
+        self.poll(cx).map(|event| match event {
+            FromReceiver::Taken(number) => FromReceiver::Taken(number),
+            FromReceiver::Held(number) => FromReceiver::Held(number),
+            FromReceiver::Released(number) => FromReceiver::Released(number),
+            FromReceiver::Failed(number, value, why) => FromReceiver::Failed(number, value.map(Value::new), why),
+            FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
+            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, Value::new(value)),
+            FromReceiver::Credit(places) => FromReceiver::Credit(places),
+            FromReceiver::Retired => FromReceiver::Retired,
+            FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
+            FromReceiver::Gone => FromReceiver::Gone,
+        })
+    }
+
+    fn offer(&self, number: u64, value: Value) {
+        self.offer(number, value.into());
+    }
+
+    fn offer_choice(&self, number: u64, choice: u128) {
+        self.offer_choice(number, choice);
+    }
+
+    fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value> {
+        self.grant(number, request, value.into()).map_err(Value::new)
+    }
+
+    fn withdraw(&self, number: u64) -> Option<Option<Value>> {
+        self.withdraw(number).map(|value| value.map(Value::new))
+    }
+
+    fn revoke(&self, number: u64) {
+        self.revoke(number);
+    }
+
+    fn retire(&self) {
+        self.retire();
+    }
+
+    fn poison(&self, reason: Reason) {
+        self.poison(reason);
+    }
+}

@@ -1,0 +1,174 @@
+//! A choice whose offers go over agents: whose turn it is, and for how long others wait.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use dunlin_core::agent::{Inlet, Outlet, join};
+use dunlin_core::{PATIENCE_TICKS, Receiver, Sender, alt, channel, future, waits};
+
+/// What carries between two halves.
+type Carrier = Pin<Box<dyn Future<Output = ()>>>;
+
+fn halves() -> (Sender<u32>, Receiver<u32>, Carrier) {
+    let ((tx, far), (near, rx)) = (channel(), channel());
+    (tx, rx, Box::pin(join(Outlet::new(far), Inlet::new(near))))
+}
+
+/// One step of somebody, in an order that the test says: nobody is polled because it was woken.
+fn poll<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Option<F::Output> {
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// More often than a choice waits for those whom its offers have woken, before it polls its other branches.
+const TURNS: u32 = 20;
+
+/// Time is one for all tests of a program: those it matters to run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static TIME: Mutex<()> = Mutex::new(());
+    TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everybody is polled in turn, but so that the choice finds itself reserved each time: it is asked for again before it has been
+/// polled since it was given back. Its other branch is ready, and happens.
+#[test]
+fn a_choice_that_calls_back_is_not_reserved_again_before_its_turn() {
+    let _alone = alone();
+    let (mut tx, rx, mut agents) = halves();
+    let mut rx = rx.share();
+    let (mut ry, mut slot, due) = (rx.clone(), Some(1), Cell::new(false));
+    let mut choice = pin!(async {
+        alt! { biased;
+            sent = tx.send_from(&mut slot) => panic!("{sent:?}"),
+            () = future(poll_fn(|_| if due.get() { Poll::Ready(()) } else { Poll::Pending })) => {}
+        }
+    });
+    let (mut first, mut second) = (pin!(rx.recv()), pin!(ry.recv()));
+    (0..TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+    assert_eq!(poll(&mut agents.as_mut()), None);
+    due.set(true);
+    let mut rounds = 0;
+    loop {
+        assert_eq!((poll(&mut first), poll(&mut second)), (None, None));
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        if poll(&mut choice).is_some() {
+            break;
+        }
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        rounds += 1;
+        assert!(rounds < 10, "they go on asking");
+    }
+}
+
+/// A choice has called its reservation back: who asks again waits until it has been polled, or, if it is not polled any more, for
+/// no longer than its patience.
+#[test]
+fn a_choice_that_calls_back_is_reserved_again_after_its_turn() {
+    let _alone = alone();
+    for sleeps in [false, true] {
+        let (mut tx, mut rx, mut agents) = halves();
+        let mut slot = Some(1);
+        let mut choice = pin!(async {
+            alt! { sent = tx.send_from(&mut slot) => sent, () = future(pending()) => Ok(()) }
+        });
+        let mut receive = pin!(rx.recv());
+        let mut carry = || assert_eq!(poll(&mut agents.as_mut()), None);
+        (0..TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+        carry();
+        assert_eq!(poll(&mut receive), None, "asks for it");
+        carry();
+        assert_eq!(poll(&mut choice), None, "finds itself reserved");
+        (0..10).for_each(|_| {
+            carry();
+            assert_eq!(poll(&mut receive), None, "it is the choice's turn");
+        });
+        carry();
+        if sleeps {
+            waits::advance(waits::tick() + PATIENCE_TICKS - 1);
+            carry();
+            assert_eq!(poll(&mut receive), None, "too early");
+            waits::advance(waits::tick() + 1);
+        } else {
+            assert_eq!(poll(&mut choice), None, "has its turn");
+        }
+        carry();
+        assert_eq!(poll(&mut receive), Some(Ok(1)));
+        carry();
+        assert_eq!(poll(&mut choice), Some(Ok(())));
+    }
+}
+
+/// While it is the choice's turn, a receiver that is here takes: it decides, and gives nothing back.
+#[test]
+fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
+    let _alone = alone();
+    let ((mut tx, mut rx, mut agents), (mut ty, mut ry)) = (halves(), channel());
+    let (mut a, mut b) = (Some(1), Some(2));
+    let mut choice = pin!(async {
+        alt! { biased;
+            sent = tx.send_from(&mut a) => panic!("{sent:?}"),
+            sent = ty.send_from(&mut b) => sent,
+            () = future(pending()) => Ok(()),
+        }
+    });
+    let mut receive = pin!(rx.recv());
+    (0..2 * TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+    assert_eq!((poll(&mut agents.as_mut()), poll(&mut receive)), (None, None));
+    assert_eq!(poll(&mut agents.as_mut()), None);
+    let mut here = pin!(ry.recv());
+    assert_eq!(poll(&mut here), None, "it is reserved");
+    assert_eq!(poll(&mut choice), None, "calls back");
+    assert_eq!(poll(&mut agents.as_mut()), None);
+    assert_eq!((poll(&mut receive), poll(&mut agents.as_mut())), (None, None), "has to wait");
+    assert_eq!(poll(&mut here), Some(Ok(2)));
+    assert_eq!(poll(&mut choice), Some(Ok(())));
+    assert_eq!((poll(&mut agents.as_mut()), poll(&mut receive)), (None, None));
+}
+
+/// A choice is reserved while it polls a foreign future, which then happens. Its future is kept, so its offer is not taken
+/// back; the receiver is told, and asks another choice.
+#[test]
+fn a_receiver_that_waited_for_a_choice_is_told_that_it_is_decided() {
+    let (tx, mut rx, mut agents) = halves();
+    let carry = RefCell::new(|| assert_eq!(poll(&mut agents.as_mut()), None));
+    let mut one = tx.share();
+    let (mut other, mut receive, mut a, mut b, ready) =
+        (one.clone(), pin!(rx.recv()), Some(1), Some(2), Cell::new(false));
+    let mut offer = one.send_from(&mut a);
+    {
+        let mut first = pin!(async {
+            alt! { biased;
+                sent = &mut offer => panic!("{sent:?}"),
+                () = future(poll_fn(|_| {
+                    let ready = ready.get();
+                    if ready {
+                        assert_eq!(poll(&mut receive), None);
+                        carry.borrow_mut()();
+                    }
+                    if ready { Poll::Ready(()) } else { Poll::Pending }
+                })) => {}
+            }
+        });
+        (0..TURNS).for_each(|_| assert_eq!(poll(&mut first), None));
+        carry.borrow_mut()();
+        ready.set(true);
+        assert_eq!(poll(&mut first), Some(()));
+    }
+    let mut second = pin!(async {
+        alt! { sent = other.send_from(&mut b) => sent, () = future(pending()) => Ok(()) }
+    });
+    (0..TURNS).for_each(|_| assert_eq!(poll(&mut second), None));
+    let mut received = None;
+    for _ in 0..4 {
+        carry.borrow_mut()();
+        received = received.or_else(|| poll(&mut receive));
+    }
+    assert_eq!((received, poll(&mut second)), (Some(Ok(2)), Some(Ok(()))));
+    drop(offer);
+    assert_eq!(a, Some(1));
+}

@@ -1,0 +1,930 @@
+//! A carrier as a node would be one: two sides that share nothing but a pipe of bytes each way. An end inside a message becomes two
+//! agents, one on each side, whose messages go over the same pipe, with ends inside, and so on.
+#![cfg(feature = "serde")]
+// Protocols that name themselves are written as their users would.
+#![allow(clippy::use_self)]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
+use dunlin_core::carrier::{
+    AdoptedEnd, Agent, AnyInlet, AnyOutlet, CarryError, EndKind, Inbox, Outbox, Sealed, Shape, Value,
+};
+use dunlin_core::doc::block_on;
+use dunlin_core::{
+    CallError, Callee, Caller, Portable, Receiver, RecvError, Sender, Shared, Why, alt, call, channel, channel_with,
+    fifo, future, par, rendezvous,
+};
+use serde::de::DeserializeSeed;
+use serde::{Deserialize, Serialize};
+
+/// A message as it stands in a frame: its body, and of each end in it, in the order of their numbers, what it is and the link that it will
+/// have.
+#[derive(Serialize, Deserialize)]
+struct Message {
+    body: Vec<u8>,
+    ends: Vec<(EndKind, u64)>,
+}
+
+/// All frames name their link first.
+#[derive(Serialize, Deserialize)]
+enum Frame {
+    // From the sender's side. The number is the offer's.
+    Offer(u64, Message),
+    ChoiceOffer(u64, u128),
+    AskedBack(u64),
+    Revoke(u64),
+    Grant(u64, u64, Message),
+    NoGrant(u64),
+    // From the receiver's side.
+    Taken(u64),
+    Held(u64),
+    Released(u64),
+    Failed(u64, String),
+    Withdrawn(u64),
+    Reserve(u64, u64),
+    Abort(u64),
+    // From either.
+    Retired,
+    Poisoned(String),
+    Gone,
+}
+
+/// A value whose bytes have gone and whose fate is not known: until it is, nothing has happened to it.
+struct Away {
+    value: Value,
+    sealed: Sealed,
+    links: Vec<u64>,
+}
+
+struct OutLink {
+    agent: AnyOutlet,
+    away: BTreeMap<u64, Away>,
+    /// Reservations to be tried again: offer, request.
+    later: Vec<(u64, u64)>,
+    /// The sender is gone; answers are still owed.
+    gone: bool,
+}
+
+struct InLink {
+    agent: AnyInlet,
+    /// Of each offer that has come and was not taken yet, what was made of its ends.
+    arrived: BTreeMap<u64, Vec<(u64, AdoptedEnd)>>,
+    gone: bool,
+}
+
+enum Link {
+    Out(OutLink),
+    In(InLink),
+}
+
+/// One side: a table of agents, and what it has to say.
+struct Side {
+    links: BTreeMap<u64, Link>,
+    next_link: u64,
+    frames_out: Vec<Vec<u8>>,
+    /// How often an end was given an agent at the hand-over.
+    moved: usize,
+    /// Spoils the bodies of what it sends.
+    garbles: bool,
+}
+
+impl Side {
+    fn new(first_link: u64) -> Self {
+        Self { links: BTreeMap::new(), next_link: first_link, frames_out: Vec::new(), moved: 0, garbles: false }
+    }
+
+    fn say(&mut self, link: u64, frame: Frame) {
+        self.frames_out.push(serde_json::to_vec(&(link, frame)).unwrap());
+    }
+
+    fn install(&mut self, link: u64, agent: Agent) {
+        let link_state = match agent {
+            Agent::Outlet(agent) => Link::Out(OutLink { agent, away: BTreeMap::new(), later: vec![], gone: false }),
+            Agent::Inlet(agent) => Link::In(InLink { agent, arrived: BTreeMap::new(), gone: false }),
+        };
+        assert!(self.links.insert(link, link_state).is_none());
+    }
+
+    /// Stages the ends of a value, and gives each a link. Nothing happens to them.
+    fn encode(&mut self, value: Value) -> Result<(Message, Away), Value> {
+        let mut outbox = Outbox::new();
+        let Ok(mut body) = outbox.encode(|| serde_json::to_vec(&value)) else { return Err(value) };
+        let sealed = outbox.seal().unwrap();
+        let own_halves: Vec<_> = self.links.values().map(Link::channel).collect();
+        for end in sealed.ends() {
+            // What is reached over the pipe already would have to be passed on, and a shared end claimed over it: this carrier does neither.
+            if end.kind == EndKind::Shared || end.channel.is_some_and(|channel| own_halves.contains(&channel)) {
+                return Err(value);
+            }
+        }
+        let links: Vec<_> = sealed.ends().map(|_| (self.next_link, self.next_link += 2).0).collect();
+        let ends = sealed.ends().map(|end| end.kind).zip(links.iter().copied()).collect();
+        if self.garbles {
+            body.pop();
+        }
+        Ok((Message { body, ends }, Away { value, sealed, links }))
+    }
+
+    /// Reads a value. Its ends are halves of channels whose agents nobody drives yet.
+    fn decode(shape: Shape, message: &Message) -> Result<(Value, Vec<(u64, AdoptedEnd)>), String> {
+        let mut inbox = Inbox::default();
+        for (token, (kind, _)) in (0..).zip(&message.ends) {
+            inbox.expect(token, *kind, rendezvous());
+        }
+        let read = || {
+            let mut from = serde_json::Deserializer::from_slice(&message.body);
+            let value = shape.deserialize(&mut from)?;
+            from.end().map(|()| value)
+        };
+        let value = inbox.decode(read).map_err(|e: serde_json::Error| e.to_string())?;
+        let adopted = inbox.into_adopted();
+        Ok((value, message.ends.iter().map(|(_, link)| *link).zip(adopted).collect()))
+    }
+
+    /// The other side has taken the value: its ends are there from now on.
+    fn hand_over(&mut self, away: Away) {
+        let Away { value, sealed, links } = away;
+        let ends = match sealed.commit(value) {
+            Ok(ends) => ends,
+            Err(partly) => {
+                for refused in &partly.refused {
+                    let (CarryError::Kept { token, .. } | CarryError::Gone { token, .. }) = refused else { panic!() };
+                    self.say(links[*token as usize], Frame::Gone);
+                }
+                partly.ends
+            }
+        };
+        for end in ends {
+            let link = links[end.token() as usize];
+            self.install(link, end.into_agent().unwrap());
+            self.moved += 1;
+        }
+    }
+
+    /// The value has been taken here: what came with it lives.
+    fn taken_here(&mut self, adopted: Vec<(u64, AdoptedEnd)>) {
+        for (link, end) in adopted {
+            match end.agent {
+                Some(agent) => self.install(link, agent),
+                None => self.say(link, Frame::Gone),
+            }
+        }
+    }
+
+    /// Asks every agent for its news once. `false`: there was none.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut news = false;
+        for id in self.links.keys().copied().collect::<Vec<_>>() {
+            match self.links.get_mut(&id) {
+                Some(Link::Out(link)) if !link.gone => {
+                    if let Poll::Ready(event) = link.agent.poll(cx) {
+                        news = true;
+                        self.hear_sender(id, event);
+                    }
+                }
+                Some(Link::In(link)) => {
+                    if let Poll::Ready(event) = link.agent.poll(cx) {
+                        news = true;
+                        self.hear_receiver(id, event);
+                    }
+                }
+                _ => {}
+            }
+        }
+        news
+    }
+
+    fn out(&mut self, id: u64) -> Option<&mut OutLink> {
+        match self.links.get_mut(&id) {
+            Some(Link::Out(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    fn inn(&mut self, id: u64) -> Option<&mut InLink> {
+        match self.links.get_mut(&id) {
+            Some(Link::In(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    fn hear_sender(&mut self, id: u64, event: Event<Value>) {
+        match event {
+            Event::FirmOffer(ticket, value) => match self.encode(value) {
+                Ok((message, away)) => {
+                    self.out(id).unwrap().away.insert(ticket, away);
+                    self.say(id, Frame::Offer(ticket, message));
+                }
+                Err(value) => self.out(id).unwrap().agent.failed(ticket, Some(value), Why::Refused),
+            },
+            Event::Sent(_) => unreachable!("this carrier gives no credits"),
+            Event::ChoiceOffer(ticket, choice) => self.say(id, Frame::ChoiceOffer(ticket, choice)),
+            Event::AskedBack(ticket) => {
+                self.out(id).unwrap().later.retain(|(later, _)| *later != ticket);
+                self.say(id, Frame::AskedBack(ticket));
+            }
+            Event::Unlocked(ticket) => {
+                let later = &mut self.out(id).unwrap().later;
+                if let Some(index) = later.iter().position(|(t, _)| *t == ticket) {
+                    let (_, request) = later.remove(index);
+                    self.reserve(id, ticket, request);
+                }
+            }
+            Event::Revoke(ticket) => self.say(id, Frame::Revoke(ticket)),
+            Event::Retired => self.say(id, Frame::Retired),
+            Event::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
+            Event::Gone => {
+                self.say(id, Frame::Gone);
+                self.out(id).unwrap().gone = true;
+                self.tidy(id);
+            }
+        }
+    }
+
+    fn reserve(&mut self, id: u64, ticket: u64, request: u64) {
+        let Some(link) = self.out(id) else { return };
+        match link.agent.reserve(ticket) {
+            Reserved::Granted(value) => match self.encode(value) {
+                Ok((message, away)) => {
+                    self.out(id).unwrap().away.insert(ticket, away);
+                    self.say(id, Frame::Grant(ticket, request, message));
+                }
+                Err(value) => {
+                    self.out(id).unwrap().agent.failed(ticket, Some(value), Why::Refused);
+                    self.say(id, Frame::NoGrant(ticket));
+                }
+            },
+            Reserved::Later => link.later.push((ticket, request)),
+            Reserved::Gone => self.say(id, Frame::NoGrant(ticket)),
+        }
+    }
+
+    fn hear_receiver(&mut self, id: u64, event: FromReceiver<Value>) {
+        let link = self.inn(id).unwrap();
+        match event {
+            FromReceiver::Taken(number) => {
+                let adopted = link.arrived.remove(&number).unwrap();
+                self.say(id, Frame::Taken(number));
+                self.taken_here(adopted);
+            }
+            FromReceiver::Held(number) => {
+                let adopted = link.arrived.insert(number, vec![]).unwrap();
+                self.say(id, Frame::Held(number));
+                self.taken_here(adopted);
+            }
+            FromReceiver::Released(number) => {
+                link.arrived.remove(&number);
+                self.say(id, Frame::Released(number));
+            }
+            // The value is a copy that nobody has used; it goes, and its ends with it.
+            FromReceiver::Failed(number, _, why) => {
+                link.arrived.remove(&number);
+                let why = if why == Why::Closed { "closed" } else { "refused" };
+                self.say(id, Frame::Failed(number, why.into()));
+            }
+            FromReceiver::Reserve(number, request) => self.say(id, Frame::Reserve(number, request)),
+            FromReceiver::Abort(number, _) => {
+                link.arrived.insert(number, vec![]);
+                self.say(id, Frame::Abort(number));
+            }
+            FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
+            FromReceiver::Retired => self.say(id, Frame::Retired),
+            FromReceiver::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
+            FromReceiver::Gone => {
+                self.say(id, Frame::Gone);
+                self.links.remove(&id);
+            }
+        }
+        self.tidy(id);
+    }
+
+    /// A link whose sender is gone ends with the last answer that is owed.
+    fn tidy(&mut self, id: u64) {
+        let over = match self.links.get(&id) {
+            Some(Link::Out(link)) => link.gone && link.away.is_empty(),
+            Some(Link::In(link)) => link.gone && link.arrived.is_empty(),
+            None => false,
+        };
+        if over {
+            self.links.remove(&id);
+        }
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        let (id, frame): (u64, Frame) = serde_json::from_slice(bytes).unwrap();
+        match self.links.get_mut(&id) {
+            Some(Link::Out(_)) => self.hear_far_receiver(id, frame),
+            Some(Link::In(_)) => self.hear_far_sender(id, frame),
+            // It has ended here, and said so.
+            None => {}
+        }
+        self.tidy(id);
+    }
+
+    fn hear_far_receiver(&mut self, id: u64, frame: Frame) {
+        let link = self.out(id).unwrap();
+        match frame {
+            Frame::Taken(ticket) | Frame::Held(ticket) => {
+                let away = link.away.remove(&ticket).unwrap();
+                self.hand_over(away);
+                let link = self.out(id).unwrap();
+                if matches!(frame, Frame::Taken(_)) { link.agent.taken(ticket) } else { link.agent.held(ticket) }
+            }
+            Frame::Released(ticket) => link.agent.taken(ticket),
+            Frame::Failed(ticket, why) => {
+                let value = link.away.remove(&ticket).map(|away| away.value);
+                let why = if why == "closed" { Why::Closed } else { Why::Refused };
+                link.agent.failed(ticket, value, why);
+            }
+            Frame::Withdrawn(ticket) => {
+                let value = link.away.remove(&ticket).map(|away| away.value);
+                link.agent.withdrawn(ticket, value);
+            }
+            Frame::Reserve(ticket, request) => self.reserve(id, ticket, request),
+            Frame::Abort(ticket) => {
+                if let Some(away) = link.away.remove(&ticket) {
+                    link.agent.give_back(ticket, away.value);
+                }
+            }
+            Frame::Retired => link.agent.retire(),
+            Frame::Poisoned(reason) => link.agent.poison(reason.into()),
+            Frame::Gone => {
+                // What was on its way has met nobody.
+                for (ticket, away) in std::mem::take(&mut link.away) {
+                    link.agent.failed(ticket, Some(away.value), Why::Closed);
+                }
+                self.links.remove(&id);
+            }
+            _ => panic!("not from a receiver"),
+        }
+    }
+
+    fn hear_far_sender(&mut self, id: u64, frame: Frame) {
+        let link = self.inn(id).unwrap();
+        let shape = link.agent.shape();
+        match frame {
+            Frame::Offer(number, message) => match Self::decode(shape, &message) {
+                Ok((value, adopted)) => {
+                    link.arrived.insert(number, adopted);
+                    link.agent.offer(number, value);
+                }
+                Err(_) => self.say(id, Frame::Failed(number, "refused".into())),
+            },
+            Frame::ChoiceOffer(number, choice) => {
+                link.arrived.insert(number, vec![]);
+                link.agent.offer_choice(number, choice);
+            }
+            Frame::AskedBack(number) => {
+                if link.agent.withdraw(number).is_some() {
+                    link.arrived.remove(&number);
+                    self.say(id, Frame::Withdrawn(number));
+                }
+            }
+            Frame::Revoke(number) => link.agent.revoke(number),
+            Frame::Grant(number, request, message) => match Self::decode(shape, &message) {
+                Ok((value, adopted)) => {
+                    link.arrived.insert(number, adopted);
+                    if link.agent.grant(number, request, value).is_err() {
+                        link.arrived.insert(number, vec![]);
+                        self.say(id, Frame::Abort(number));
+                    }
+                }
+                Err(_) => {
+                    link.agent.withdraw(number);
+                    link.arrived.remove(&number);
+                    self.say(id, Frame::Failed(number, "refused".into()));
+                }
+            },
+            Frame::NoGrant(number) => {
+                link.agent.withdraw(number);
+                link.arrived.remove(&number);
+            }
+            Frame::Retired => link.agent.retire(),
+            Frame::Poisoned(reason) => link.agent.poison(reason.into()),
+            Frame::Gone => link.gone = true,
+            _ => panic!("not from a sender"),
+        }
+    }
+}
+
+impl Link {
+    fn channel(&self) -> dunlin_core::waits::ChannelId {
+        match self {
+            Self::Out(link) => link.agent.channel(),
+            Self::In(link) => link.agent.channel(),
+        }
+    }
+}
+
+/// Both sides, and between them bytes.
+#[derive(Clone)]
+struct Net(Rc<RefCell<[Side; 2]>>);
+
+impl Net {
+    /// The first channel is as it would be had its ends been found by a name.
+    fn with<T: Portable>() -> (Self, Sender<T>, Receiver<T>) {
+        let ((tx, there), (here, rx)) = (channel(), channel());
+        let net = Self(Rc::new(RefCell::new([Side::new(1), Side::new(2)])));
+        net.0.borrow_mut()[0].install(0, Agent::Outlet(AnyOutlet::from(Outlet::new(there))));
+        net.0.borrow_mut()[1].install(0, Agent::Inlet(AnyInlet::from(Inlet::new(here))));
+        (net, tx, rx)
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) {
+        let mut sides = self.0.borrow_mut();
+        loop {
+            let mut quiet = true;
+            for side in 0..2 {
+                quiet &= !sides[side].poll(cx);
+                for bytes in std::mem::take(&mut sides[side].frames_out) {
+                    quiet = false;
+                    sides[1 - side].hear(&bytes);
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// Carries, until there is no link any more.
+    async fn carry(&self) {
+        poll_fn(|cx| {
+            self.poll(cx);
+            if self.links() == [0, 0] { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Carries all there is now.
+    fn settle(&self) {
+        self.poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    fn links(&self) -> [usize; 2] {
+        self.0.borrow().each_ref().map(|side| side.links.len())
+    }
+
+    fn moved(&self) -> [usize; 2] {
+        self.0.borrow().each_ref().map(|side| side.moved)
+    }
+}
+
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn values_go_over() {
+    let (net, mut tx, mut rx) = Net::with::<String>();
+    block_on(async {
+        par!(
+            net.carry(),
+            async move {
+                for n in 0..20 {
+                    tx.send(n.to_string()).await.unwrap();
+                }
+            },
+            async move {
+                for n in 0..20 {
+                    assert_eq!(rx.recv().await.unwrap(), n.to_string());
+                }
+                assert_eq!(rx.recv().await, Err(RecvError::Closed));
+            },
+        );
+    });
+}
+
+#[derive(Serialize, Deserialize, Debug)]
+enum Turn {
+    Play { card: u8, next: Sender<Turn> },
+    Over,
+}
+
+#[test]
+fn a_protocol_that_sends_itself() {
+    // Each turn brings the sender for the next: an end over an end over an end.
+    let (net, tx, mut rx) = Net::with::<Turn>();
+    let cards = block_on(async {
+        let (cards, ..) = par!(
+            async {
+                // At the far side: the dealer's seat is wherever the last turn said.
+                let mut cards = vec![];
+                while let Turn::Play { card, next } = rx.recv().await.unwrap() {
+                    cards.push(card);
+                    let (seat, mine) = channel();
+                    let mut next = next;
+                    next.send(Turn::Play { card: card + 100, next: seat }).await.unwrap();
+                    rx = mine;
+                }
+                drop(rx);
+                cards
+            },
+            async {
+                let mut tx = tx;
+                for card in 0..10 {
+                    let (seat, mut mine) = channel();
+                    tx.send(Turn::Play { card, next: seat }).await.unwrap();
+                    let Ok(Turn::Play { card: answer, next }) = mine.recv().await else { panic!() };
+                    assert_eq!(answer, card + 100);
+                    tx = next;
+                }
+                tx.send(Turn::Over).await.unwrap();
+            },
+            net.carry(),
+        );
+        cards
+    });
+    assert_eq!(cards, (0..10).collect::<Vec<_>>());
+    assert_eq!(net.moved(), [10, 10]);
+    assert_eq!(net.links(), [0, 0]);
+}
+
+#[test]
+fn a_table_where_one_calls_and_gets_a_receiver() {
+    // Program 13 of the API: `Call<Sender<Turn>, Receiver<Turn>>`, with both faces in one message.
+    type Join = (Sender<Turn>, String);
+    let (net, mut tx, mut rx) = Net::with::<(Caller<Join, Receiver<Turn>>, u8)>();
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                // The dealer, who lets others call.
+                let (caller, mut callee): (_, Callee<Join, Receiver<Turn>>) = call();
+                tx.send((caller, 1)).await.unwrap();
+                drop(tx);
+                let ((mut player, name), reply) = callee.accept().await.unwrap().split();
+                assert_eq!(name, "ada");
+                let (seat, mut rx) = channel();
+                let (mut news, news_rx) = channel();
+                player.send(Turn::Play { card: 7, next: seat }).await.unwrap();
+                reply.send(news_rx).unwrap();
+                assert!(matches!(rx.recv().await, Ok(Turn::Over)));
+                news.send(Turn::Over).await.unwrap();
+                drop(news);
+                assert_eq!(callee.accept().await.unwrap_err(), RecvError::Closed);
+            },
+            async {
+                let (mut table, 1) = rx.recv().await.unwrap() else { panic!() };
+                drop(rx);
+                let (me, mut turns) = channel();
+                let ((), mut news) = par!(
+                    async {
+                        let Ok(Turn::Play { card: 7, mut next }) = turns.recv().await else { panic!() };
+                        next.send(Turn::Over).await.unwrap();
+                    },
+                    async { table.call((me, "ada".into())).await.unwrap() },
+                );
+                assert!(matches!(news.recv().await, Ok(Turn::Over)));
+                assert!(matches!(news.recv().await, Err(RecvError::Closed)));
+            },
+        );
+    });
+    assert_eq!(net.links(), [0, 0]);
+}
+
+#[test]
+fn a_sender_of_senders_of_senders() {
+    let (net, mut tx, mut rx) = Net::with::<Sender<Sender<Sender<u8>>>>();
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                let (a, mut a_rx) = channel();
+                tx.send(a).await.unwrap();
+                drop(tx);
+                let mut b: Sender<Sender<u8>> = a_rx.recv().await.unwrap();
+                let (c, mut c_rx) = channel();
+                b.send(c).await.unwrap();
+                assert_eq!(c_rx.recv().await, Ok(3));
+                assert_eq!(c_rx.recv().await, Err(RecvError::Closed));
+            },
+            async {
+                let mut a = rx.recv().await.unwrap();
+                let (b, mut b_rx) = channel();
+                a.send(b).await.unwrap();
+                let mut c: Sender<u8> = b_rx.recv().await.unwrap();
+                c.send(3).await.unwrap();
+                drop((a, rx));
+            },
+        );
+    });
+    assert_eq!((net.links(), net.moved()), ([0, 0], [2, 1]));
+}
+
+#[test]
+fn a_call_without_a_reply_fails_over_there() {
+    let (net, mut tx, mut rx) = Net::with::<Callee<u8, u8>>();
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                let (mut caller, callee) = call();
+                tx.send(callee).await.unwrap();
+                drop(tx);
+                assert_eq!(caller.call(1).await.unwrap(), 2);
+                assert_eq!(caller.call(2).await.unwrap_err(), CallError::NoReply(RecvError::Closed));
+                let error = caller.call(3).await.unwrap_err();
+                assert_eq!(error, CallError::NotTaken { request: 3, why: Why::Closed });
+            },
+            async {
+                let mut callee = rx.recv().await.unwrap();
+                let ask = callee.accept().await.unwrap();
+                let answer = *ask + 1;
+                ask.reply(answer).unwrap();
+                drop(callee.accept().await.unwrap());
+                drop((callee, rx));
+            },
+        );
+    });
+    assert_eq!(net.links(), [0, 0]);
+}
+
+#[test]
+fn a_receiver_takes_along_what_is_buffered_and_who_waits() {
+    let (net, mut tx, mut rx) = Net::with::<Receiver<Receiver<u8>>>();
+    // Two values in the buffer, each with an end in it, and one that waits for room.
+    let (mut values, values_rx) = channel_with(fifo(2));
+    let (mut inner, inner_rx): (Vec<Sender<u8>>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+    let mut inner_rx = inner_rx.into_iter();
+    values.try_send(inner_rx.next().unwrap()).unwrap();
+    values.try_send(inner_rx.next().unwrap()).unwrap();
+    let third = inner_rx.next().unwrap();
+    let mut waits = Box::pin(async move { values.send(third).await.map(|()| drop(values)) });
+    assert!(poll_once(waits.as_mut()).is_pending());
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                tx.send(values_rx).await.unwrap();
+                drop(tx);
+                waits.await.unwrap();
+                for (n, tx) in inner.iter_mut().enumerate() {
+                    tx.send(n as u8).await.unwrap();
+                }
+                drop(inner);
+            },
+            async {
+                let mut values = rx.recv().await.unwrap();
+                drop(rx);
+                let mut got = vec![];
+                while let Ok(value) = values.recv().await {
+                    got.push(value);
+                }
+                assert_eq!(got.len(), 3);
+                for (n, rx) in got.iter_mut().enumerate() {
+                    assert_eq!(rx.recv().await, Ok(n as u8));
+                }
+                drop(got);
+            },
+        );
+    });
+    assert_eq!((net.links(), net.moved()), ([0, 0], [4, 0]));
+}
+
+#[test]
+fn what_ended_before_is_heard_over_there() {
+    let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Sender<u8>, Receiver<u8>, Receiver<u8>)>();
+    let ((a, a_rx), (b, b_rx), (c_tx, c), (d_tx, d)) = (channel(), channel(), channel(), channel::<u8>());
+    drop(a_rx);
+    b_rx.poison("salt");
+    drop(c_tx);
+    d_tx.retire();
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                tx.send((a, b, c, d)).await.unwrap();
+                drop(tx);
+            },
+            async {
+                let (mut a, mut b, mut c, mut d) = rx.recv().await.unwrap();
+                drop(rx);
+                par!(a.closed(), b.closed());
+                assert!(a.send(1).await.unwrap_err().is_closed());
+                assert_eq!(b.send(1).await.unwrap_err().why(), Some(&Why::Poisoned("salt".into())));
+                assert_eq!(c.recv().await, Err(RecvError::Closed));
+                assert_eq!(d.recv().await, Err(RecvError::Closed));
+            },
+        );
+    });
+}
+
+// ---- until the other side has taken it, nothing has happened
+
+#[test]
+fn staged_and_taken_back_nothing_has_happened() {
+    let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Receiver<u8>)>();
+    let ((mut a, mut a_rx), (mut b_tx, mut b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
+    for _ in 0..3 {
+        // On its way, and over there; nobody takes it.
+        let mut slot = Some((a, b));
+        let mut sending = Box::pin(tx.send_from(&mut slot));
+        assert!(poll_once(sending.as_mut()).is_pending());
+        net.settle();
+        b_tx.try_send(2).unwrap();
+        drop(sending);
+        let mut settling = Box::pin(tx.settle(&mut slot));
+        while poll_once(settling.as_mut()).is_pending() {
+            net.settle();
+        }
+        drop(settling);
+        (a, b) = slot.unwrap();
+        a.try_send(1).unwrap();
+        assert_eq!((a_rx.try_recv(), b.try_recv()), (Ok(1), Ok(2)));
+        assert_eq!((net.links(), net.moved()), ([1, 1], [0, 0]));
+    }
+    // And then somebody does.
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                tx.send((a, b)).await.unwrap();
+                drop(tx);
+                assert_eq!(a_rx.recv().await, Ok(1));
+                b_tx.send(2).await.unwrap();
+                assert_eq!(a_rx.recv().await, Err(RecvError::Closed));
+                drop(b_tx);
+            },
+            async {
+                let (mut a, mut b) = rx.recv().await.unwrap();
+                drop(rx);
+                a.send(1).await.unwrap();
+                assert_eq!(b.recv().await, Ok(2));
+                drop((a, b));
+            },
+        );
+    });
+    assert_eq!((net.links(), net.moved()), ([0, 0], [2, 0]));
+}
+
+#[test]
+fn refused_it_comes_back_with_its_ends() {
+    fn check<T: Portable + Debug>(message: T, garbles: bool, receiver_goes: bool) -> (T, Why) {
+        let (net, mut tx, rx) = Net::with::<T>();
+        net.0.borrow_mut()[0].garbles = garbles;
+        let mut rx = Some(rx);
+        let mut sending = Box::pin(tx.send(message));
+        assert!(poll_once(sending.as_mut()).is_pending());
+        if receiver_goes {
+            net.settle();
+            rx = None;
+        }
+        net.settle();
+        let Poll::Ready(Err(error)) = poll_once(sending.as_mut()) else { panic!() };
+        assert_eq!(net.moved(), [0, 0]);
+        drop(rx);
+        let why = error.why().unwrap().clone();
+        (error.into_value(), why)
+    }
+    let ((a, mut a_rx), (mut b_tx, b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
+    // It cannot be read over there; the receiver goes while it is there.
+    let (message, why) = check((a, b), true, false);
+    assert_eq!(why, Why::Refused);
+    let ((mut a, mut b), why) = check(message, false, true);
+    assert_eq!(why, Why::Closed);
+    a.try_send(1).unwrap();
+    b_tx.try_send(2).unwrap();
+    assert_eq!((a_rx.try_recv(), b.try_recv()), (Ok(1), Ok(2)));
+    // A shared end is refused here.
+    let (mut shared, why): (Shared<Sender<u8>>, _) = check(a.share(), false, false);
+    assert_eq!(why, Why::Refused);
+    shared.try_send(3).unwrap();
+    assert_eq!(a_rx.try_recv(), Ok(3));
+}
+
+#[test]
+fn an_end_in_a_choice_moves_if_its_branch_happens() {
+    let mut happened = [0, 0];
+    for patience in 0..20 {
+        let (net, mut tx, mut rx) = Net::with::<Sender<u8>>();
+        let (a, mut a_rx) = channel_with(fifo(1));
+        let mut slot = Some(a);
+        let (sent, received) = block_on(async {
+            let (_, sent, received) = par!(
+                net.carry(),
+                async {
+                    let mut polls = 0;
+                    let sent = alt! {
+                        () = future(poll_fn(|cx| {
+                            polls += 1;
+                            cx.waker().wake_by_ref();
+                            if polls <= patience { Poll::Pending } else { Poll::Ready(()) }
+                        })) => false,
+                        sent = tx.send_from(&mut slot) => sent.is_ok(),
+                    };
+                    drop(tx);
+                    sent
+                },
+                async {
+                    let received = rx.recv().await;
+                    drop(rx);
+                    if let Ok(mut a) = received {
+                        a.send(1).await.unwrap();
+                        return true;
+                    }
+                    false
+                },
+            );
+            (sent, received)
+        });
+        assert_eq!((sent, slot.is_none(), net.moved()), (received, received, [usize::from(received), 0]));
+        if let Some(mut a) = slot {
+            a.try_send(1).unwrap();
+        }
+        assert_eq!(a_rx.try_recv(), Ok(1));
+        happened[usize::from(sent)] += 1;
+    }
+    assert!(happened[0] > 0 && happened[1] > 0, "{happened:?}");
+}
+
+// ---- at the hand-over
+
+#[test]
+fn what_the_reader_does_not_want_ends_over_here() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Message {
+        Tried { a: Sender<u8>, n: u8 },
+        One { b: Sender<u8> },
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Both {
+        a: Sender<u8>,
+        b: Sender<u8>,
+        c: Receiver<u8>,
+    }
+    // What is written as one type is read as the other.
+    let ((tx, there), (here, mut rx)) = (channel::<Both>(), channel::<Message>());
+    let net = Net(Rc::new(RefCell::new([Side::new(1), Side::new(2)])));
+    net.0.borrow_mut()[0].install(0, Agent::Outlet(Outlet::new(there).into()));
+    net.0.borrow_mut()[1].install(0, Agent::Inlet(Inlet::new(here).into()));
+    let ((a, mut a_rx), (b, mut b_rx), (mut c_tx, c)) = (channel(), channel(), channel());
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                let mut tx = tx;
+                assert!(tx.send(Both { a, b, c }).await.is_ok());
+                drop(tx);
+                assert_eq!(a_rx.recv().await, Err(RecvError::Closed));
+                assert!(c_tx.send(1).await.unwrap_err().is_closed());
+                assert_eq!(b_rx.recv().await, Ok(1));
+                assert_eq!(b_rx.recv().await, Err(RecvError::Closed));
+            },
+            async {
+                let Ok(Message::One { mut b }) = rx.recv().await else { panic!() };
+                drop(rx);
+                b.send(1).await.unwrap();
+            },
+        );
+    });
+}
+
+#[test]
+fn an_end_that_was_kept_here_ends_over_there() {
+    use std::sync::{Arc, Mutex};
+    struct Common(Arc<Mutex<Sender<u8>>>);
+    impl Serialize for Common {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            self.0.lock().unwrap().serialize(serializer)
+        }
+    }
+    impl<'de> Deserialize<'de> for Common {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            Sender::deserialize(deserializer).map(|tx| Self(Arc::new(Mutex::new(tx))))
+        }
+    }
+    let (net, mut tx, mut rx) = Net::with::<Common>();
+    let (a, mut a_rx) = channel_with(fifo(1));
+    let kept = Arc::new(Mutex::new(a));
+    let common = Common(kept.clone());
+    block_on(async {
+        par!(
+            net.carry(),
+            async {
+                assert!(tx.send(common).await.is_ok());
+                drop(tx);
+            },
+            async {
+                let a = rx.recv().await.ok().unwrap();
+                drop(rx);
+                let mut a = Arc::into_inner(a.0).unwrap().into_inner().unwrap();
+                a.closed().await;
+                assert!(a.send(1).await.unwrap_err().is_closed());
+            },
+        );
+    });
+    kept.lock().unwrap().try_send(2).unwrap();
+    assert_eq!(a_rx.try_recv(), Ok(2));
+    drop(kept);
+    assert_eq!(a_rx.try_recv(), Err(RecvError::Closed));
+    assert_eq!(net.links(), [0, 0]);
+}

@@ -1,0 +1,289 @@
+//! What a node has declared, and how far it has come.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{is_home, is_name};
+use crate::id::{ChannelId, Life, NodeId};
+use crate::time::Time;
+use crate::wire::{Declaration, Face, Names, Room, Status, limits};
+
+/// What has become of a declaration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectoryEvent {
+    /// It is admitted, and nobody has been found. At most once, and before anything else.
+    Waiting {
+        /// Its number.
+        number: u64,
+    },
+    /// The other face is there. Once if this end is no home; once per life of a partner if it is, as long as that has not gone.
+    Found {
+        /// The number of the declaration.
+        number: u64,
+        /// Who has the other face, or, if `face` is of this end's own side, who has the home of a face that is shared.
+        partner: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
+        /// The home's channel or bundle.
+        channel: ChannelId,
+        /// What the partner has declared.
+        face: Declaration,
+    },
+    /// It does not fit what is there, and is over.
+    Refused {
+        /// Its number.
+        number: u64,
+        /// What is there.
+        there: Declaration,
+        /// Who has it.
+        holder: Life,
+    },
+    /// Its name is not [one](is_name). It is over.
+    BadName {
+        /// Its number.
+        number: u64,
+    },
+    /// There is no room for it. It is over.
+    Full {
+        /// Its number.
+        number: u64,
+        /// What there is no room for.
+        room: Room,
+        /// How much there is.
+        max: u64,
+    },
+}
+
+/// An end of this node that is not joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingHere<'a> {
+    /// The number of its declaration.
+    pub number: u64,
+    /// Its name.
+    pub name: &'a str,
+    /// Its face.
+    pub face: Face,
+    /// When it was declared.
+    pub since: Time,
+    /// Whether a server of names has admitted it.
+    pub admitted: bool,
+}
+
+#[derive(Debug)]
+struct End {
+    name: String,
+    channel: ChannelId,
+    face: Declaration,
+    since: Time,
+    status: Status,
+    /// At a home: who has been found, and whether shared.
+    partners: BTreeMap<Life, bool>,
+    told_waiting: bool,
+}
+
+impl End {
+    fn declare(&self, number: u64) -> Names {
+        let (name, face) = (self.name.clone(), self.face.clone());
+        Names::Declare { number, name, channel: self.channel, face, status: self.status }
+    }
+
+    /// Whether somebody may be at its other side.
+    fn is_in_use(&self) -> bool {
+        matches!(self.status, Status::Joined(_)) || !self.partners.is_empty()
+    }
+}
+
+/// What a node has declared, and the server of names that it has declared it to. See [the module](super).
+#[derive(Debug, Default)]
+pub struct Directory {
+    server: Option<NodeId>,
+    ends: BTreeMap<u64, End>,
+    said: VecDeque<(NodeId, Names)>,
+    events: VecDeque<DirectoryEvent>,
+}
+
+impl Directory {
+    /// Nothing is declared, and no server is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Something has happened, if anything has.
+    pub fn poll(&mut self) -> Option<DirectoryEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next message to the server, which is this node.
+    pub fn poll_said(&mut self) -> Option<(NodeId, Names)> {
+        self.said.pop_front()
+    }
+
+    /// The server that declarations go to.
+    pub fn server(&self) -> Option<NodeId> {
+        self.server
+    }
+
+    /// How many declarations stand.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The ends that are not joined. An acceptor never is; it is not listed once it is admitted.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingHere<'_>> {
+        let waits = |end: &End| !end.is_in_use() && (end.face.face != Face::Acceptor || end.status == Status::New);
+        self.ends.iter().filter(move |(_, end)| waits(end)).map(|(&number, end)| WaitingHere {
+            number,
+            name: &end.name,
+            face: end.face.face,
+            since: end.since,
+            admitted: end.status != Status::New,
+        })
+    }
+
+    /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel` identifies a home's channel
+    /// or bundle, and means nothing for other faces.
+    pub fn declare(&mut self, now: Time, number: u64, name: &str, face: Declaration, channel: ChannelId) {
+        if !is_name(name) {
+            return self.events.push_back(DirectoryEvent::BadName { number });
+        }
+        if face.schema.len() > limits::SCHEMA {
+            let (room, max) = (Room::Bytes, limits::SCHEMA as u64);
+            return self.events.push_back(DirectoryEvent::Full { number, room, max });
+        }
+        let (name, status) = (name.to_owned(), Status::New);
+        let end = End { name, channel, face, since: now, status, partners: BTreeMap::new(), told_waiting: false };
+        self.ends.insert(number, end);
+        self.say_declare(number);
+    }
+
+    /// The end is gone, or its channel is over. An end that has been found is undeclared only after the home has answered its
+    /// attach: the home's node has to know first who was there.
+    pub fn undeclare(&mut self, number: u64) {
+        if self.ends.remove(&number).is_some() {
+            self.say(Names::Undeclare { number });
+        }
+    }
+
+    /// An unshared partner has attached to this home: nobody else is to be joined to it.
+    pub fn attached(&mut self, number: u64) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        if !is_home(end.face.face) || matches!(end.status, Status::Joined(_)) {
+            return;
+        }
+        end.status = Status::Joined(end.channel);
+        self.say_declare(number);
+    }
+
+    /// There is a server of names: everything is declared to it. It may be this node, or the same server as before
+    /// [`server_lost`](Self::server_lost).
+    pub fn server_is(&mut self, server: NodeId) {
+        if self.server == Some(server) {
+            return;
+        }
+        self.server_lost();
+        self.server = Some(server);
+        let numbers: Vec<u64> = self.ends.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.say_declare(number));
+    }
+
+    /// The connection to the server is over. Whatever it still says is not heard; what is declared waits for the next.
+    pub fn server_lost(&mut self) {
+        self.server = None;
+        self.said.clear();
+    }
+
+    fn say(&mut self, said: Names) {
+        if let Some(server) = self.server {
+            self.said.push_back((server, said));
+        }
+    }
+
+    fn say_declare(&mut self, number: u64) {
+        let declare = self.ends[&number].declare(number);
+        self.say(declare);
+    }
+
+    /// An answer of a server.
+    pub fn heard(&mut self, from: NodeId, said: Names) {
+        if self.server != Some(from) {
+            return;
+        }
+        match said {
+            Names::Found { number, partner, addresses, channel, face } => {
+                if self.found(number, partner, channel, &face) {
+                    self.events.push_back(DirectoryEvent::Found { number, partner, addresses, channel, face });
+                }
+            }
+            Names::Waiting { number } => {
+                let Some(end) = self.ends.get_mut(&number) else { return };
+                if end.status == Status::New {
+                    end.status = Status::Known;
+                }
+                if !end.told_waiting && !end.is_in_use() {
+                    end.told_waiting = true;
+                    self.events.push_back(DirectoryEvent::Waiting { number });
+                }
+            }
+            Names::Refused { number, there, holder } => {
+                self.over(number, DirectoryEvent::Refused { number, there, holder });
+            }
+            Names::BadName { number } => self.over(number, DirectoryEvent::BadName { number }),
+            Names::Full { number, room, max } => self.over(number, DirectoryEvent::Full { number, room, max }),
+            Names::Gone { number, partner } => self.gone(number, partner),
+            // To a server, or to an acceptor's node.
+            Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. } => {}
+        }
+    }
+
+    /// Whether this is news.
+    fn found(&mut self, number: u64, partner: Life, channel: ChannelId, face: &Declaration) -> bool {
+        let Some(end) = self.ends.get_mut(&number) else { return false };
+        if matches!(end.status, Status::Joined(_)) && !is_home(end.face.face) {
+            return false;
+        }
+        match (is_home(end.face.face), is_home(face.face)) {
+            // The server is wrong: there is nothing that these two could be joined to.
+            (false, false) => false,
+            (false, true) if face.face == Face::Acceptor => {
+                self.ends.remove(&number);
+                true
+            }
+            (false, true) => {
+                end.status = Status::Joined(channel);
+                true
+            }
+            (true, true) => {
+                let news = !matches!(end.status, Status::Joined(_));
+                end.status = if news { Status::Joined(channel) } else { end.status };
+                news
+            }
+            (true, false) => {
+                if end.status == Status::New {
+                    end.status = Status::Known;
+                }
+                channel == end.channel && end.partners.insert(partner, face.shared).is_none()
+            }
+        }
+    }
+
+    fn gone(&mut self, number: u64, partner: Life) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let shared = end.partners.remove(&partner);
+        if shared == Some(false) && !matches!(end.status, Status::Joined(_)) {
+            // It never attached: another may be joined.
+            self.say_declare(number);
+        }
+    }
+
+    /// The declaration is over, unless it is in use: then it goes on with those it has, and is declared to the next server.
+    fn over(&mut self, number: u64, event: DirectoryEvent) {
+        if self.ends.get(&number).is_some_and(|end| !end.is_in_use()) {
+            self.ends.remove(&number);
+            self.events.push_back(event);
+        }
+    }
+}

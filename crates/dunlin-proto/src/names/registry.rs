@@ -1,0 +1,573 @@
+//! The server's side: who has declared what, and who is joined with whom.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{is_home, is_name, is_of_bundle};
+use crate::channel::fit;
+use crate::connection::Down;
+use crate::id::{ChannelId, Incarnation, Life, NodeId};
+use crate::time::Time;
+use crate::wire::{Declaration, Face, Names, Room, Status, limits};
+
+/// The settings of a [`Registry`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistryConfig {
+    /// For so long a declaration keeps its place when the connection to its node has died, and a server that takes over waits for
+    /// everybody to come back.
+    pub lease: Duration,
+    /// So many declarations may one node have.
+    pub declarations_max: usize,
+    /// So many names may there be.
+    pub names_max: usize,
+    /// So many bytes may the names and schemas of one node take.
+    pub bytes_max: usize,
+}
+
+impl Default for RegistryConfig {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(3), declarations_max: 1 << 14, names_max: 1 << 16, bytes_max: 8 << 20 }
+    }
+}
+
+/// A declaration whose other face has not been found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingEnd<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The face that waits.
+    pub face: Face,
+    /// Who has it.
+    pub who: Life,
+    /// When it was declared here.
+    pub since: Time,
+}
+
+#[derive(Debug)]
+struct Declared {
+    life: Life,
+    number: u64,
+    face: Declaration,
+    channel: ChannelId,
+    since: Time,
+    /// `New`: not admitted yet.
+    status: Status,
+    /// The connection to its node is dead. Until then it keeps its place.
+    lease: Option<Time>,
+    /// It has heard an answer since it was last declared.
+    answered: bool,
+}
+
+impl Declared {
+    fn is_home(&self) -> bool {
+        is_home(self.face.face)
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.status != Status::New
+    }
+
+    /// Whether it can be joined, if it fits.
+    fn is_free(&self) -> bool {
+        self.status == Status::Known && self.lease.is_none()
+    }
+
+    /// Whether it is joined to that home.
+    fn is_joined_to(&self, home: &Self) -> bool {
+        !self.is_home() && self.status == Status::Joined(home.channel)
+    }
+
+    fn bytes(&self, name: &str) -> usize {
+        name.len() + self.face.schema.len()
+    }
+}
+
+/// A node that declares.
+#[derive(Debug)]
+struct Member {
+    incarnation: Incarnation,
+    addresses: Vec<String>,
+    /// Its declarations, by number: their names.
+    ends: BTreeMap<u64, String>,
+    bytes: usize,
+    /// The connection to it is dead.
+    lost: bool,
+}
+
+/// Whether an end may have its face of a name.
+enum Verdict {
+    Fits,
+    /// That cannot be told yet.
+    Later,
+    /// The place of what is there instead.
+    Refused(usize),
+}
+
+/// One server of names. See [the module](super).
+///
+/// ```
+/// use bytes::Bytes;
+/// use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+/// use dunlin_proto::names::{Registry, RegistryConfig};
+/// use dunlin_proto::time::Time;
+/// use dunlin_proto::wire::{Declaration, Expected, Face, Names, Status};
+///
+/// let life = |n| Life { node: NodeId(n), incarnation: Incarnation(1) };
+/// let declare = |face, channel| Names::Declare {
+///     number: 1,
+///     name: "tides".into(),
+///     channel: ChannelId(channel),
+///     face: Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() },
+///     status: Status::New,
+/// };
+/// let mut registry = Registry::new(RegistryConfig::default());
+/// registry.met(life(2), &["tcp://sea:7400".into()]);
+///
+/// registry.heard(Time(0), life(1), declare(Face::Sender, 0));
+/// assert_eq!(registry.poll(), Some((life(1), Names::Waiting { number: 1 })));
+///
+/// registry.heard(Time(1), life(2), declare(Face::Receiver, 7));
+/// let (to, found) = registry.poll().unwrap();
+/// assert_eq!(to, life(1));
+/// assert!(matches!(found, Names::Found { channel: ChannelId(7), addresses, .. } if addresses == ["tcp://sea:7400"]));
+/// assert_eq!(registry.poll().unwrap().0, life(2));
+/// ```
+#[derive(Debug)]
+pub struct Registry {
+    config: RegistryConfig,
+    /// Until then nobody new is admitted, and nobody is joined.
+    quiet_until: Option<Time>,
+    /// No lease ends before this, but perhaps none then either.
+    due: Option<Time>,
+    members: BTreeMap<NodeId, Member>,
+    /// In the order of arrival.
+    names: BTreeMap<String, Vec<Declared>>,
+    answers: VecDeque<(Life, Names)>,
+}
+
+impl Registry {
+    /// The first server of its names.
+    pub fn new(config: RegistryConfig) -> Self {
+        let (members, names) = (BTreeMap::new(), BTreeMap::new());
+        Self { config, quiet_until: None, due: None, members, names, answers: VecDeque::new() }
+    }
+
+    /// A server after another one: for one lease, those come first that the other had admitted.
+    pub fn taking_over(config: RegistryConfig, now: Time) -> Self {
+        let quiet_until = Some(now + config.lease);
+        Self { quiet_until, due: quiet_until, ..Self::new(config) }
+    }
+
+    /// The next answer: to whom, and what.
+    pub fn poll(&mut self) -> Option<(Life, Names)> {
+        self.answers.pop_front()
+    }
+
+    /// How many declarations there are.
+    pub fn len(&self) -> usize {
+        self.members.values().map(|member| member.ends.len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The declarations that wait for their other face, by name. What is on lease is not listed; an acceptor does not wait.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingEnd<'_>> {
+        self.names.iter().flat_map(|(name, ends)| {
+            let waits = |end: &Declared| {
+                end.lease.is_none()
+                    && match end.status {
+                        Status::New => true,
+                        Status::Known if end.face.face == Face::Acceptor => false,
+                        Status::Known => !ends.iter().any(|other| end.is_home() && other.is_joined_to(end)),
+                        Status::Joined(_) => false,
+                    }
+            };
+            ends.iter().filter(move |end| waits(end)).map(move |end| WaitingEnd {
+                name,
+                face: end.face.face,
+                who: end.life,
+                since: end.since,
+            })
+        })
+    }
+
+    /// When to call [`tick`](Self::tick) at the latest.
+    pub fn next_tick(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Time has passed: leases end.
+    pub fn tick(&mut self, now: Time) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        if self.quiet_until.is_some_and(|until| until <= now) {
+            self.quiet_until = None;
+        }
+        let is_over = |end: &Declared| end.lease.is_some_and(|until| until <= now);
+        let names: Vec<String> = self.names.keys().cloned().collect();
+        for name in names {
+            while let Some(at) = self.names.get(&name).and_then(|ends| ends.iter().position(is_over)) {
+                self.remove(&name, at);
+            }
+            self.settle(&name);
+        }
+        self.members.retain(|_, member| !member.lost || !member.ends.is_empty());
+        self.due = self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min();
+    }
+
+    /// A node is connected, or is this one; it can be dialled there. What a former life of it has declared is over.
+    pub fn met(&mut self, life: Life, addresses: &[String]) {
+        if let Some(member) = self.member(life) {
+            let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
+            member.addresses = fits.take(limits::ADDRESSES).cloned().collect();
+        }
+    }
+
+    /// The connection to a node is over. If the node may yet live, its declarations have a lease.
+    pub fn lost(&mut self, now: Time, node: NodeId, why: &Down) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        member.lost = true;
+        if matches!(why, Down::Left | Down::Restarted) {
+            return self.forget(node);
+        }
+        let until = now + self.config.lease;
+        for name in member.ends.values() {
+            let ends = self.names.get_mut(name).into_iter().flatten();
+            ends.filter(|end| end.life.node == node && end.lease.is_none()).for_each(|end| end.lease = Some(until));
+        }
+        if member.ends.is_empty() {
+            self.members.remove(&node);
+        } else {
+            self.due = Some(self.due.map_or(until, |due| due.min(until)));
+        }
+    }
+
+    /// What a node says to a server of names.
+    pub fn heard(&mut self, now: Time, from: Life, said: Names) {
+        self.tick(now);
+        if self.member(from).is_none() {
+            return;
+        }
+        match said {
+            Names::Declare { number, name, channel, face, status } => {
+                self.declare(now, from, number, name, channel, face, status);
+            }
+            Names::Undeclare { number } => self.undeclare(from, number),
+            // To a declarer, or to an acceptor's node.
+            Names::Found { .. }
+            | Names::Refused { .. }
+            | Names::BadName { .. }
+            | Names::Full { .. }
+            | Names::Waiting { .. }
+            | Names::Gone { .. }
+            | Names::Guest { .. } => {}
+        }
+    }
+
+    // Who is there.
+
+    /// The member of this life; `None` if it is a former one.
+    fn member(&mut self, life: Life) -> Option<&mut Member> {
+        if self.members.get(&life.node).is_some_and(|member| member.incarnation < life.incarnation) {
+            self.forget(life.node);
+        }
+        let member = self.members.entry(life.node).or_insert_with(|| Member {
+            incarnation: life.incarnation,
+            addresses: Vec::new(),
+            ends: BTreeMap::new(),
+            bytes: 0,
+            lost: false,
+        });
+        (member.incarnation == life.incarnation).then(|| {
+            member.lost = false;
+            member
+        })
+    }
+
+    /// Removes a member and all it has declared.
+    fn forget(&mut self, node: NodeId) {
+        let Some(member) = self.members.get(&node) else { return };
+        let life = Life { node, incarnation: member.incarnation };
+        let declared: Vec<(u64, String)> = member.ends.iter().map(|(number, name)| (*number, name.clone())).collect();
+        // None of its ends has to be told of another one that goes before it.
+        for (_, name) in &declared {
+            let ends = self.names.get_mut(name).into_iter().flatten();
+            ends.filter(|end| end.life == life).for_each(|end| end.lease = Some(Time::default()));
+        }
+        for (number, _) in &declared {
+            if let Some((name, at)) = self.find(life, *number) {
+                self.remove(&name, at);
+            }
+        }
+        self.members.remove(&node);
+        declared.iter().for_each(|(_, name)| self.settle(name));
+    }
+
+    fn find(&self, life: Life, number: u64) -> Option<(String, usize)> {
+        let name = self.members.get(&life.node)?.ends.get(&number)?;
+        let at = self.names.get(name)?.iter().position(|end| end.life == life && end.number == number)?;
+        Some((name.clone(), at))
+    }
+
+    fn undeclare(&mut self, from: Life, number: u64) {
+        if let Some((name, at)) = self.find(from, number) {
+            self.remove(&name, at);
+            self.settle(&name);
+        }
+    }
+
+    /// Removes a declaration, and asks a home that it was joined to what is left.
+    fn remove(&mut self, name: &str, at: usize) {
+        let Some(ends) = self.names.get_mut(name) else { return };
+        let gone = ends.remove(at);
+        if !gone.is_home()
+            && let Status::Joined(_) = gone.status
+            && let Some(home) = ends.iter().find(|home| home.is_home() && gone.is_joined_to(home))
+            && home.lease.is_none()
+            && !ends.iter().any(|other| other.life == gone.life && other.is_joined_to(home))
+        {
+            self.answers.push_back((home.life, Names::Gone { number: home.number, partner: gone.life }));
+        }
+        if ends.is_empty() {
+            self.names.remove(name);
+        }
+        self.unaccount(name, &gone);
+    }
+
+    fn unaccount(&mut self, name: &str, gone: &Declared) {
+        if let Some(member) = self.members.get_mut(&gone.life.node) {
+            member.ends.remove(&gone.number);
+            member.bytes -= gone.bytes(name);
+        }
+    }
+
+    // Declarations.
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one frame")]
+    fn declare(
+        &mut self,
+        now: Time,
+        from: Life,
+        number: u64,
+        name: String,
+        channel: ChannelId,
+        mut face: Declaration,
+        status: Status,
+    ) {
+        if let Some((known, at)) = self.find(from, number) {
+            let end = &self.names[&known][at];
+            if known == name && end.channel == channel && end.face == face {
+                return self.declare_again(&name, at, status);
+            }
+            self.undeclare(from, number);
+        }
+        if !is_name(&name) {
+            return self.answers.push_back((from, Names::BadName { number }));
+        }
+        if let Some((room, max)) = self.has_no_room(from, &name, &face) {
+            return self.answers.push_back((from, Names::Full { number, room, max: max as u64 }));
+        }
+        // A copy: what was read together with it need not be kept.
+        face.schema = Bytes::copy_from_slice(&face.schema);
+        // Who was admitted elsewhere is judged at once, others when it is quiet no more.
+        let known = status == Status::Known;
+        let status = if known { Status::New } else { status };
+        let end = Declared { life: from, number, face, channel, since: now, status, lease: None, answered: false };
+        let member = self.members.get_mut(&from.node).expect("it has just been heard");
+        member.ends.insert(number, name.clone());
+        member.bytes += end.bytes(&name);
+        let mut ends = self.names.remove(&name).unwrap_or_default();
+        ends.push(end);
+        let at = ends.len() - 1;
+        if known {
+            self.judge(&name, &mut ends, at);
+        } else if matches!(status, Status::Joined(_)) {
+            self.tell_what_stands(&mut ends, at);
+        }
+        self.put_back(&name, ends);
+        self.settle(&name);
+    }
+
+    fn has_no_room(&self, from: Life, name: &str, face: &Declaration) -> Option<(Room, usize)> {
+        let (member, config) = (&self.members[&from.node], &self.config);
+        if member.ends.len() >= config.declarations_max {
+            Some((Room::Declarations, config.declarations_max))
+        } else if member.bytes + name.len() + face.schema.len() > config.bytes_max {
+            Some((Room::Bytes, config.bytes_max))
+        } else if self.names.len() >= config.names_max && !self.names.contains_key(name) {
+            Some((Room::Names, config.names_max))
+        } else {
+            None
+        }
+    }
+
+    /// The same declaration again: its node knows best how far it has come.
+    fn declare_again(&mut self, name: &str, at: usize, said: Status) {
+        let mut ends = self.names.remove(name).expect("it has just been found");
+        ends[at].lease = None;
+        ends[at].answered = false;
+        let was = ends[at].status;
+        let home = ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
+        match (said, home) {
+            (Status::Joined(_), _) => ends[at].status = said,
+            // It is joined, and has not heard.
+            (_, Some(home)) => self.tell_found(&ends[at], &ends[home]),
+            _ if was == Status::New => {}
+            _ => ends[at].status = Status::Known,
+        }
+        self.tell_what_stands(&mut ends, at);
+        self.put_back(name, ends);
+        self.settle(name);
+    }
+
+    /// What is joined stays joined: the home is told of this end, or this home of all.
+    fn tell_what_stands(&mut self, ends: &mut [Declared], at: usize) {
+        let mut homes = ends.iter().enumerate().filter(|(_, home)| home.is_home() && home.is_admitted());
+        let home = homes.find(|(place, home)| *place == at || ends[at].is_joined_to(home)).map(|(place, _)| place);
+        let Some(home) = home else { return };
+        let mut unshared = false;
+        for partner in 0..ends.len() {
+            if ends[partner].is_joined_to(&ends[home]) && (home == at || partner == at) {
+                unshared |= !ends[partner].face.shared;
+                if ends[home].lease.is_none() {
+                    self.tell_found(&ends[home], &ends[partner]);
+                    ends[home].answered = true;
+                }
+            }
+        }
+        if unshared && ends[home].status == Status::Known {
+            ends[home].status = Status::Joined(ends[home].channel);
+        }
+    }
+
+    fn put_back(&mut self, name: &str, ends: Vec<Declared>) {
+        if !ends.is_empty() {
+            self.names.insert(name.to_owned(), ends);
+        }
+    }
+
+    /// Admits and joins what can be, and answers who waits.
+    fn settle(&mut self, name: &str) {
+        let Some(mut ends) = self.names.remove(name) else { return };
+        if self.quiet_until.is_none() {
+            while self.admit_one(name, &mut ends) || self.join_one(name, &mut ends) {}
+        }
+        for end in &mut ends {
+            if end.is_free() && !end.answered {
+                end.answered = true;
+                self.answers.push_back((end.life, Names::Waiting { number: end.number }));
+            }
+        }
+        self.put_back(name, ends);
+    }
+
+    // Who may have a face.
+
+    fn admit_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
+        (0..ends.len()).any(|at| !ends[at].is_admitted() && ends[at].lease.is_none() && self.judge(name, ends, at))
+    }
+
+    /// Whether anything has been decided.
+    fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, at: usize) -> bool {
+        match verdict(ends, at) {
+            Verdict::Later => return false,
+            Verdict::Fits => {
+                ends[at].status = Status::Known;
+                self.tell_what_stands(ends, at);
+            }
+            Verdict::Refused(by) => {
+                let (there, holder) = (ends[by].face.clone(), ends[by].life);
+                let refused = ends.remove(at);
+                self.unaccount(name, &refused);
+                self.answers.push_back((refused.life, Names::Refused { number: refused.number, there, holder }));
+            }
+        }
+        true
+    }
+
+    // Who is joined.
+
+    fn join_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
+        let is_used = |home: &Declared| ends.iter().any(|end| end.is_joined_to(home));
+        // Where others are already, or the first.
+        let homes = || (0..ends.len()).filter(|at| ends[*at].is_home() && ends[*at].lease.is_none());
+        let used = homes().find(|at| is_used(&ends[*at]));
+        let first = used.or_else(|| homes().find(|at| ends[*at].is_free()));
+        if let Some(first) = first
+            && ends[first].face.shared
+            && let Some(other) = homes().find(|at| *at != first && ends[*at].is_free() && ends[*at].face.shared)
+        {
+            let channel = ends[first].channel;
+            self.tell_found(&ends[other], &ends[first]);
+            ends[other].status = Status::Joined(channel);
+            ends[other].answered = true;
+            return true;
+        }
+        let open = used.filter(|at| ends[*at].is_free()).or_else(|| homes().find(|at| ends[*at].is_free()));
+        let Some(home) = open else { return false };
+        let free = |at: &usize| !ends[*at].is_home() && ends[*at].is_free() && fit(&ends[home].face, &ends[*at].face);
+        let Some(at) = (0..ends.len()).find(free) else { return false };
+        self.tell_found(&ends[at], &ends[home]);
+        if ends[home].face.face == Face::Acceptor {
+            let guest = ends.remove(at);
+            self.unaccount(name, &guest);
+            return true;
+        }
+        self.tell_found(&ends[home], &ends[at]);
+        let channel = ends[home].channel;
+        ends[at].status = Status::Joined(channel);
+        ends[at].answered = true;
+        ends[home].answered = true;
+        if !ends[at].face.shared {
+            ends[home].status = Status::Joined(channel);
+        }
+        true
+    }
+
+    fn tell_found(&mut self, to: &Declared, partner: &Declared) {
+        let channel = if partner.is_home() { partner.channel } else { to.channel };
+        let addresses = self.members.get(&partner.life.node).map_or_else(Vec::new, |member| member.addresses.clone());
+        let (partner, face) = (partner.life, partner.face.clone());
+        self.answers.push_back((to.life, Names::Found { number: to.number, partner, addresses, channel, face }));
+    }
+}
+
+/// Whether this end may have its face, beside those that are admitted.
+fn verdict(ends: &[Declared], at: usize) -> Verdict {
+    let newcomer = &ends[at].face;
+    let admitted = || ends.iter().enumerate().filter(|(place, end)| *place != at && end.is_admitted());
+    let server = admitted().map(|(_, end)| end.face.face).find(|face| matches!(face, Face::Server | Face::Acceptor));
+    let mut later = false;
+    for (place, end) in admitted() {
+        let there = &end.face;
+        let fits = if is_of_bundle(newcomer.face) != is_of_bundle(there.face) {
+            false
+        } else if is_home(newcomer.face) != is_home(there.face) {
+            fit(newcomer, there)
+        } else {
+            newcomer.face == there.face && newcomer.shared && there.shared
+        };
+        if fits {
+            continue;
+        }
+        let clients = newcomer.face == Face::Client && there.face == Face::Client;
+        if clients && server == Some(Face::Acceptor) && matches!(end.status, Status::Joined(_)) {
+            // It still holds an end of a server that was there before: that is not the acceptor's.
+            continue;
+        }
+        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be gone.
+        if (clients && server != Some(Face::Server)) || end.lease.is_some() {
+            later = true;
+        } else {
+            return Verdict::Refused(place);
+        }
+    }
+    if later { Verdict::Later } else { Verdict::Fits }
+}

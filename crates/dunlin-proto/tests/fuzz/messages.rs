@@ -1,0 +1,206 @@
+//! Any message that can be sent, from any bytes. Numbers and ids are mostly small, so that they meet.
+
+use arbitrary::{Arbitrary as _, Result, Unstructured};
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::{
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
+    VERSIONS, limits,
+};
+
+pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
+    Ok(match u8::arbitrary(u)? {
+        small @ 0..=199 => u64::from(small % 5),
+        large => u64::arbitrary(u)? >> (large % 64),
+    })
+}
+
+fn number32(u: &mut Unstructured<'_>) -> Result<u32> {
+    Ok(number(u)? as u32)
+}
+
+pub(crate) fn channel(u: &mut Unstructured<'_>) -> Result<ChannelId> {
+    Ok(ChannelId(match u8::arbitrary(u)? {
+        small @ 0..=249 => u128::from(small % 3),
+        _ => u128::arbitrary(u)?,
+    }))
+}
+
+pub(crate) fn life(u: &mut Unstructured<'_>) -> Result<Life> {
+    let node = NodeId(u128::from(number(u)?) + 1);
+    Ok(Life { node, incarnation: Incarnation(number(u)?.max(1)) })
+}
+
+pub(crate) fn bytes(u: &mut Unstructured<'_>, max: usize) -> Result<Bytes> {
+    let length = (number(u)? as usize).min(u.len()).min(max);
+    u.bytes(length).map(Bytes::copy_from_slice)
+}
+
+fn text(u: &mut Unstructured<'_>, max: usize) -> Result<String> {
+    let mut text = String::from_utf8_lossy(&bytes(u, max / 3)?).into_owned();
+    text.truncate(max);
+    Ok(text)
+}
+
+fn addresses(u: &mut Unstructured<'_>) -> Result<Vec<String>> {
+    let count = u.int_in_range(0..=limits::ADDRESSES)?;
+    (0..count).map(|_| text(u, limits::ADDRESS)).collect()
+}
+
+pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
+    Ok(match u.int_in_range(0..=2)? {
+        0 => End::Gone,
+        1 => End::Retired,
+        _ => End::Poisoned(text(u, limits::TEXT)?),
+    })
+}
+
+pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
+    Ok(match u.int_in_range(0..=6)? {
+        0 => Failure::Closed,
+        1 => Failure::Poisoned(text(u, limits::TEXT)?),
+        2 => Failure::Refused,
+        3 => Failure::Expired,
+        4 => Failure::WouldBlock,
+        5 => Failure::TooLarge { max: number(u)? },
+        _ => Failure::Undecodable(text(u, limits::TEXT)?),
+    })
+}
+
+pub(crate) fn declaration(u: &mut Unstructured<'_>) -> Result<Declaration> {
+    let faces = [Face::Sender, Face::Receiver, Face::Client, Face::Server, Face::Acceptor];
+    let expected = [Expected::Unknown, Expected::Unshared, Expected::Shared];
+    Ok(Declaration {
+        face: *u.choose(&faces)?,
+        shared: bool::arbitrary(u)?,
+        expects: *u.choose(&expected)?,
+        schema: bytes(u, limits::SCHEMA)?,
+    })
+}
+
+pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
+    let number = number(u)?;
+    Ok(match u.int_in_range(0..=8)? {
+        0 => Names::Declare {
+            number,
+            name: text(u, limits::NAME)?,
+            channel: channel(u)?,
+            face: declaration(u)?,
+            status: match u.int_in_range(0..=2)? {
+                0 => Status::New,
+                1 => Status::Known,
+                _ => Status::Joined(channel(u)?),
+            },
+        },
+        1 => Names::Undeclare { number },
+        2 => Names::Found {
+            number,
+            partner: life(u)?,
+            addresses: addresses(u)?,
+            channel: channel(u)?,
+            face: declaration(u)?,
+        },
+        3 => Names::Refused { number, there: declaration(u)?, holder: life(u)? },
+        4 => Names::BadName { number },
+        5 => Names::Full { number, room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes])?, max: number },
+        6 => Names::Waiting { number },
+        7 => Names::Gone { number, partner: life(u)? },
+        _ => Names::Guest { acceptor: channel(u)?, guest: channel(u)? },
+    })
+}
+
+fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
+    Ok(match u.int_in_range(0..=10)? {
+        0 => FromHome::Attached(Terms { window: number32(u)?.max(1), credits: number32(u)?, value_max: number(u)? }),
+        1 => FromHome::Rejected(match u.int_in_range(0..=3)? {
+            0 => Rejection::NoSuchChannel,
+            1 => Rejection::Occupied,
+            2 => Rejection::Mismatch(declaration(u)?),
+            _ => Rejection::Full,
+        }),
+        2 => FromHome::Taken(number(u)?),
+        3 => FromHome::Held(number(u)?),
+        4 => FromHome::Released(number(u)?),
+        5 => FromHome::Failed(number(u)?, failure(u)?),
+        6 => FromHome::Withdrawn(number(u)?),
+        7 => FromHome::Reserve(number(u)?, number(u)?),
+        8 => FromHome::Abort(number(u)?, number(u)?),
+        9 => FromHome::Credit(number32(u)?),
+        _ => FromHome::Ended(end(u)?),
+    })
+}
+
+fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
+    Ok(match u.int_in_range(0..=7)? {
+        0 => ToHome::Attach(declaration(u)?),
+        1 => ToHome::OfferChoice(number(u)?, u128::arbitrary(u)?),
+        2 => ToHome::Withdraw(number(u)?),
+        3 => ToHome::Revoke(number(u)?),
+        4 => ToHome::Ended(end(u)?),
+        kind => {
+            let head = match kind {
+                5 => Head::Offer(number(u)?),
+                6 => Head::Grant(number(u)?, number(u)?),
+                _ => Head::Sent,
+            };
+            let first = bytes(u, limits::CHUNK)?;
+            let rest = if first.is_empty() { 0 } else { number(u)? };
+            ToHome::Value { head, total: (first.len() as u64).saturating_add(rest), first }
+        }
+    })
+}
+
+pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
+    Ok(match u8::arbitrary(u)? {
+        0..=3 => Frame::Heartbeat,
+        4..=15 => Frame::Ack { seen: number(u)? },
+        16..=17 => Frame::Goodbye,
+        18..=90 => Frame::FromHome(channel(u)?, from_home(u)?),
+        91..=190 => Frame::ToHome(channel(u)?, to_home(u)?),
+        191..=215 => {
+            let (channel, piece) = (channel(u)?, bytes(u, limits::CHUNK)?);
+            Frame::More(channel, if piece.is_empty() { Bytes::from_static(b"x") } else { piece })
+        }
+        216..=230 => Frame::Cut(channel(u)?),
+        _ => Frame::Names(names(u)?),
+    })
+}
+
+pub(crate) fn resume(u: &mut Unstructured<'_>) -> Result<Resume> {
+    Ok(Resume { run: number(u)?.min(limits::RUN), seen: number(u)? })
+}
+
+pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
+    Ok(Hello {
+        versions: VERSIONS,
+        application: text(u, limits::APPLICATION)?,
+        me: life(u)?,
+        wanted: NodeId(number(u)?.into()),
+        met: Incarnation(number(u)?),
+        attempt: number(u)?,
+        resume: resume(u)?,
+        addresses: addresses(u)?,
+        identity: bytes(u, limits::IDENTITY)?,
+    })
+}
+
+pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
+    Ok(match u.int_in_range(0..=8)? {
+        0 => Answer::Refused(Refusal::Version((u16::arbitrary(u)?, u16::arbitrary(u)?))),
+        1 => Answer::Refused(Refusal::Application(text(u, limits::APPLICATION)?)),
+        2 => Answer::Refused(Refusal::WrongNode(NodeId(u128::arbitrary(u)?))),
+        3 => Answer::Refused(Refusal::Stale(Incarnation(number(u)?))),
+        4 => Answer::Refused(Refusal::Late),
+        5 => Answer::Refused(Refusal::Crossed),
+        6 => Answer::Refused(Refusal::Myself),
+        7 => Answer::Refused(Refusal::Busy),
+        _ => Answer::Welcome(Welcome {
+            version: number(u)? as u16,
+            me: life(u)?,
+            resume: resume(u)?,
+            addresses: addresses(u)?,
+            identity: bytes(u, limits::IDENTITY)?,
+        }),
+    })
+}

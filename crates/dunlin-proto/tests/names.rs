@@ -1,0 +1,838 @@
+//! The name service: who is joined with whom, and who is told what.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status, codec};
+use dunlin_proto::{Config, Down, Machine};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+fn life(node: u128) -> Life {
+    Life { node: NodeId(node), incarnation: Incarnation(1) }
+}
+
+fn face(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+fn shared(face: Face) -> Declaration {
+    Declaration { face, shared: true, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+fn unreachable() -> Down {
+    Down::Unreachable(Duration::from_secs(15), "no route".into())
+}
+
+/// A registry, and what it answers.
+struct Server {
+    registry: Registry,
+    now: Time,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self::with(RegistryConfig::default())
+    }
+
+    fn with(config: RegistryConfig) -> Self {
+        Self { registry: Registry::new(config), now: Time(1) }
+    }
+
+    fn answers(&mut self) -> Vec<(Life, Names)> {
+        std::iter::from_fn(|| self.registry.poll()).collect()
+    }
+
+    fn heard(&mut self, from: Life, said: Names) -> Vec<(Life, Names)> {
+        self.now.0 += 1;
+        self.registry.heard(self.now, from, said);
+        self.answers()
+    }
+
+    /// Node `n` declares its end number `number`; a home's channel is `100 n + number`.
+    fn declare(&mut self, n: u128, number: u64, face: &Declaration) -> Vec<(Life, Names)> {
+        self.declare_as(n, number, face, Status::New)
+    }
+
+    fn declare_as(&mut self, n: u128, number: u64, face: &Declaration, status: Status) -> Vec<(Life, Names)> {
+        self.heard(life(n), declare(n, number, "tides", face, status))
+    }
+
+    fn undeclare(&mut self, n: u128, number: u64) -> Vec<(Life, Names)> {
+        self.heard(life(n), Names::Undeclare { number })
+    }
+
+    fn lost(&mut self, n: u128, why: &Down) -> Vec<(Life, Names)> {
+        self.registry.lost(self.now, NodeId(n), why);
+        self.answers()
+    }
+
+    fn wait(&mut self, wait: Duration) -> Vec<(Life, Names)> {
+        self.now = self.now + wait;
+        self.registry.tick(self.now);
+        self.answers()
+    }
+
+    fn waiting(&self) -> Vec<(Face, u128)> {
+        self.registry.waiting().map(|end| (end.face, end.who.node.0)).collect()
+    }
+}
+
+fn channel(n: u128, number: u64) -> ChannelId {
+    ChannelId(100 * n + u128::from(number))
+}
+
+fn declare(n: u128, number: u64, name: &str, face: &Declaration, status: Status) -> Names {
+    let home = matches!(face.face, Face::Receiver | Face::Server | Face::Acceptor);
+    let channel = if home { channel(n, number) } else { ChannelId(0) };
+    Names::Declare { number, name: name.into(), channel, face: face.clone(), status }
+}
+
+/// That node `to` is told that `of` has the other face.
+fn found(to: (u128, u64), of: u128, channel: ChannelId, face: &Declaration) -> (Life, Names) {
+    let (partner, face) = (life(of), face.clone());
+    (life(to.0), Names::Found { number: to.1, partner, addresses: vec![], channel, face })
+}
+
+fn waits(n: u128, number: u64) -> (Life, Names) {
+    (life(n), Names::Waiting { number })
+}
+
+fn refused(to: (u128, u64), there: &Declaration, holder: u128) -> (Life, Names) {
+    (life(to.0), Names::Refused { number: to.1, there: there.clone(), holder: life(holder) })
+}
+
+fn gone(to: (u128, u64), partner: u128) -> (Life, Names) {
+    (life(to.0), Names::Gone { number: to.1, partner: life(partner) })
+}
+
+const PAIRS: [(Face, Face); 3] =
+    [(Face::Sender, Face::Receiver), (Face::Client, Face::Server), (Face::Client, Face::Acceptor)];
+
+#[test]
+fn every_pair_in_either_order() {
+    for (near, home) in PAIRS {
+        for home_first in [false, true] {
+            let mut server = Server::new();
+            server.registry.met(life(1), &["one".into()]);
+            server.registry.met(life(2), &["two".into(), "zwei".into()]);
+            let ends = [(1, face(near)), (2, face(home))];
+            let (first, second) = if home_first { (&ends[1], &ends[0]) } else { (&ends[0], &ends[1]) };
+            assert_eq!(server.declare(first.0, 1, &first.1), [waits(first.0, 1)]);
+            assert_eq!(server.waiting().len(), usize::from(first.1.face != Face::Acceptor));
+            let answers = server.declare(second.0, 1, &second.1);
+
+            let told = |to, of, addresses: &[&str], face: &Declaration| {
+                let addresses = addresses.iter().map(|a| a.to_string()).collect();
+                let (partner, face) = (life(of), face.clone());
+                (life(to), Names::Found { number: 1, partner, addresses, channel: channel(2, 1), face })
+            };
+            let mut expected = vec![told(1, 2, &["two", "zwei"], &ends[1].1)];
+            match home {
+                Face::Acceptor if !home_first => expected.push(waits(2, 1)),
+                Face::Acceptor => {}
+                _ => expected.push(told(2, 1, &["one"], &ends[0].1)),
+            }
+            assert_eq!(answers, expected, "{near:?} {home:?}, home first: {home_first}");
+            assert_eq!(server.waiting(), []);
+        }
+    }
+}
+
+#[test]
+fn only_one_name_is_joined() {
+    let mut server = Server::new();
+    server.declare(1, 1, &face(Face::Sender));
+    let other = declare(2, 1, "tide", &face(Face::Receiver), Status::New);
+    assert_eq!(server.heard(life(2), other), [waits(2, 1)]);
+    let lines: Vec<_> = server.registry.waiting().collect();
+    assert_eq!(
+        (lines[0].name, lines[0].face, lines[0].who, lines[0].since),
+        ("tide", Face::Receiver, life(2), Time(3))
+    );
+    assert_eq!((lines[1].name, lines[1].face, lines[1].who, lines[1].since), ("tides", Face::Sender, life(1), Time(2)));
+}
+
+#[test]
+fn one_node_may_have_both_faces() {
+    let mut server = Server::new();
+    server.declare(1, 1, &face(Face::Sender));
+    let answers = server.declare(1, 2, &face(Face::Receiver));
+    let told =
+        [found((1, 1), 1, channel(1, 2), &face(Face::Receiver)), found((1, 2), 1, channel(1, 2), &face(Face::Sender))];
+    assert_eq!(answers, told);
+}
+
+#[test]
+fn names_are_checked() {
+    let long = "x".repeat(255);
+    for good in ["a", "tide tables", "~!@#", " ", &long] {
+        let mut server = Server::new();
+        let said = declare(1, 1, good, &face(Face::Sender), Status::New);
+        assert_eq!(server.heard(life(1), said), [waits(1, 1)], "{good}");
+    }
+    let longer = "x".repeat(256);
+    for bad in ["", "a/b", "/", "tab\t", "del\x7f", "Flöße", "line\n", &longer] {
+        let mut server = Server::new();
+        for status in [Status::New, Status::Known, Status::Joined(ChannelId(1))] {
+            let said = declare(1, 1, bad, &face(Face::Sender), status);
+            assert_eq!(server.heard(life(1), said), [(life(1), Names::BadName { number: 1 })], "{bad}");
+        }
+        assert!(server.registry.is_empty());
+
+        // A directory does not even ask: a longer name would break the protocol.
+        let mut directory = Directory::new();
+        directory.server_is(NodeId(9));
+        directory.declare(Time(0), 1, bad, face(Face::Sender), ChannelId(0));
+        assert_eq!(directory.poll(), Some(DirectoryEvent::BadName { number: 1 }));
+        assert_eq!((directory.poll_said(), directory.len()), (None, 0));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_told_what_is_there() {
+    let expecting = |face, shared, expects| Declaration { face, shared, expects, schema: Bytes::from_static(b"f64") };
+    let cases = [
+        // Two of a face that is not shared.
+        (face(Face::Sender), face(Face::Sender)),
+        (face(Face::Receiver), face(Face::Receiver)),
+        (face(Face::Server), face(Face::Server)),
+        (face(Face::Acceptor), face(Face::Acceptor)),
+        (face(Face::Sender), shared(Face::Sender)),
+        (shared(Face::Receiver), face(Face::Receiver)),
+        // Another kind.
+        (face(Face::Sender), face(Face::Client)),
+        (face(Face::Sender), face(Face::Server)),
+        (face(Face::Receiver), face(Face::Acceptor)),
+        (face(Face::Client), face(Face::Receiver)),
+        (face(Face::Client), face(Face::Sender)),
+        // Two kinds of home, shared or not.
+        (face(Face::Server), face(Face::Acceptor)),
+        (shared(Face::Acceptor), shared(Face::Server)),
+        // What one expects of the other.
+        (expecting(Face::Sender, false, Expected::Shared), face(Face::Receiver)),
+        (shared(Face::Sender), expecting(Face::Receiver, false, Expected::Unshared)),
+        (shared(Face::Client), expecting(Face::Acceptor, false, Expected::Unshared)),
+    ];
+    for (there, comes) in cases {
+        let mut server = Server::new();
+        server.declare(1, 4, &there);
+        assert_eq!(server.declare(2, 5, &comes), [refused((2, 5), &there, 1)], "{there:?} {comes:?}");
+        assert_eq!(server.registry.len(), 1);
+        // What was there goes on.
+        let face = match there.face {
+            Face::Sender => Face::Receiver,
+            Face::Receiver => Face::Sender,
+            Face::Client => Face::Server,
+            Face::Server | Face::Acceptor => Face::Client,
+        };
+        let answers = server.declare(3, 6, &expecting(face, there.expects == Expected::Shared, Expected::Unknown));
+        let told = |answer: &(Life, Names)| matches!(answer.1, Names::Found { .. });
+        assert_eq!(answers.iter().filter(|a| told(a)).count(), if there.face == Face::Acceptor { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn sharing_and_what_is_expected() {
+    let holds = |expected, shared: bool| match expected {
+        Expected::Unknown => true,
+        Expected::Unshared => !shared,
+        Expected::Shared => shared,
+    };
+    let all = || {
+        let sharing = [false, true].into_iter();
+        sharing.flat_map(|s| [Expected::Unknown, Expected::Unshared, Expected::Shared].map(move |e| (s, e)))
+    };
+    let mut joined = 0;
+    for (near, home) in PAIRS {
+        for (near_shared, near_expects) in all() {
+            for (home_shared, home_expects) in all() {
+                for home_first in [false, true] {
+                    let schema = Bytes::from_static(b"f64");
+                    let a =
+                        Declaration { face: near, shared: near_shared, expects: near_expects, schema: schema.clone() };
+                    let b = Declaration { face: home, shared: home_shared, expects: home_expects, schema };
+                    let ends =
+                        if home_first { [(2, b.clone()), (1, a.clone())] } else { [(1, a.clone()), (2, b.clone())] };
+                    let mut server = Server::new();
+                    server.declare(ends[0].0, 1, &ends[0].1);
+                    let answers = server.declare(ends[1].0, 1, &ends[1].1);
+                    if holds(near_expects, home_shared) && holds(home_expects, near_shared) {
+                        assert_eq!(answers[0], found((1, 1), 2, channel(2, 1), &b));
+                        joined += 1;
+                    } else {
+                        assert_eq!(answers, [refused((ends[1].0, 1), &ends[0].1, ends[0].0)]);
+                    }
+                }
+            }
+        }
+    }
+    // For each face: unshared or shared, and of three things to expect two hold.
+    assert_eq!(joined, 3 * 2 * (2 * 2) * (2 * 2));
+}
+
+#[test]
+fn a_home_is_told_of_every_shared_partner() {
+    let (sender, receiver) = (shared(Face::Sender), face(Face::Receiver));
+    let mut server = Server::new();
+    server.declare(1, 1, &sender);
+    assert_eq!(server.declare(2, 1, &sender), [waits(2, 1)]);
+    let c = channel(9, 1);
+    let answers = server.declare(9, 1, &receiver);
+    let both = |n| [found((n, 1), 9, c, &receiver), found((9, 1), n, c, &sender)];
+    assert_eq!(answers, [both(1), both(2)].concat());
+    assert_eq!(server.declare(3, 1, &sender), both(3));
+
+    // One goes, and others still come, even after all have gone.
+    assert_eq!(server.undeclare(1, 1), [gone((9, 1), 1)]);
+    assert_eq!(server.waiting(), []);
+    assert_eq!(server.lost(2, &Down::Left), [gone((9, 1), 2)]);
+    assert_eq!(server.undeclare(3, 1), [gone((9, 1), 3)]);
+    assert_eq!(server.waiting(), [(Face::Receiver, 9)]);
+    assert_eq!(server.declare(4, 1, &sender), both(4));
+}
+
+#[test]
+fn a_partner_with_two_ends_has_gone_when_both_have() {
+    let mut server = Server::new();
+    server.declare(9, 1, &face(Face::Receiver));
+    server.declare(1, 1, &shared(Face::Sender));
+    server.declare(1, 2, &shared(Face::Sender));
+    assert_eq!(server.undeclare(1, 1), []);
+    assert_eq!(server.undeclare(1, 2), [gone((9, 1), 1)]);
+}
+
+#[test]
+fn of_several_holders_of_a_home_the_first_is_it() {
+    let (sender, receiver) = (face(Face::Sender), shared(Face::Receiver));
+    let mut server = Server::new();
+    assert_eq!(server.declare(1, 1, &receiver), [waits(1, 1)]);
+    let c = channel(1, 1);
+    assert_eq!(server.declare(2, 1, &receiver), [found((2, 1), 1, c, &receiver)]);
+    assert_eq!(server.declare(3, 1, &sender), [found((3, 1), 1, c, &receiver), found((1, 1), 3, c, &sender)]);
+    // Also while its one partner is there, but not when that has gone.
+    assert_eq!(server.declare(4, 1, &receiver), [found((4, 1), 1, c, &receiver)]);
+    assert_eq!(server.undeclare(3, 1), [gone((1, 1), 3)]);
+    assert_eq!(server.declare_as(1, 1, &receiver, Status::Joined(c)), []);
+    assert_eq!(server.declare(5, 1, &receiver), [waits(5, 1)]);
+    // The others were joined to the first's channel; they do not take its place.
+    server.undeclare(1, 1);
+    assert_eq!(server.declare(6, 1, &sender)[0], found((6, 1), 5, channel(5, 1), &receiver));
+}
+
+#[test]
+fn an_acceptor_has_any_number_of_clients() {
+    let (client, acceptor) = (face(Face::Client), face(Face::Acceptor));
+    let c = channel(9, 1);
+    let mut server = Server::new();
+    assert_eq!(server.declare(1, 1, &client), [waits(1, 1)]);
+    // It cannot be told yet whether two are too many.
+    assert_eq!(server.declare(2, 1, &client), []);
+    assert_eq!(server.declare(3, 1, &shared(Face::Client)), []);
+    assert_eq!(server.waiting(), [(Face::Client, 1), (Face::Client, 2), (Face::Client, 3)]);
+    let to = |n| found((n, 1), 9, c, &acceptor);
+    let answers = server.declare(9, 1, &acceptor);
+    assert_eq!(answers, [to(1), to(2), to(3), waits(9, 1)]);
+    assert_eq!(server.declare(4, 1, &client), [to(4)]);
+    assert_eq!((server.registry.len(), server.waiting()), (1, vec![]));
+
+    // Its clients go on without the name: another server may have it.
+    server.undeclare(9, 1);
+    assert_eq!(server.declare(8, 1, &face(Face::Server)), [waits(8, 1)]);
+    assert_eq!(server.declare(5, 1, &client)[0], found((5, 1), 8, channel(8, 1), &face(Face::Server)));
+}
+
+/// Seed 584: the acceptor is lost and its clients are shared and not; it does not come back, and a server comes.
+#[test]
+fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
+    let mut server = Server::new();
+    server.declare(9, 1, &face(Face::Acceptor));
+    server.lost(9, &unreachable());
+    assert_eq!(server.declare(1, 1, &shared(Face::Client)), [waits(1, 1)]);
+    assert_eq!(server.declare(2, 1, &face(Face::Client)), []);
+    assert_eq!(server.declare(8, 1, &face(Face::Server)), []);
+    let c = channel(8, 1);
+    let answers = server.wait(LEASE);
+    let both = [found((1, 1), 8, c, &face(Face::Server)), found((8, 1), 1, c, &shared(Face::Client))];
+    assert_eq!(answers[..2], both);
+    assert_eq!(answers[2..], [refused((2, 1), &shared(Face::Client), 1)]);
+}
+
+#[test]
+fn a_client_that_a_former_server_left_behind_is_not_in_an_acceptors_way() {
+    let (client, acceptor) = (face(Face::Client), face(Face::Acceptor));
+    let mut server = Server::new();
+    server.declare(1, 1, &client);
+    server.declare(8, 1, &face(Face::Server));
+    server.undeclare(8, 1);
+    assert_eq!(server.declare(9, 1, &acceptor), [waits(9, 1)]);
+    assert_eq!(server.declare(2, 1, &client), [found((2, 1), 9, channel(9, 1), &acceptor)]);
+}
+
+#[test]
+fn of_several_clients_a_server_takes_the_first() {
+    let (client, there) = (face(Face::Client), face(Face::Server));
+    let c = channel(9, 1);
+    let mut server = Server::new();
+    server.declare(1, 1, &client);
+    server.declare(2, 1, &client);
+    server.declare(3, 1, &client);
+    let answers = server.declare(9, 1, &there);
+    let mut expected = vec![
+        found((1, 1), 9, c, &there),
+        found((9, 1), 1, c, &client),
+        refused((2, 1), &client, 1),
+        refused((3, 1), &client, 1),
+    ];
+    expected.sort_by_key(|(to, _)| *to);
+    let mut sorted = answers;
+    sorted.sort_by_key(|(to, _)| *to);
+    assert_eq!(sorted, expected);
+    assert_eq!(server.declare(4, 1, &client), [refused((4, 1), &client, 1)]);
+    // If the first goes before there is a server, the next is in its place.
+    let mut server = Server::new();
+    server.declare(1, 1, &client);
+    server.declare(2, 1, &client);
+    assert_eq!(server.undeclare(1, 1), [waits(2, 1)]);
+    assert_eq!(server.declare(9, 1, &there)[0], found((2, 1), 9, c, &there));
+}
+
+#[test]
+fn an_unshared_pair_is_used_up() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    let mut server = Server::new();
+    server.declare(1, 1, &sender);
+    server.declare(2, 1, &receiver);
+    let c = channel(2, 1);
+    assert_eq!(server.declare_as(2, 1, &receiver, Status::Joined(c)), [found((2, 1), 1, c, &sender)]);
+    assert_eq!(server.declare(3, 1, &sender), [refused((3, 1), &sender, 1)]);
+    assert_eq!(server.declare(3, 1, &receiver), [refused((3, 1), &receiver, 2)]);
+
+    // The sender goes: the next one waits, not for this receiver.
+    assert_eq!(server.undeclare(1, 1), [gone((2, 1), 1)]);
+    assert_eq!(server.declare(3, 1, &sender), [waits(3, 1)]);
+    assert_eq!(server.waiting(), [(Face::Sender, 3)]);
+    assert_eq!(server.declare(4, 1, &receiver), [refused((4, 1), &receiver, 2)]);
+    assert_eq!(server.undeclare(2, 1), []);
+    assert_eq!(server.declare(4, 1, &receiver)[0], found((3, 1), 4, channel(4, 1), &receiver));
+
+    // The receiver goes first: the sender that is left is nobody's.
+    assert_eq!(server.undeclare(4, 1), []);
+    assert_eq!(server.declare(5, 1, &receiver), [waits(5, 1)]);
+    assert_eq!(server.declare(6, 1, &sender), [refused((6, 1), &sender, 3)]);
+    assert_eq!(server.undeclare(3, 1), []);
+    assert_eq!(server.declare(6, 1, &sender)[0], found((6, 1), 5, channel(5, 1), &receiver));
+}
+
+#[test]
+fn a_partner_that_never_attached_has_not_used_the_home_up() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    let mut server = Server::new();
+    server.declare(2, 1, &receiver);
+    server.declare(1, 1, &sender);
+    assert_eq!(server.lost(1, &Down::Restarted), [gone((2, 1), 1)]);
+    assert_eq!(server.declare(3, 1, &sender), [waits(3, 1)], "the home's node has not answered");
+    let c = channel(2, 1);
+    let answers = server.declare_as(2, 1, &receiver, Status::Known);
+    assert_eq!(answers, [found((3, 1), 2, c, &receiver), found((2, 1), 3, c, &sender)]);
+}
+
+#[test]
+fn a_lost_node_keeps_its_place_for_one_lease() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    let mut server = Server::new();
+    server.declare(1, 1, &sender);
+    assert_eq!(server.lost(1, &unreachable()), []);
+    assert_eq!(server.waiting(), []);
+    // It is not joined, and who would be refused because of it waits.
+    assert_eq!(server.declare(2, 1, &receiver), [waits(2, 1)]);
+    assert_eq!(server.declare(3, 1, &sender), []);
+    // It comes back, and all is as if it had never gone.
+    let c = channel(2, 1);
+    let both = [found((1, 1), 2, c, &receiver), found((2, 1), 1, c, &sender)];
+    let answers = server.declare_as(1, 1, &sender, Status::Known);
+    assert_eq!(answers[0], refused((3, 1), &sender, 1));
+    assert_eq!(answers[1..], both);
+
+    // It is lost again and has not heard the answer: it is told again, nobody is joined anew.
+    server.lost(1, &Down::GivenUp);
+    assert_eq!(server.declare_as(1, 1, &sender, Status::Known), both);
+    server.lost(1, &Down::GivenUp);
+    assert_eq!(server.declare_as(1, 1, &sender, Status::Joined(c)), both[1..]);
+    server.lost(2, &Down::GivenUp);
+    assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), both[1..]);
+    assert_eq!(server.registry.len(), 2);
+
+    // It stays away.
+    let lost_at = server.now;
+    server.lost(1, &unreachable());
+    assert_eq!(server.declare(3, 1, &sender), []);
+    assert!(server.registry.next_tick().is_some_and(|at| at <= lost_at + LEASE));
+    assert_eq!(server.wait(LEASE - Duration::from_micros(2)), []);
+    assert_eq!(server.wait(Duration::from_micros(1)), [gone((2, 1), 1), waits(3, 1)]);
+    assert_eq!(server.registry.len(), 2);
+    assert_eq!(server.registry.next_tick(), None);
+}
+
+#[test]
+fn leases_end_without_a_tick_too() {
+    let mut server = Server::new();
+    server.declare(1, 1, &face(Face::Sender));
+    server.lost(1, &unreachable());
+    server.now = server.now + LEASE;
+    assert_eq!(server.declare(2, 1, &face(Face::Sender)), [waits(2, 1)]);
+}
+
+#[test]
+fn who_left_or_was_restarted_has_no_place() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    for why in [Down::Left, Down::Restarted] {
+        let mut server = Server::new();
+        server.declare(1, 1, &sender);
+        server.declare(1, 2, &shared(Face::Receiver));
+        server.lost(1, &why);
+        assert!(server.registry.is_empty());
+        assert_eq!(server.declare(2, 1, &sender), [waits(2, 1)]);
+    }
+    // Its next life is heard, or met, before the connection says so.
+    for met in [false, true] {
+        let mut server = Server::new();
+        server.declare(1, 1, &sender);
+        let next = Life { node: NodeId(1), incarnation: Incarnation(2) };
+        if met {
+            server.registry.met(next, &[]);
+            assert!(server.registry.is_empty());
+        }
+        let said = declare(1, 1, "tides", &receiver, Status::New);
+        assert_eq!(server.heard(next, said), [(next, Names::Waiting { number: 1 })]);
+        assert_eq!(server.declare(1, 5, &sender), [], "the former life is not heard any more");
+        assert_eq!(server.registry.len(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_takes_over_hears_all_before_it_joins() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    let c = channel(2, 1);
+    let taking_over = || {
+        let mut server = Server::new();
+        server.registry = Registry::taking_over(RegistryConfig::default(), server.now);
+        server
+    };
+    // Strangers come first; they get what those leave who were there.
+    let mut server = taking_over();
+    assert_eq!(server.declare(3, 1, &sender), []);
+    assert_eq!(server.declare(4, 1, &receiver), []);
+    assert_eq!(server.waiting().len(), 2);
+    assert_eq!(server.declare_as(1, 1, &sender, Status::Known), [waits(1, 1)]);
+    assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), [waits(2, 1)]);
+    assert_eq!(server.wait(LEASE)[..2], [refused((3, 1), &sender, 1), refused((4, 1), &receiver, 2)]);
+    assert_eq!(server.registry.len(), 2);
+
+    // Only one of a pair had heard of it: the other is told, nobody else is joined to it.
+    for home_first in [false, true] {
+        for known in [Status::Known, Status::New] {
+            let mut server = taking_over();
+            server.declare(3, 1, &sender);
+            let mut answers = Vec::new();
+            for home in [home_first, !home_first] {
+                answers.extend(match home {
+                    true => server.declare_as(2, 1, &receiver, known),
+                    false => server.declare_as(1, 1, &sender, Status::Joined(c)),
+                });
+            }
+            answers.extend(server.wait(LEASE));
+            let found = answers.iter().filter(|(_, said)| matches!(said, Names::Found { .. }));
+            let expected = (
+                life(2),
+                Names::Found { number: 1, partner: life(1), addresses: vec![], channel: c, face: sender.clone() },
+            );
+            assert_eq!(found.collect::<Vec<_>>(), [&expected], "{home_first} {known:?}");
+            assert!(answers.contains(&refused((3, 1), &sender, 1)));
+        }
+    }
+
+    // A receiver that is used up is not joined again.
+    let mut server = taking_over();
+    server.declare_as(2, 1, &receiver, Status::Joined(c));
+    server.declare(3, 1, &sender);
+    assert_eq!(server.wait(LEASE), [waits(3, 1)]);
+}
+
+#[test]
+fn declaring_something_else_under_a_number_replaces_it() {
+    let mut server = Server::new();
+    server.declare(1, 1, &face(Face::Sender));
+    assert_eq!(server.declare(1, 1, &face(Face::Receiver)), [waits(1, 1)]);
+    let elsewhere = declare(1, 1, "ebb", &face(Face::Receiver), Status::New);
+    assert_eq!(server.heard(life(1), elsewhere), [waits(1, 1)]);
+    assert_eq!((server.registry.len(), server.registry.waiting().next().unwrap().name), (1, "ebb"));
+}
+
+#[test]
+fn limits_are_told() {
+    let mut config = RegistryConfig::default();
+    (config.declarations_max, config.names_max, config.bytes_max) = (2, 3, 30);
+    let mut server = Server::with(config);
+    let mut says = |n, number, name: &str, schema: usize| {
+        let mut face = shared(Face::Sender);
+        face.schema = Bytes::from(vec![0; schema]);
+        let answers = server.heard(life(n), declare(n, number, name, &face, Status::New));
+        answers.into_iter().map(|(_, said)| said).collect::<Vec<_>>()
+    };
+    let full = |number, room, max| [Names::Full { number, room, max }];
+    assert_eq!(says(1, 1, "a", 0), [Names::Waiting { number: 1 }]);
+    assert_eq!(says(1, 2, "b", 29), full(2, Room::Bytes, 30));
+    assert_eq!(says(1, 2, "b", 28), [Names::Waiting { number: 2 }]);
+    assert_eq!(says(1, 3, "b", 0), full(3, Room::Declarations, 2));
+    assert_eq!(says(1, 2, "b", 28), [Names::Waiting { number: 2 }], "it is there already");
+    assert_eq!(says(2, 1, "c", 0), [Names::Waiting { number: 1 }]);
+    assert_eq!(says(2, 2, "d", 0), full(2, Room::Names, 3));
+    assert_eq!(says(2, 2, "a", 0), [Names::Waiting { number: 2 }]);
+    // What is undeclared makes room, for its node and for all.
+    assert_eq!(server.undeclare(1, 2), []);
+    assert_eq!(server.undeclare(1, 2), []);
+    let said = declare(1, 3, "dd", &shared(Face::Sender), Status::New);
+    assert_eq!(server.heard(life(1), said), [waits(1, 3)]);
+    server.lost(1, &Down::Left);
+    server.lost(2, &Down::Left);
+    assert_eq!((server.registry.len(), server.registry.is_empty()), (0, true));
+}
+
+#[test]
+fn what_is_told_fits_a_frame() {
+    let mut server = Server::new();
+    let addresses: Vec<String> = (0..16).map(|n| format!("tcp://host{n}:1")).chain(["x".repeat(256)]).rev().collect();
+    server.registry.met(life(2), &addresses);
+    server.declare(2, 1, &face(Face::Receiver));
+    let answers = server.declare(1, 1, &face(Face::Sender));
+    let Names::Found { addresses: told, .. } = &answers[0].1 else { panic!("{answers:?}") };
+    assert_eq!(told[..], addresses[1..9]);
+    let mut directory = Directory::new();
+    let mut long = face(Face::Sender);
+    long.schema = Bytes::from(vec![0; (32 << 10) + 1]);
+    directory.declare(Time(0), 1, "tides", long, ChannelId(0));
+    let full = DirectoryEvent::Full { number: 1, room: Room::Bytes, max: 32 << 10 };
+    assert_eq!(directory.poll(), Some(full));
+}
+
+#[test]
+fn frames_of_names_are_read_as_written() {
+    let frames = [
+        declare(1, 1, "tides", &shared(Face::Acceptor), Status::New),
+        declare(1, 300, "tides", &face(Face::Sender), Status::Known),
+        declare(1, u64::MAX, "tides", &face(Face::Server), Status::Joined(ChannelId(u128::MAX))),
+        Names::Full { number: u64::MAX, room: Room::Declarations, max: u64::MAX },
+        Names::Full { number: 1, room: Room::Names, max: 1 },
+        Names::Full { number: 1, room: Room::Bytes, max: 1 },
+        Names::Waiting { number: u64::MAX },
+        Names::Gone { number: u64::MAX, partner: life(u128::MAX) },
+    ];
+    for said in frames {
+        let frame = Frame::Names(said);
+        let mut out = BytesMut::new();
+        assert_eq!(codec::encode(&frame, &mut out), None);
+        let Ok(codec::Next::Frame { head, body }) = codec::next(&out) else { panic!("{frame:?}") };
+        assert_eq!(head + body, out.len());
+        let kind = out[0];
+        assert_eq!(codec::decode(kind, out.freeze().split_off(head)), Ok(frame));
+    }
+}
+
+#[test]
+fn a_machine_knows_where_a_node_can_be_dialled() {
+    let mut machine = Machine::new(Config::new("tides"), life(1), 1);
+    assert!(machine.addresses_of(NodeId(2)).is_empty());
+    machine.learn(NodeId(2), &["there".into()]);
+    assert_eq!(machine.addresses_of(NodeId(2)), ["there"]);
+}
+
+// The declaring side.
+
+fn events(directory: &mut Directory) -> Vec<DirectoryEvent> {
+    std::iter::from_fn(|| directory.poll()).collect()
+}
+
+fn said(directory: &mut Directory) -> Vec<(NodeId, Names)> {
+    std::iter::from_fn(|| directory.poll_said()).collect()
+}
+
+fn event(to: (u128, u64), of: u128, channel: ChannelId, face: &Declaration) -> (Names, DirectoryEvent) {
+    let (_, said) = found(to, of, channel, face);
+    let (number, partner, face) = (to.1, life(of), face.clone());
+    (said, DirectoryEvent::Found { number, partner, addresses: vec![], channel, face })
+}
+
+#[test]
+fn a_directory_declares_to_every_server_and_hears_the_present_one() {
+    let (a, b) = (NodeId(8), NodeId(9));
+    let mut directory = Directory::new();
+    directory.declare(Time(5), 1, "tides", face(Face::Sender), ChannelId(0));
+    assert_eq!(said(&mut directory), []);
+    let line = directory.waiting().next().unwrap();
+    assert_eq!(
+        (line.number, line.name, line.face, line.since, line.admitted),
+        (1, "tides", Face::Sender, Time(5), false)
+    );
+    directory.server_is(a);
+    assert_eq!(said(&mut directory), [(a, declare(1, 1, "tides", &face(Face::Sender), Status::New))]);
+    directory.server_is(a);
+    assert_eq!(said(&mut directory), [], "it knows");
+    directory.heard(a, Names::Waiting { number: 1 });
+    directory.heard(a, Names::Waiting { number: 1 });
+    assert_eq!(events(&mut directory), [DirectoryEvent::Waiting { number: 1 }]);
+    assert!(directory.waiting().next().unwrap().admitted);
+
+    // The server goes; what was to be said to it goes too, and what it says late.
+    directory.declare(Time(6), 2, "ebb", face(Face::Client), ChannelId(0));
+    directory.server_lost();
+    assert_eq!((said(&mut directory), directory.server()), (vec![], None));
+    let (late, _) = event((1, 1), 7, channel(7, 1), &face(Face::Receiver));
+    directory.heard(a, late.clone());
+    directory.heard(a, Names::BadName { number: 1 });
+    directory.server_is(b);
+    directory.heard(a, late);
+    assert_eq!(events(&mut directory), []);
+    let again = [
+        (b, declare(1, 1, "tides", &face(Face::Sender), Status::Known)),
+        (b, declare(1, 2, "ebb", &face(Face::Client), Status::New)),
+    ];
+    assert_eq!(said(&mut directory), again);
+    directory.heard(b, Names::Waiting { number: 1 });
+    assert_eq!(events(&mut directory), [], "it was told");
+
+    // Joined: once, for good, and every server is told so.
+    let c = channel(7, 1);
+    let (says, news) = event((1, 1), 7, c, &face(Face::Receiver));
+    directory.heard(b, says.clone());
+    directory.heard(b, says.clone());
+    directory.heard(b, event((1, 1), 6, channel(6, 1), &face(Face::Receiver)).0);
+    directory.heard(b, refused((1, 1), &face(Face::Sender), 5).1);
+    assert_eq!(events(&mut directory), [news]);
+    directory.server_is(a);
+    directory.heard(a, says);
+    assert_eq!(events(&mut directory), []);
+    assert_eq!(said(&mut directory)[0], (a, declare(1, 1, "tides", &face(Face::Sender), Status::Joined(c))));
+
+    directory.undeclare(1);
+    directory.undeclare(1);
+    assert_eq!(said(&mut directory), [(a, Names::Undeclare { number: 1 })]);
+}
+
+#[test]
+fn a_directory_tells_of_a_refusal_once_and_forgets_the_end() {
+    let server = NodeId(9);
+    let holder = life(5);
+    let there = face(Face::Sender);
+    let cases = [
+        (Names::BadName { number: 1 }, DirectoryEvent::BadName { number: 1 }),
+        (
+            Names::Full { number: 1, room: Room::Names, max: 7 },
+            DirectoryEvent::Full { number: 1, room: Room::Names, max: 7 },
+        ),
+        (
+            Names::Refused { number: 1, there: there.clone(), holder },
+            DirectoryEvent::Refused { number: 1, there, holder },
+        ),
+    ];
+    for (answer, news) in cases {
+        let mut directory = Directory::new();
+        directory.server_is(server);
+        directory.declare(Time(0), 1, "tides", face(Face::Sender), ChannelId(0));
+        said(&mut directory);
+        directory.heard(server, answer.clone());
+        directory.heard(server, answer);
+        assert_eq!((events(&mut directory), directory.is_empty()), (vec![news], true));
+        directory.undeclare(1);
+        assert_eq!(said(&mut directory), []);
+    }
+}
+
+#[test]
+fn a_home_hears_once_of_every_life_and_knows_when_it_is_used_up() {
+    let server = NodeId(9);
+    let c = channel(2, 1);
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", face(Face::Receiver), c);
+    said(&mut directory);
+    let next = Life { node: NodeId(1), incarnation: Incarnation(2) };
+    let finds = |partner, shared| {
+        let face = Declaration { shared, ..face(Face::Sender) };
+        Names::Found { number: 1, partner, addresses: vec![], channel: c, face }
+    };
+    let count = |directory: &mut Directory| events(directory).len();
+    directory.heard(server, finds(life(1), true));
+    directory.heard(server, finds(life(1), true));
+    assert_eq!(count(&mut directory), 1);
+    directory.heard(server, finds(next, true));
+    assert_eq!(count(&mut directory), 1);
+    assert_eq!(directory.waiting().count(), 0);
+    directory.server_lost();
+    directory.server_is(server);
+    directory.heard(server, finds(next, true));
+    assert_eq!(count(&mut directory), 0);
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
+    // A shared one goes: nothing follows. If it comes again, that is news.
+    directory.heard(server, gone((2, 1), 1).1);
+    assert_eq!(said(&mut directory), []);
+    directory.heard(server, finds(life(1), true));
+    assert_eq!(count(&mut directory), 1);
+
+    // An unshared one goes that has not attached, and one that has.
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", face(Face::Receiver), c);
+    said(&mut directory);
+    directory.heard(server, finds(life(1), false));
+    directory.heard(server, gone((2, 1), 1).1);
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
+    assert_eq!(directory.waiting().count(), 1);
+    directory.heard(server, finds(life(3), false));
+    directory.attached(1);
+    directory.attached(1);
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Joined(c)))]);
+    directory.heard(server, gone((2, 1), 3).1);
+    assert_eq!((said(&mut directory), directory.waiting().count()), (vec![], 0));
+}
+
+#[test]
+fn a_client_of_an_acceptor_is_done() {
+    let server = NodeId(9);
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", face(Face::Client), ChannelId(0));
+    said(&mut directory);
+    let (says, news) = event((1, 1), 7, channel(7, 1), &face(Face::Acceptor));
+    directory.heard(server, says.clone());
+    directory.heard(server, says);
+    assert_eq!((events(&mut directory), directory.is_empty()), (vec![news], true));
+
+    // An acceptor waits until it is admitted; a client could come unseen at any time after.
+    directory.declare(Time(0), 2, "ebb", face(Face::Acceptor), ChannelId(2));
+    assert_eq!(directory.waiting().count(), 1);
+    directory.heard(server, Names::Waiting { number: 2 });
+    assert_eq!(directory.waiting().count(), 0);
+}
+
+#[test]
+fn a_later_holder_of_a_home_joins_the_first() {
+    let server = NodeId(9);
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", shared(Face::Receiver), channel(2, 1));
+    said(&mut directory);
+    let (says, news) = event((2, 1), 7, channel(7, 1), &shared(Face::Receiver));
+    directory.heard(server, says.clone());
+    directory.heard(server, says);
+    // It is no home, so nobody can be found for it.
+    directory.heard(server, event((2, 1), 1, channel(2, 2), &shared(Face::Sender)).0);
+    assert_eq!(events(&mut directory), [news]);
+    directory.server_lost();
+    directory.server_is(server);
+    let joined = Status::Joined(channel(7, 1));
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &shared(Face::Receiver), joined))]);
+}

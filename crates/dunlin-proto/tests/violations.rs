@@ -1,0 +1,233 @@
+//! What breaks the protocol ends the connection at once, with what was wrong, and nothing else; what may cross on its way does
+//! not. The lists are those of `docs/wire.md`.
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::{Hello, Resume};
+use dunlin_proto::wire::{
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Terms, ToHome, VERSIONS, codec,
+};
+use dunlin_proto::{Action, Config, Down, Machine, State};
+
+const NOW: Time = Time(0);
+/// The peer that says things, and another one that must not be harmed.
+const PEERS: [NodeId; 2] = [NodeId(10), NodeId(11)];
+/// Its home is here, for sending halves of peers.
+const HERE: ChannelId = ChannelId(1);
+/// Its home is at the first peer, and a sending half here.
+const THERE: ChannelId = ChannelId(2);
+/// Its home is at the other peer.
+const ELSEWHERE: ChannelId = ChannelId(3);
+
+fn face() -> Declaration {
+    Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+fn hello(peer: usize) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: "laws".into(),
+        me: Life { node: PEERS[peer], incarnation: Incarnation(1) },
+        wanted: NodeId(1),
+        met: Incarnation(0),
+        attempt: 1,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    }
+}
+
+/// A node that is up with both peers; it offers tickets 1 to 3 on `THERE`, 3 as a choice.
+struct Node {
+    machine: Machine,
+    /// What the first peer has become.
+    down: Option<Down>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let mut machine = Machine::new(Config::new("laws"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
+        let terms = Terms { window: 3, credits: 1, value_max: 100 };
+        machine.open_home(HERE, terms, face(), true).unwrap();
+        let mut node = Self { machine, down: None };
+        for peer in 0..2 {
+            node.machine.accepted(NOW, SocketId(peer as u64));
+            node.arrives(peer, hello(peer).encode());
+        }
+        node.machine.attach(NOW, THERE, PEERS[0], face()).unwrap();
+        node.machine.attach(NOW, ELSEWHERE, PEERS[1], face()).unwrap();
+        node.machine.offer(NOW, THERE, 1, Bytes::from_static(b"one"));
+        node.machine.offer(NOW, THERE, 2, Bytes::from_static(b"two"));
+        node.machine.offer_choice(NOW, THERE, 3, 1);
+        node.hears(&[from_home(THERE, FromHome::Attached(terms))]);
+        assert_eq!(node.down, None);
+        node
+    }
+
+    fn arrives(&mut self, peer: usize, bytes: Bytes) {
+        self.machine.received(NOW, SocketId(peer as u64), bytes);
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Write(socket) | Action::Close(socket, _) => {
+                    let mut out = Vec::new();
+                    while self.machine.fill(NOW, socket, 1 << 16, &mut out) > 0 {}
+                }
+                Action::Connection(node, State::Down(why)) => {
+                    assert_eq!(node, PEERS[0], "the other peer has done nothing");
+                    self.down = Some(why);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn hears(&mut self, frames: &[Frame]) {
+        let mut bytes = BytesMut::new();
+        for frame in frames {
+            let piece = codec::encode(frame, &mut bytes);
+            bytes.extend_from_slice(&piece.unwrap_or_default());
+        }
+        self.arrives(0, bytes.freeze());
+    }
+}
+
+fn from_home(channel: ChannelId, said: FromHome) -> Frame {
+    Frame::FromHome(channel, said)
+}
+
+fn to_home(said: ToHome) -> Frame {
+    Frame::ToHome(HERE, said)
+}
+
+fn attach() -> Frame {
+    to_home(ToHome::Attach(face()))
+}
+
+fn gone() -> Frame {
+    to_home(ToHome::Ended(End::Gone))
+}
+
+fn value(head: Head, total: u64, first: &'static [u8]) -> Frame {
+    to_home(ToHome::Value { head, total, first: Bytes::from_static(first) })
+}
+
+fn offer(ticket: u64) -> Frame {
+    value(Head::Offer(ticket), 1, b"x")
+}
+
+fn more(piece: &'static [u8]) -> Frame {
+    Frame::More(HERE, Bytes::from_static(piece))
+}
+
+#[test]
+fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
+    let at_home = |said: FromHome| from_home(THERE, said);
+    let choice = |ticket| to_home(ToHome::OfferChoice(ticket, 7));
+    let terms = Terms { window: 1, credits: 0, value_max: 1 };
+    let cases: &[(&str, &[Frame])] = &[
+        ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 100 }]),
+        ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 3 }, Frame::Ack { seen: 2 }]),
+        ("a piece of no value", &[attach(), more(b"x")]),
+        ("a piece of no value", &[attach(), value(Head::Offer(1), 3, b"x"), more(b"xyz")]),
+        ("a cut of what has not begun", &[attach(), Frame::Cut(HERE)]),
+        ("something else within a value", &[attach(), value(Head::Offer(1), 3, b"x"), offer(2)]),
+        // Else the rest would come on a credit of the next half, which may have none.
+        ("something else within a value", &[attach(), value(Head::Sent, 3, b"x"), gone()]),
+        ("an offer under a number that is in use", &[attach(), offer(1), offer(1)]),
+        ("an offer under a number that is in use", &[attach(), offer(1), choice(1)]),
+        ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), offer(4)]),
+        ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), choice(4)]),
+        ("a value without a credit", &[attach(), value(Head::Sent, 1, b"x"), value(Head::Sent, 1, b"x")]),
+        ("a value larger than the terms allow", &[attach(), value(Head::Sent, 101, b"x")]),
+        ("a value larger than the terms allow", &[attach(), choice(1), value(Head::Grant(1, 1), 101, b"x")]),
+        ("a grant for what no choice offers", &[attach(), offer(1), value(Head::Grant(1, 1), 1, b"x")]),
+        ("a value from a sending half that is gone", &[attach(), offer(1), gone(), offer(2)]),
+        ("an offer from a sending half that is gone", &[attach(), offer(1), gone(), choice(2)]),
+        ("an end from a sending half that is gone", &[attach(), offer(1), gone(), gone()]),
+        ("terms for a half that has some", &[at_home(FromHome::Attached(terms))]),
+        ("a value taken that was not offered", &[at_home(FromHome::Taken(9))]),
+        ("a value taken that was not offered", &[at_home(FromHome::Taken(1)), at_home(FromHome::Taken(1))]),
+        ("a value held that was not offered", &[at_home(FromHome::Held(9))]),
+        ("a value held that was not offered", &[at_home(FromHome::Held(1)), at_home(FromHome::Held(1))]),
+        ("a value released that was not held", &[at_home(FromHome::Released(1))]),
+        ("a withdrawal of what was not offered", &[at_home(FromHome::Withdrawn(9))]),
+        ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(1, 1))]),
+        ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(9, 1))]),
+        ("an answer from a node that is not the channel's home", &[from_home(ELSEWHERE, FromHome::Taken(1))]),
+    ];
+    for (why, frames) in cases {
+        let mut node = Node::new();
+        let (last, before) = frames.split_last().unwrap();
+        node.hears(before);
+        assert_eq!(node.down, None, "{before:?} breaks nothing");
+        node.hears(std::slice::from_ref(last));
+        assert_eq!(node.down, Some(Down::Violation((*why).to_owned())), "{frames:?}");
+        assert!(node.machine.carried_by(PEERS[1]).is_some());
+    }
+}
+
+#[test]
+fn what_may_cross_on_its_way_breaks_nothing() {
+    let nowhere = ChannelId(99);
+    let to_nowhere = |said| Frame::ToHome(nowhere, said);
+    let first = Bytes::from_static(b"x");
+    let cases: &[&[Frame]] = &[
+        &[Frame::Heartbeat, Frame::Ack { seen: 0 }, Frame::Ack { seen: 3 }, Frame::Ack { seen: 3 }],
+        &[from_home(nowhere, FromHome::Taken(1)), from_home(nowhere, FromHome::Ended(End::Gone))],
+        &[to_nowhere(ToHome::Withdraw(1)), to_nowhere(ToHome::Ended(End::Gone))],
+        &[
+            to_nowhere(ToHome::Value { head: Head::Offer(1), total: 2, first: first.clone() }),
+            Frame::More(nowhere, first.clone()),
+            to_nowhere(ToHome::Value { head: Head::Offer(1), total: 2, first }),
+            Frame::Cut(nowhere),
+        ],
+        &[from_home(THERE, FromHome::Failed(9, Failure::Closed)), from_home(THERE, FromHome::Abort(9, 1))],
+        &[attach(), to_home(ToHome::Withdraw(9)), to_home(ToHome::Revoke(9)), value(Head::Grant(9, 1), 1, b"x")],
+        &[attach(), value(Head::Offer(1), 101, b"x"), Frame::Cut(HERE), offer(1)],
+        &[attach(), gone(), attach(), gone()],
+        &[attach(), attach()],
+    ];
+    for frames in cases {
+        let mut node = Node::new();
+        node.hears(frames);
+        assert_eq!(node.down, None, "{frames:?}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_frame_end_the_connection() {
+    for (bytes, why) in [
+        (&b"\x77\x00"[..], "there is no frame of kind 0x77"),
+        (b"\x01\x01x", "a frame of 1 bytes; at most 0 are allowed"),
+        (b"\x21\xff\xff\xff\x7f", "a frame of 268435455 bytes; at most 1048640 are allowed"),
+        (b"\x02\x02\x00\x00", "1 bytes follow after the frame's last field"),
+        (b"\x02\x80\x00", "a length is written with more bytes than it needs"),
+        (b"\x12\x01x", "the frame ends within a channel"),
+    ] {
+        let mut node = Node::new();
+        node.arrives(0, Bytes::from_static(bytes));
+        assert_eq!(node.down, Some(Down::Violation(why.to_owned())));
+        assert!(node.machine.carried_by(PEERS[1]).is_some());
+    }
+}
+
+/// A peer may say that the connection is in any life; none can be counted out of.
+#[test]
+fn the_greatest_run_is_survived() {
+    let mut node = Node::new();
+    let greatest = Hello { met: Incarnation(1), attempt: 2, resume: Resume { run: 1 << 48, seen: 9 }, ..hello(0) };
+    node.machine.accepted(NOW, SocketId(5));
+    node.arrives(5, greatest.encode());
+    assert_eq!(node.down, Some(Down::GivenUp));
+
+    let mut beyond = hello(0);
+    beyond.resume.run = u64::MAX;
+    node.machine.accepted(NOW, SocketId(6));
+    node.machine.received(NOW, SocketId(6), beyond.encode());
+    let garbage = std::iter::from_fn(|| node.machine.poll()).find_map(|action| match action {
+        Action::Close(SocketId(6), why) => Some(why.to_string()),
+        _ => None,
+    });
+    assert_eq!(garbage.as_deref(), Some("what arrived is not the protocol: a run cannot be 18446744073709551615"));
+}

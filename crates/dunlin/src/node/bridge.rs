@@ -1,0 +1,614 @@
+//! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that reaches another node.
+//!
+//! A [`SendingBridge`] stands at the sender's half, where the core has an [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a
+//! [`ReceivingBridge`] at the receiver's half, its home. Neither keeps any state of the protocol: what is open is the
+//! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
+
+use std::collections::BTreeMap;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use dunlin_core::agent::{Event, FromReceiver, Reserved};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet, Value};
+use dunlin_core::{MessageId, Reason, Why};
+use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Failure, Rejection};
+use dunlin_proto::{HomeHears, Machine, ProxyHears};
+
+use super::codec::Encoding;
+use super::message::{self, Arriving, Leaving};
+use super::name::describe;
+
+/// What a bridge speaks to.
+pub(crate) struct Says<'a> {
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) now: Time,
+    pub(crate) channel: ChannelId,
+    /// Bridges of ends that came or went within a message.
+    pub(crate) new: &'a mut Vec<NewBridge>,
+}
+
+/// A bridge that another one has made.
+pub(crate) struct NewBridge {
+    pub(crate) channel: ChannelId,
+    pub(crate) peer: NodeId,
+    pub(crate) bridge: Box<dyn Bridge>,
+}
+
+/// A channel of this node that reaches another one.
+pub(crate) trait Bridge: Send {
+    /// Passes on what the agent has to say. `Ready`: the bridge is over.
+    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()>;
+    /// The channel's home has spoken to this sending half.
+    fn hear_home(&mut self, heard: ProxyHears, says: &mut Says<'_>);
+    /// A sending half has spoken to this home.
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &mut Says<'_>);
+    /// The connection has lost its socket, and may come back.
+    fn connection_lost(&mut self, says: &mut Says<'_>);
+    /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
+    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        None
+    }
+    /// The home of this sending half has been found.
+    fn into_sender(self: Box<Self>) -> Option<SendingBridge> {
+        None
+    }
+    /// The end cannot be what its holder has declared.
+    fn poison(&mut self, text: &str);
+}
+
+/// A value that was offered elsewhere, kept until it is known what became of it.
+struct Kept {
+    value: Value,
+    /// The ends in it.
+    leaving: Leaving,
+    /// How long it is, in bytes.
+    bytes: u64,
+    /// It has gone as a grant.
+    granted: bool,
+}
+
+impl Kept {
+    /// It has not been taken.
+    fn back(self, says: &mut Says<'_>) -> Value {
+        self.leaving.stay(says);
+        self.value
+    }
+}
+
+/// An offer that waits for its home.
+enum Early {
+    Firm(Value),
+    Choice(ChoiceId),
+}
+
+/// At the sender's half.
+pub(crate) struct SendingBridge {
+    /// `None`: the bridge is over.
+    outlet: Option<AnyOutlet>,
+    /// `None`: it has not been found.
+    home: Option<NodeId>,
+    /// What was offered before the home had told its terms.
+    early: Vec<(Ticket, Early)>,
+    encoding: Encoding,
+    /// The home's limit, once it has answered; until then nothing is fetched from the sender.
+    value_max: Option<u64>,
+    kept: BTreeMap<Ticket, Kept>,
+    /// Reservations that are to be tried again when the choice is not busy any more.
+    later: BTreeMap<Ticket, Request>,
+    /// The user wants to hear at once when the connection is lost.
+    fail_fast: bool,
+    /// The home has retired the channel.
+    retired: bool,
+}
+
+impl SendingBridge {
+    pub(crate) fn new(outlet: AnyOutlet, home: Option<NodeId>, encoding: Encoding, fail_fast: bool) -> Self {
+        Self {
+            outlet: Some(outlet),
+            home,
+            early: Vec::new(),
+            encoding,
+            value_max: None,
+            kept: BTreeMap::new(),
+            later: BTreeMap::new(),
+            fail_fast,
+            retired: false,
+        }
+    }
+
+    /// The home's terms are known without a word.
+    pub(crate) fn with_terms(self, value_max: u64) -> Self {
+        Self { value_max: Some(value_max), ..self }
+    }
+
+    pub(crate) fn connected(self, home: NodeId) -> Self {
+        Self { home: Some(home), ..self }
+    }
+
+    /// The home is on this node.
+    pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
+        self.give_back_early();
+        self.outlet
+    }
+
+    /// What was offered early stands as if nobody had heard of it.
+    fn give_back_early(&mut self) {
+        let Some(outlet) = &self.outlet else { return };
+        for (ticket, early) in self.early.drain(..) {
+            if let Early::Firm(value) = early {
+                outlet.give_back(ticket, value);
+            }
+        }
+    }
+
+    /// Nothing can be offered yet: it waits, and can be taken back.
+    fn hear_early(&mut self, event: Event<Value>) -> bool {
+        let Some(outlet) = &self.outlet else { return false };
+        match event {
+            Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
+            Event::ChoiceOffer(ticket, choice) => self.early.push((ticket, Early::Choice(choice))),
+            Event::AskedBack(ticket) => {
+                if let Some(at) = self.early.iter().position(|(early, _)| *early == ticket) {
+                    let value = match self.early.remove(at).1 {
+                        Early::Firm(value) => Some(value),
+                        Early::Choice(_) => None,
+                    };
+                    outlet.withdrawn(ticket, value);
+                }
+            }
+            Event::Gone => return false,
+            _ => {}
+        }
+        true
+    }
+
+    fn encode(&self, value: &Value) -> Result<(Bytes, Leaving), Why> {
+        let max = self.value_max.unwrap_or(0).saturating_sub(message::OVERHEAD);
+        message::leave(value, self.encoding, max)
+    }
+
+    fn reserve(&mut self, ticket: Ticket, request: Request, says: &mut Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        match outlet.reserve(ticket) {
+            Reserved::Granted(value) => match self.encode(&value) {
+                Ok((bytes, leaving)) => {
+                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: true }, says);
+                    says.machine.grant(says.now, says.channel, ticket, request, bytes);
+                }
+                Err(why) => {
+                    outlet.failed(ticket, Some(value), why);
+                    says.machine.withdraw(says.now, says.channel, ticket);
+                }
+            },
+            Reserved::Later => {
+                self.later.insert(ticket, request);
+            }
+            Reserved::Gone => says.machine.withdraw(says.now, says.channel, ticket),
+        }
+    }
+
+    /// `false`: the sender has gone, and all that it offered is settled.
+    fn hear(&mut self, event: Event<Value>, says: &mut Says<'_>) -> bool {
+        let (now, channel) = (says.now, says.channel);
+        let Some(outlet) = &self.outlet else { return false };
+        match event {
+            Event::FirmOffer(ticket, value) => match self.encode(&value) {
+                Ok((bytes, leaving)) => {
+                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
+                    says.machine.offer(now, channel, ticket, bytes);
+                }
+                Err(why) => outlet.failed(ticket, Some(value), why),
+            },
+            Event::ChoiceOffer(ticket, choice) => says.machine.offer_choice(now, channel, ticket, choice),
+            Event::Sent(value) => match self.encode(&value) {
+                Ok((bytes, leaving)) => {
+                    if let Some(home) = self.home {
+                        leaving.open_homes(home, says);
+                    }
+                    says.machine.send_on_credit(now, channel, bytes);
+                    self.leave(leaving, value, says);
+                }
+                // The send is complete: its receiver will not get it, and both must know.
+                Err(why) => {
+                    let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
+                    outlet.poison(reason.clone());
+                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
+                }
+            },
+            Event::AskedBack(ticket) => {
+                self.later.remove(&ticket);
+                says.machine.withdraw(now, channel, ticket);
+            }
+            Event::Unlocked(ticket) => {
+                if let Some(request) = self.later.remove(&ticket) {
+                    self.reserve(ticket, request, says);
+                }
+            }
+            Event::Revoke(ticket) => says.machine.revoke(now, channel, ticket),
+            Event::Retired if self.retired => {
+                says.machine.end_proxy(now, channel, End::Gone);
+                return false;
+            }
+            Event::Retired => says.machine.end_proxy(now, channel, End::Retired),
+            Event::Poisoned(reason) => {
+                says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
+            }
+            Event::Gone => {
+                says.machine.end_proxy(now, channel, End::Gone);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The value of this offer has been received: it is the receiver's, and so are the ends in it.
+    fn hand_over(&mut self, ticket: Ticket, says: &mut Says<'_>) {
+        if let Some(kept) = self.kept.remove(&ticket) {
+            self.leave(kept.leaving, kept.value, says);
+        }
+    }
+
+    fn keep(&mut self, ticket: Ticket, kept: Kept, says: &mut Says<'_>) {
+        if let Some(home) = self.home {
+            kept.leaving.open_homes(home, says);
+        }
+        self.kept.insert(ticket, kept);
+    }
+
+    fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
+        if let Some(home) = self.home {
+            leaving.hand_over(value, home, says);
+        }
+    }
+
+    /// The receiver is gone as far as this half is concerned.
+    fn end(&mut self, how: &End, says: &mut Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        for (ticket, kept) in std::mem::take(&mut self.kept) {
+            outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
+        }
+        for (ticket, early) in std::mem::take(&mut self.early) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), why_ended(how));
+            }
+        }
+        match how {
+            // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
+            End::Retired => outlet.retire(),
+            End::Gone => self.outlet = None,
+            End::Poisoned(reason) => {
+                outlet.poison(reason.as_str().into());
+                self.outlet = None;
+            }
+        }
+    }
+
+    fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket], says: &mut Says<'_>) {
+        let Some(outlet) = self.outlet.take() else { return };
+        let channel = outlet.channel();
+        for ticket in taken {
+            outlet.taken(*ticket);
+        }
+        for (ticket, kept) in std::mem::take(&mut self.kept) {
+            if unknown.contains(&ticket) {
+                let id = MessageId { channel: channel.as_u64(), number: ticket };
+                outlet.lost(ticket, kept.back(says), id);
+            } else {
+                outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
+            }
+        }
+        for (ticket, early) in std::mem::take(&mut self.early) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), Why::NodeLost);
+            }
+        }
+        outlet.down();
+    }
+}
+
+fn why_ended(how: &End) -> Why {
+    match how {
+        End::Gone | End::Retired => Why::Closed,
+        End::Poisoned(reason) => Why::Poisoned(reason.as_str().into()),
+    }
+}
+
+impl Bridge for SendingBridge {
+    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()> {
+        loop {
+            let Some(outlet) = &mut self.outlet else { return Poll::Ready(()) };
+            match outlet.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(event) => {
+                    let goes_on =
+                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event) };
+                    if !goes_on {
+                        self.outlet = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear_home(&mut self, heard: ProxyHears, says: &mut Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        match heard {
+            ProxyHears::Attached(terms) => {
+                self.value_max = Some(terms.value_max);
+                if terms.credits > 0 {
+                    // What waits goes on credits, before all else: given back first, it keeps its place.
+                    self.give_back_early();
+                    if let Some(outlet) = &self.outlet {
+                        outlet.credit(terms.credits);
+                    }
+                } else {
+                    for (ticket, early) in std::mem::take(&mut self.early) {
+                        let event = match early {
+                            Early::Firm(value) => Event::FirmOffer(ticket, value),
+                            Early::Choice(choice) => Event::ChoiceOffer(ticket, choice),
+                        };
+                        self.hear(event, says);
+                    }
+                }
+            }
+            ProxyHears::Rejected(why) => {
+                let end = match why {
+                    Rejection::NoSuchChannel => End::Gone,
+                    Rejection::Occupied => End::Poisoned("another node has this end, and it is not shared".into()),
+                    Rejection::Full => End::Poisoned("the other node has no room for another channel".into()),
+                    Rejection::Mismatch(theirs) => {
+                        End::Poisoned(format!("the other end does not fit: it is {}", describe(&theirs)))
+                    }
+                };
+                self.end(&end, says);
+            }
+            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => {
+                outlet.taken(ticket);
+                self.hand_over(ticket, says);
+            }
+            ProxyHears::Held(ticket) => {
+                outlet.held(ticket);
+                self.hand_over(ticket, says);
+            }
+            ProxyHears::Failed(ticket, why) => {
+                let kept = self.kept.remove(&ticket);
+                let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
+                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
+            }
+            ProxyHears::Withdrawn(ticket) => {
+                let value = self.kept.remove(&ticket).map(|kept| kept.back(says));
+                outlet.withdrawn(ticket, value);
+            }
+            ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
+            ProxyHears::Abort(ticket) => {
+                self.later.remove(&ticket);
+                if self.kept.get(&ticket).is_some_and(|kept| kept.granted)
+                    && let Some(kept) = self.kept.remove(&ticket)
+                {
+                    outlet.give_back(ticket, kept.back(says));
+                }
+            }
+            ProxyHears::Credit(count) => outlet.credit(count),
+            ProxyHears::Ended(how) => {
+                self.retired = how == End::Retired;
+                self.end(&how, says);
+            }
+            ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
+        }
+    }
+
+    fn hear_sender(&mut self, _: NodeId, _: HomeHears, _: &mut Says<'_>) {
+        debug_assert!(false, "a sending half is no home");
+    }
+
+    fn into_sender(self: Box<Self>) -> Option<SendingBridge> {
+        Some(*self)
+    }
+
+    fn poison(&mut self, text: &str) {
+        self.give_back_early();
+        if let Some(outlet) = self.outlet.take() {
+            outlet.poison(text.into());
+        }
+    }
+
+    fn connection_lost(&mut self, says: &mut Says<'_>) {
+        if !self.fail_fast {
+            return;
+        }
+        let unknown: Vec<Ticket> = self.kept.keys().copied().collect();
+        for ticket in &unknown {
+            says.machine.withdraw(says.now, says.channel, *ticket);
+        }
+        says.machine.end_proxy(says.now, says.channel, End::Gone);
+        self.lost(&unknown, &[], says);
+    }
+}
+
+fn why_failed(why: Failure, bytes: u64) -> Why {
+    match why {
+        Failure::Closed => Why::Closed,
+        Failure::Poisoned(reason) => Why::Poisoned(reason.into()),
+        Failure::Refused => Why::Refused,
+        Failure::Expired => Why::Expired,
+        Failure::WouldBlock => Why::WouldBlock,
+        Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
+        Failure::Undecodable(text) => Why::Unsendable(text.into()),
+    }
+}
+
+/// At the receiver's half: the channel's home.
+pub(crate) struct ReceivingBridge {
+    /// `None`: the bridge is over.
+    inlet: Option<AnyInlet>,
+    /// How many credits the inlet has given at first.
+    credits: u32,
+    encoding: Encoding,
+    from: Option<NodeId>,
+    /// The ends in values that are here and not received.
+    arriving: BTreeMap<Ticket, Arriving>,
+}
+
+impl ReceivingBridge {
+    /// `from`: if the node of the sender is known already.
+    pub(crate) fn new(inlet: AnyInlet, credits: u32, encoding: Encoding, from: Option<NodeId>) -> Self {
+        Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
+    }
+
+    fn received(&mut self, ticket: Ticket, from: NodeId, says: &mut Says<'_>) {
+        if let Some(arriving) = self.arriving.remove(&ticket) {
+            arriving.adopt(from, self.encoding, says);
+        }
+    }
+
+    /// `false`: the receiver has gone.
+    fn hear(&mut self, event: FromReceiver<Value>, says: &mut Says<'_>) -> bool {
+        let (now, channel) = (says.now, says.channel);
+        let machine = &mut *says.machine;
+        let end = match event {
+            FromReceiver::Retired => Some(End::Retired),
+            FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(reason.as_str().to_owned())),
+            FromReceiver::Gone => Some(End::Gone),
+            _ => None,
+        };
+        if let Some(end) = end {
+            let goes_on = end == End::Retired;
+            machine.end_home(now, channel, end);
+            return goes_on;
+        }
+        // Without a sender elsewhere nothing was offered from there.
+        let Some(from) = self.from else { return true };
+        match event {
+            FromReceiver::Taken(ticket) => {
+                machine.taken(now, channel, from, ticket);
+                self.received(ticket, from, says);
+            }
+            FromReceiver::Held(ticket) => {
+                machine.held(now, channel, from, ticket);
+                self.received(ticket, from, says);
+            }
+            FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
+            // The values here are copies, and nobody has heard of the ends in them.
+            FromReceiver::Failed(ticket, _, why) => {
+                self.arriving.remove(&ticket);
+                machine.failed(now, channel, from, ticket, failure(why));
+            }
+            FromReceiver::Reserve(ticket, request) => machine.reserve(now, channel, from, ticket, request),
+            FromReceiver::Abort(ticket, _) => {
+                self.arriving.remove(&ticket);
+                machine.abort(now, channel, from, ticket);
+            }
+            FromReceiver::Credit(places) => machine.credit(now, channel, from, places),
+            FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone => unreachable!("it returned above"),
+        }
+        true
+    }
+}
+
+fn failure(why: Why) -> Failure {
+    match why {
+        Why::Poisoned(reason) => Failure::Poisoned(reason.as_str().to_owned()),
+        Why::Refused => Failure::Refused,
+        Why::Expired => Failure::Expired,
+        Why::WouldBlock => Failure::WouldBlock,
+        _ => Failure::Closed,
+    }
+}
+
+impl Bridge for ReceivingBridge {
+    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()> {
+        loop {
+            let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
+            match inlet.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(event) => {
+                    if !self.hear(event, says) {
+                        self.inlet = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &mut Says<'_>) {
+        let (now, channel) = (says.now, says.channel);
+        let Some(inlet) = &self.inlet else { return };
+        match heard {
+            HomeHears::Attached => self.from = Some(from),
+            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                    inlet.offer(ticket, value);
+                }
+                Err(why) => says.machine.failed(now, channel, from, ticket, Failure::Undecodable(why)),
+            },
+            HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
+            HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    if inlet.grant(ticket, request, value).is_err() {
+                        says.machine.abort(now, channel, from, ticket);
+                    } else {
+                        self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                    }
+                }
+                Err(why) => {
+                    inlet.withdraw(ticket);
+                    says.machine.failed(now, channel, from, ticket, Failure::Undecodable(why));
+                }
+            },
+            HomeHears::Sent(bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    // The machine has counted the credits: there is a place.
+                    let pushed = inlet.push(value);
+                    debug_assert!(pushed.is_ok(), "the machine counts the credits");
+                    if let Some(arriving) = arriving {
+                        arriving.adopt(from, self.encoding, says);
+                    }
+                }
+                // Its send is complete, so it cannot be refused: both ends must know.
+                Err(why) => {
+                    let reason = format!("a value that arrived could not be read: {why}");
+                    inlet.poison(reason.as_str().into());
+                    says.machine.end_home(now, channel, End::Poisoned(reason));
+                }
+            },
+            HomeHears::Withdraw(ticket) => {
+                if inlet.withdraw(ticket).is_some() {
+                    self.arriving.remove(&ticket);
+                    says.machine.withdrawn(now, channel, from, ticket);
+                }
+            }
+            HomeHears::Revoke(ticket) => inlet.revoke(ticket),
+            HomeHears::Ended(End::Retired) => inlet.retire(),
+            HomeHears::Ended(End::Poisoned(reason)) => inlet.poison(reason.as_str().into()),
+            HomeHears::Ended(End::Gone) => {
+                says.machine.end_home(now, channel, End::Gone);
+                self.inlet = None;
+            }
+            HomeHears::Lost(_) => {
+                says.machine.end_home(now, channel, End::Gone);
+                if let Some(inlet) = self.inlet.take() {
+                    inlet.down();
+                }
+            }
+        }
+    }
+
+    fn hear_home(&mut self, _: ProxyHears, _: &mut Says<'_>) {
+        debug_assert!(false, "a home is no sending half");
+    }
+
+    fn connection_lost(&mut self, _: &mut Says<'_>) {}
+
+    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.inlet.map(|inlet| (inlet, self.credits))
+    }
+
+    fn poison(&mut self, text: &str) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.poison(text.into());
+        }
+    }
+}

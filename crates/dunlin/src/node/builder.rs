@@ -1,0 +1,131 @@
+//! Settings of a node, and how it comes to be.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use dunlin_core::agent;
+use dunlin_proto::id::{Incarnation, Life};
+use dunlin_proto::{Config, Machine};
+
+use super::driver::Driver;
+use super::error::NodeError;
+use super::hub::Hub;
+use super::network::{Listener, Network, Networks};
+use super::{Inner, Node, id, message, serve};
+
+/// Settings of a node: see [`Node::builder`].
+#[derive(Default)]
+#[must_use = "`join` makes the node"]
+pub struct NodeBuilder {
+    application: String,
+    listen: Vec<String>,
+    names: Option<String>,
+    networks: Networks,
+    grace: Option<Duration>,
+    heartbeat: Option<Duration>,
+    message_max: Option<u64>,
+}
+
+impl NodeBuilder {
+    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
+    pub fn app(mut self, application: &str) -> Self {
+        application.clone_into(&mut self.application);
+        self
+    }
+
+    /// Where others can dial this node. Default: a free port of 127.0.0.1. Can be said several times.
+    pub fn listen(mut self, address: &str) -> Self {
+        self.listen.push(address.to_owned());
+        self
+    }
+
+    /// Where the application's name service is. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
+    /// (or `memory:`, `unix:`) a node that finds none there serves it itself.
+    pub fn names(mut self, address: &str) -> Self {
+        self.names = Some(address.to_owned());
+        self
+    }
+
+    /// Another kind of network, beside TCP, unix sockets and memory.
+    pub fn network(mut self, network: impl Network) -> Self {
+        self.networks = self.networks.with(network);
+        self
+    }
+
+    /// For so long a connection may be without a socket before it counts as dead. Default: 15 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = Some(grace);
+        self
+    }
+
+    /// How often this node says that it lives when it has nothing else to say. A socket on which nothing arrived for 3.5 times as
+    /// long counts as lost. Default: 1 s. All nodes of an application should say the same.
+    pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
+        self.heartbeat = Some(heartbeat);
+        self
+    }
+
+    /// The largest encoded message that this node accepts, in bytes. Default: 64 MiB.
+    pub fn message_max_bytes(mut self, bytes: u64) -> Self {
+        self.message_max = Some(bytes);
+        self
+    }
+
+    /// Joins the application.
+    ///
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
+    ///
+    /// # Errors
+    /// [`NodeError::Setting`], [`NodeError::Listen`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn join(self) -> Result<Node, NodeError> {
+        let addresses = if self.listen.is_empty() { vec!["127.0.0.1:0".to_owned()] } else { self.listen };
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let listener = self.networks.listen(&address).await;
+            listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
+        }
+        let mut config = Config::new(self.application.clone());
+        config.addresses = listeners.iter().map(|listener| listener.address()).collect();
+        if let Some(grace) = self.grace {
+            config.grace = grace;
+        }
+        if let Some(heartbeat) = self.heartbeat {
+            config.heartbeat = heartbeat;
+            config.silence = heartbeat.mul_f32(3.5);
+        }
+        if let Some(max) = self.message_max {
+            config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
+        }
+        config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
+        config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
+        let addresses = config.addresses.clone();
+        let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
+        // The first node of a process says it for all: one order of choices is all that is needed.
+        let _ = agent::set_origin(id::seed());
+        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
+        let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
+        for listener in listeners {
+            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
+        }
+        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)).abort_handle());
+        let inner = Inner { driver, me, application: self.application, addresses, tasks };
+        Ok(Node { inner: Arc::new(inner) })
+    }
+}
+
+/// A node that is started later is a later life.
+fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
+}
+
+impl std::fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeBuilder").field("application", &self.application).finish_non_exhaustive()
+    }
+}
+
+pub(super) type BoxListener = Box<dyn Listener>;

@@ -1,0 +1,348 @@
+//! How values become bytes, and bytes values.
+//!
+//! Nothing here trusts anybody: not the bytes, which come from the network, and not the `Serialize` and `Deserialize` of messages, which are a
+//! user's code. Whatever these do, the answer is a value or a typed error.
+
+mod depth;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use dunlin_core::carrier::{Shape, Value};
+use serde::Serialize;
+use serde::de::DeserializeSeed;
+
+use crate::spawn::panic_text;
+use depth::{Bounded, Context, DEPTH_MAX, Failure};
+
+/// How the messages of a channel are written.
+///
+/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. (A type so large that
+/// fewer levels fill a megabyte of the stack may nest less deep: that happens in debug builds, from about a kilobyte up.) A byte string, such as
+/// a field of type `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
+/// [`Bytes`] is not encoded at all, and not copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Encoding {
+    /// CBOR (RFC 8949), with the names of fields and variants.
+    ///
+    /// Programs of different age understand each other: a field that the reader does not know is passed over, and one that the writer did not
+    /// know may be missing if it is an `Option` or has `#[serde(default)]`. An `Option<Option<T>>` loses a level: `Some(None)` arrives as `None`.
+    #[default]
+    Cbor,
+    /// postcard: values only, without names. Smaller, and faster.
+    ///
+    /// Both sides must have the same type: any difference is an error, or goes unnoticed. What has to look at the bytes to know what they are
+    /// does not work: `untagged` and internally tagged enums, `flatten`, `skip_serializing_if`, `serde_json::Value`. A message may hold
+    /// at most about 65,000 elements of sequences and maps that have no content, such as those of a `Vec<()>`.
+    Compact,
+}
+
+/// Why a value was not encoded. It is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EncodeError {
+    /// The message is larger than the limit.
+    #[error("the message is {bytes} bytes, and the limit is {bytes_max}")]
+    TooLarge {
+        /// What it would take.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The message nests too deep.
+    #[error("the message nests too deep: {DEPTH_MAX} levels at most, and a megabyte of stack")]
+    TooDeep,
+    /// Its `Serialize`, or the encoding, said no.
+    #[error("the message cannot be written: {0}")]
+    Failed(String),
+    /// Its `Serialize` panicked.
+    #[error("writing the message panicked: {0}")]
+    Panicked(String),
+}
+
+/// Why bytes were not decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DecodeError {
+    /// The message nests too deep.
+    #[error("the message nests too deep at byte {at}: {DEPTH_MAX} levels at most, and a megabyte of stack")]
+    TooDeep {
+        /// How many bytes had been read.
+        at: usize,
+    },
+    /// The bytes are no value of the type.
+    #[error("the message cannot be read at byte {at}: {text}")]
+    Invalid {
+        /// How many bytes had been read.
+        at: usize,
+        /// What is wrong there.
+        text: String,
+    },
+    /// There is a value, and then something else.
+    #[error("the message ends at byte {at}, and {bytes} more follow")]
+    Trailing {
+        /// Where the value ends.
+        at: usize,
+        /// How many bytes follow.
+        bytes: usize,
+    },
+    /// The type's `Deserialize`, or the drop of a value that was not wanted, panicked.
+    #[error("reading the message panicked: {0}")]
+    Panicked(String),
+}
+
+/// Writes a message. [`Bytes`] are passed on as they are; anything else gets a byte before it, zero, which says that it has no ends.
+///
+/// # Errors
+/// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.
+pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
+    match value.downcast_ref::<Bytes>() {
+        Some(raw) => {
+            check_size(raw.len() as u64, bytes_max)?;
+            Ok(raw.clone())
+        }
+        None => {
+            let mut buffer = Scratch::take();
+            buffer.0.push(0);
+            encode_into(&mut buffer.0, value, encoding, bytes_max)?;
+            Ok(buffer.into_bytes())
+        }
+    }
+}
+
+/// Writes a value for nothing but what that brings to light: the ends in it.
+pub(crate) fn survey<T: Serialize>(value: &T) -> Result<(), EncodeError> {
+    encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
+}
+
+/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are; of anything else the first byte is passed over.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
+    shape.wrap(bytes).or_else(|bytes| decode_any(shape, bytes.get(1..).unwrap_or_default(), encoding))
+}
+
+fn encode_into<T: Serialize>(
+    buffer: &mut Vec<u8>,
+    value: &T,
+    encoding: Encoding,
+    bytes_max: u64,
+) -> Result<(), EncodeError> {
+    let mut sink = Sink { buffer, bytes: 0, bytes_max };
+    write(value, encoding, &mut sink)?;
+    check_size(sink.bytes, bytes_max)
+}
+
+/// Reads what the seed reads.
+fn decode_any<'de, S: DeserializeSeed<'de>>(
+    seed: S,
+    bytes: &'de [u8],
+    encoding: Encoding,
+) -> Result<S::Value, DecodeError> {
+    catch(|| read(seed, bytes, encoding)).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
+}
+
+fn check_size(bytes: u64, bytes_max: u64) -> Result<(), EncodeError> {
+    if bytes > bytes_max { Err(EncodeError::TooLarge { bytes, bytes_max }) } else { Ok(()) }
+}
+
+fn write<T: Serialize>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Result<(), EncodeError> {
+    let context = Context::new(0);
+    let written = catch(|| match encoding {
+        Encoding::Cbor => {
+            let mut serializer = cbor4ii::serde::Serializer::new(sink);
+            value.serialize(Bounded::new(&mut serializer, &context))
+        }
+        Encoding::Compact => {
+            let mut serializer = postcard::Serializer { output: sink };
+            value.serialize(Bounded::new(&mut serializer, &context))
+        }
+    });
+    match written {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Failure::TooDeep)) => Err(EncodeError::TooDeep),
+        Ok(Err(Failure::Text(text))) => Err(EncodeError::Failed(text)),
+        Err(text) => Err(EncodeError::Panicked(text)),
+    }
+}
+
+fn read<'de, S: DeserializeSeed<'de>>(seed: S, bytes: &'de [u8], encoding: Encoding) -> Result<S::Value, DecodeError> {
+    let context = Context::new(bytes.len());
+    let (value, rest, too_deep) = match encoding {
+        Encoding::Cbor => {
+            let mut deserializer = cbor4ii::serde::Deserializer::new(Source::new(bytes));
+            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
+            let source = deserializer.into_inner();
+            (value, source.rest.len(), source.too_deep)
+        }
+        Encoding::Compact => {
+            let mut deserializer = postcard::Deserializer::from_bytes(bytes);
+            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
+            (value, deserializer.finalize().map_or(0, <[u8]>::len), false)
+        }
+    };
+    let at = bytes.len() - rest;
+    match value {
+        Ok(value) if rest == 0 => Ok(value),
+        Ok(_) => Err(DecodeError::Trailing { at, bytes: rest }),
+        Err(Failure::TooDeep) => Err(DecodeError::TooDeep { at }),
+        Err(Failure::Text(_)) if too_deep => Err(DecodeError::TooDeep { at }),
+        Err(Failure::Text(text)) => Err(DecodeError::Invalid { at, text }),
+    }
+}
+
+/// Calls a user's code. If it panics, gives the panic's text.
+///
+/// To go on after a panic is sound: that is the type system's affair, and whoever catches may not rely on more. `AssertUnwindSafe` is about
+/// values that a panic leaves half changed. Ours are a buffer, which is given up or cleared, and a context that ends here. The user's is
+/// the message, and it is theirs: one that changes itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it
+/// would be if a process of theirs had panicked over it.
+fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic_text(&*panic);
+        // What a panic carries is the user's as well, and may panic when dropped, and so may what that carries: the last is left alone.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+        text
+    })
+}
+
+/// A buffer of this thread's, which keeps its memory from message to message.
+///
+/// A message of up to [`Scratch::BYTES_KEPT`] is copied out of it, into one allocation of its size. A larger one takes the buffer along:
+/// that is cheaper than a copy.
+struct Scratch(Vec<u8>);
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Scratch {
+    const BYTES_KEPT: usize = 64 * 1024;
+
+    /// While it is taken, a `Serialize` that encodes a message of its own gets another.
+    fn take() -> Self {
+        // A thread that is ending has none.
+        let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
+        buffer.clear();
+        Self(buffer)
+    }
+
+    fn into_bytes(mut self) -> Bytes {
+        if self.0.len() > Self::BYTES_KEPT {
+            Bytes::from(std::mem::take(&mut self.0))
+        } else {
+            Bytes::copy_from_slice(&self.0)
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A buffer grows by doubling, so it can have twice what was in it.
+        if (1..=2 * Self::BYTES_KEPT).contains(&self.0.capacity()) {
+            let _ = SCRATCH.try_with(|scratch| scratch.set(std::mem::take(&mut self.0)));
+        }
+    }
+}
+
+/// Stores what is written up to a limit, and counts all of it.
+struct Sink<'b> {
+    buffer: &'b mut Vec<u8>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Sink<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
+        if self.bytes <= self.bytes_max {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl cbor4ii::core::enc::Write for Sink<'_> {
+    type Error = Infallible;
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.write(bytes);
+        Ok(())
+    }
+}
+
+impl postcard::ser_flavors::Flavor for &mut Sink<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.write(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.write(&[byte]);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// CBOR to be read. It knows how far reading came.
+struct Source<'de> {
+    rest: &'de [u8],
+    steps_left: u32,
+    too_deep: bool,
+}
+
+impl<'de> Source<'de> {
+    /// cbor4ii takes up to two of its steps for a level of ours. So this matters only where ours do not reach: in what is passed over unread.
+    const STEPS_MAX: u32 = 2 * (DEPTH_MAX + 1);
+
+    fn new(rest: &'de [u8]) -> Self {
+        Self { rest, steps_left: Self::STEPS_MAX, too_deep: false }
+    }
+}
+
+impl<'de> cbor4ii::core::dec::Read<'de> for Source<'de> {
+    type Error = Infallible;
+
+    #[inline]
+    fn fill<'short>(&'short mut self, want: usize) -> Result<cbor4ii::core::dec::Reference<'de, 'short>, Infallible> {
+        Ok(cbor4ii::core::dec::Reference::Long(&self.rest[..want.min(self.rest.len())]))
+    }
+
+    #[inline]
+    fn advance(&mut self, n: usize) {
+        self.rest = &self.rest[n.min(self.rest.len())..];
+    }
+
+    #[inline]
+    fn step_in(&mut self) -> bool {
+        match self.steps_left.checked_sub(1) {
+            Some(left) => {
+                self.steps_left = left;
+                true
+            }
+            None => {
+                self.too_deep = true;
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn step_out(&mut self) {
+        self.steps_left += 1;
+    }
+}

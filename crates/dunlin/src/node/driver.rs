@@ -1,0 +1,567 @@
+//! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
+//!
+//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it. Each socket has a task that reads and
+//! writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
+//! detour. One more task per node dials, keeps the time, and stands in where there is no socket.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::End;
+use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::bridge::{Bridge, NewBridge, Says};
+use super::hub::{Heard, Hub};
+use super::network::{Networks, Socket};
+
+/// So much is read from a socket at once.
+const READ: usize = 256 << 10;
+/// With less room than this, a new buffer is taken.
+const READ_MIN: usize = 4 << 10;
+/// So many pieces go in one call to the kernel.
+const SLICES: usize = 64;
+/// So much is taken from the machine for one write: what has been taken cannot be overtaken.
+const WRITE: usize = 64 << 10;
+
+/// A task that can be woken from anywhere, and remembers that it was.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel)
+            && let Some(waker) = lock(&self.waker).take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Whether it was rung since it was last asked; if not, the task will be woken.
+    fn poll_rung(&self, cx: &Context<'_>) -> bool {
+        if self.rung.swap(false, Ordering::AcqRel) {
+            return true;
+        }
+        let mut waker = lock(&self.waker);
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        drop(waker);
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// A panic in somebody's `Serialize` must not take the node with it.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How an end wakes whoever fetches what it has to say.
+pub(crate) struct EndWaker {
+    channel: ChannelId,
+    driver: Weak<Driver>,
+    /// The task of the socket that carries the end's connection.
+    carrier: Mutex<Option<Arc<Bell>>>,
+}
+
+impl Wake for EndWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(driver) = self.driver.upgrade() else { return };
+        lock(&driver.stirred).push(self.channel);
+        match &*lock(&self.carrier) {
+            Some(bell) => bell.ring(),
+            None => driver.bell.ring(),
+        }
+    }
+}
+
+/// A channel of this node that reaches another one.
+struct Stretched {
+    bridge: Box<dyn Bridge>,
+    waker: Arc<EndWaker>,
+    /// The other node, once it is known.
+    peer: Option<NodeId>,
+}
+
+pub(crate) struct State {
+    pub(crate) machine: Machine,
+    stretched: HashMap<ChannelId, Stretched>,
+    sockets: BTreeMap<SocketId, Arc<Bell>>,
+    next_socket: u64,
+    /// Sockets that are to be closed once what they still have to say is written.
+    parting: HashMap<SocketId, Closed>,
+    dials: Vec<(DialId, String)>,
+    /// The time that the clock task waits for.
+    alarm: Option<Time>,
+    /// When the hub wants to be called.
+    hub_alarm: Option<Time>,
+    /// `None` while it is spoken to.
+    pub(crate) hub: Option<Box<Hub>>,
+    /// Wants to know when all that was said has been heard.
+    flushed: Option<oneshot::Sender<()>>,
+}
+
+pub(crate) struct Driver {
+    start: Instant,
+    state: Mutex<State>,
+    /// Channels whose ends have something to say.
+    stirred: Mutex<Vec<ChannelId>>,
+    pub(crate) bell: Arc<Bell>,
+    networks: Networks,
+    closing: AtomicBool,
+}
+
+impl Driver {
+    pub(crate) fn new(machine: Machine, networks: Networks, hub: Hub) -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            state: Mutex::new(State {
+                machine,
+                stretched: HashMap::new(),
+                sockets: BTreeMap::new(),
+                next_socket: 0,
+                parting: HashMap::new(),
+                dials: Vec::new(),
+                alarm: None,
+                hub_alarm: None,
+                hub: Some(Box::new(hub)),
+                flushed: None,
+            }),
+            stirred: Mutex::new(Vec::new()),
+            bell: Arc::default(),
+            networks,
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Speaks to the machine, and does what it says.
+    pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
+        let now = self.now();
+        let mut state = lock(&self.state);
+        let result = f(&mut state, now);
+        self.act(&mut state, now);
+        result
+    }
+
+    /// A channel of this node now reaches `peer`, or will.
+    pub(crate) fn stretch(
+        self: &Arc<Self>,
+        state: &mut State,
+        channel: ChannelId,
+        peer: Option<NodeId>,
+        bridge: Box<dyn Bridge>,
+    ) {
+        let waker = Arc::new(EndWaker { channel, driver: Arc::downgrade(self), carrier: Mutex::new(None) });
+        state.stretched.insert(channel, Stretched { bridge, waker, peer });
+        if let Some(peer) = peer {
+            state.carried_by(peer);
+        }
+        lock(&self.stirred).push(channel);
+        self.bell.ring();
+    }
+
+    /// Fetches what ends have to say, and does what the machine says, until both are quiet.
+    fn act(self: &Arc<Self>, state: &mut State, now: Time) {
+        loop {
+            let stirred = std::mem::take(&mut *lock(&self.stirred));
+            for channel in stirred {
+                self.fetch(state, channel, now);
+            }
+            let Some(action) = state.machine.poll() else {
+                if lock(&self.stirred).is_empty() {
+                    break;
+                }
+                continue;
+            };
+            self.do_action(state, now, action);
+        }
+        if state.flushed.is_some() && state.machine.is_flushed() {
+            let _ = state.flushed.take().map(|told| told.send(()));
+        }
+        let next = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
+        if let Some(at) = next
+            && state.alarm.is_none_or(|alarm| at < alarm)
+        {
+            state.alarm = Some(at);
+            self.bell.ring();
+        }
+    }
+
+    fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action) {
+        if std::env::var_os("DUNLIN_TRACE").is_some() {
+            eprintln!("{} {now:?} {action:?}", state.machine.me());
+        }
+        match action {
+            Action::Dial(id, address) => {
+                state.dials.push((id, address));
+                self.bell.ring();
+            }
+            Action::Write(socket) => {
+                if let Some(bell) = state.sockets.get(&socket) {
+                    bell.ring();
+                }
+            }
+            Action::Close(socket, why) => {
+                if let Some(bell) = state.sockets.get(&socket) {
+                    state.parting.insert(socket, why);
+                    bell.ring();
+                }
+            }
+            Action::Connection(node, how) => {
+                state.carried_by(node);
+                if matches!(how, ConnectionState::Lost(_)) {
+                    let mut new = Vec::new();
+                    state.tell_lost(node, now, &mut new);
+                    self.stretch_all(state, new);
+                }
+                self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
+            }
+            Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
+            Action::Introduced(address, who) => {
+                self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
+            }
+            Action::Home(channel, from, heard) => {
+                if heard == HomeHears::Attached {
+                    state.meets(channel, from);
+                    self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
+                }
+                self.tell(state, channel, now, Told::Home(from, heard));
+            }
+            Action::Proxy(channel, heard) => self.tell(state, channel, now, Told::Proxy(heard)),
+        }
+    }
+
+    fn fetch(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time) {
+        let Some(stretched) = state.stretched.get_mut(&channel) else { return };
+        let waker = Waker::from(stretched.waker.clone());
+        let mut new = Vec::new();
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        if stretched.bridge.poll(&mut Context::from_waker(&waker), &mut says).is_ready() {
+            state.stretched.remove(&channel);
+            self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
+        }
+        self.stretch_all(state, new);
+    }
+
+    fn tell(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time, told: Told) {
+        let Some(stretched) = state.stretched.get_mut(&channel) else { return };
+        let mut new = Vec::new();
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        match told {
+            Told::Home(from, heard) => stretched.bridge.hear_sender(from, heard, &mut says),
+            Told::Proxy(heard) => stretched.bridge.hear_home(heard, &mut says),
+        }
+        self.stretch_all(state, new);
+        self.fetch(state, channel, now);
+    }
+
+    fn stretch_all(self: &Arc<Self>, state: &mut State, new: Vec<NewBridge>) {
+        for NewBridge { channel, peer, bridge } in new {
+            self.stretch(state, channel, Some(peer), bridge);
+        }
+    }
+
+    /// Speaks to the hub, which speaks to everything else.
+    pub(crate) fn with_hub<R: Default>(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Time,
+        f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R,
+    ) -> R {
+        // Whoever the hub speaks to may have to speak to the hub: what is told then, it hears from its own records.
+        let Some(mut hub) = state.hub.take() else { return R::default() };
+        let mut cx = HubCx { driver: self, state, now };
+        let result = f(&mut hub, &mut cx);
+        hub.settle(&mut cx);
+        state.hub = Some(hub);
+        result
+    }
+
+    pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R) -> R {
+        self.with(|state, now| self.with_hub(state, now, f))
+    }
+
+    /// Told when the name service is lost.
+    pub(crate) fn names_lost(self: &Arc<Self>) -> Arc<Notify> {
+        self.with_hub_now(|hub, _| hub.names_lost.clone())
+    }
+
+    /// The clock has to ring then, if not before.
+    pub(crate) fn alarm(&self, state: &mut State, at: Time) {
+        if state.hub_alarm.is_none_or(|alarm| at < alarm) {
+            state.hub_alarm = Some(at);
+            self.bell.ring();
+        }
+    }
+
+    /// All that was said has been heard, or nobody is there to hear it.
+    pub(crate) fn flushed(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (told, flushed) = oneshot::channel();
+        self.with(|state, _| state.flushed = Some(told));
+        flushed
+    }
+
+    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>) -> SocketId {
+        let id = SocketId(state.next_socket);
+        state.next_socket += 1;
+        let bell = Arc::<Bell>::default();
+        state.sockets.insert(id, bell.clone());
+        let mut carrier = Carrier {
+            driver: self.clone(),
+            id,
+            bell,
+            socket,
+            buffer: BytesMut::new(),
+            out: Vec::new(),
+            parting: false,
+        };
+        tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
+        id
+    }
+
+    /// Dials and keeps the time, for as long as the node lives.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut sleep = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
+        loop {
+            let dials = self.with(|state, now| {
+                state.machine.tick(now);
+                if state.hub_alarm.is_some_and(|at| now >= at) {
+                    state.hub_alarm = None;
+                    self.with_hub(state, now, |_, _| ());
+                }
+                // Nobody has to ring for what is looked at below.
+                state.alarm = Some(Time(0));
+                std::mem::take(&mut state.dials)
+            });
+            {
+                let mut state = lock(&self.state);
+                state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
+            }
+            for (id, address) in dials {
+                tokio::spawn(self.clone().dial(id, address));
+            }
+            if self.closing.load(Ordering::Acquire) && lock(&self.state).sockets.is_empty() {
+                return;
+            }
+            poll_fn(|cx| {
+                if self.bell.poll_rung(cx) {
+                    return Poll::Ready(());
+                }
+                let Some(at) = lock(&self.state).alarm else { return Poll::Pending };
+                let at = self.start + std::time::Duration::from_micros(at.0);
+                if sleep.deadline() != at {
+                    sleep.as_mut().reset(at);
+                }
+                sleep.as_mut().poll(cx)
+            })
+            .await;
+        }
+    }
+
+    async fn dial(self: Arc<Self>, id: DialId, address: String) {
+        let result = self.networks.dial(&address).await;
+        self.with(|state, now| match result {
+            Ok(socket) => {
+                let socket = self.add_socket(state, socket);
+                state.machine.dialled(now, id, socket);
+            }
+            Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
+        });
+    }
+
+    /// Somebody has dialled this node.
+    pub(crate) fn accepted(self: &Arc<Self>, socket: Box<dyn Socket>) {
+        self.with(|state, now| {
+            let socket = self.add_socket(state, socket);
+            state.machine.accepted(now, socket);
+        });
+    }
+
+    /// Ends every socket; the tasks of the node end with them.
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.closing.store(true, Ordering::Release);
+        let mut state = lock(&self.state);
+        let sockets: Vec<SocketId> = state.sockets.keys().copied().collect();
+        for socket in sockets {
+            state.parting.insert(socket, Closed::Over);
+            state.sockets[&socket].ring();
+        }
+        drop(state);
+        self.bell.ring();
+    }
+}
+
+/// What the hub speaks to.
+pub(crate) struct HubCx<'a> {
+    pub(crate) driver: &'a Arc<Driver>,
+    pub(crate) state: &'a mut State,
+    pub(crate) now: Time,
+}
+
+/// What a bridge is told.
+enum Told {
+    Home(NodeId, HomeHears),
+    Proxy(ProxyHears),
+}
+
+impl State {
+    /// The ends of channels to this node wake the task of the socket that carries them now.
+    fn carried_by(&mut self, node: NodeId) {
+        let bell = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket)).cloned();
+        for stretched in self.stretched.values().filter(|stretched| stretched.peer == Some(node)) {
+            *lock(&stretched.waker.carrier) = bell.clone();
+        }
+    }
+
+    fn meets(&mut self, channel: ChannelId, node: NodeId) {
+        let bell = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket)).cloned();
+        if let Some(stretched) = self.stretched.get_mut(&channel) {
+            stretched.peer = Some(node);
+            *lock(&stretched.waker.carrier) = bell;
+        }
+    }
+
+    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) {
+        for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
+            stretched.bridge.connection_lost(&mut Says { machine: &mut self.machine, now, channel: *channel, new });
+        }
+    }
+
+    /// The end of this channel cannot be what its holder has declared.
+    pub(crate) fn poison(&mut self, channel: ChannelId, text: &str, now: Time) {
+        if let Some(mut stretched) = self.stretched.remove(&channel) {
+            stretched.bridge.poison(text);
+            self.machine.end_home(now, channel, End::Poisoned(text.to_owned()));
+        }
+    }
+
+    /// The bridge of a channel whose other end has turned out to be here as well.
+    pub(crate) fn take_bridge(&mut self, channel: ChannelId) -> Option<Box<dyn Bridge>> {
+        self.stretched.remove(&channel).map(|stretched| stretched.bridge)
+    }
+}
+
+/// Reads and writes one socket.
+struct Carrier {
+    driver: Arc<Driver>,
+    id: SocketId,
+    bell: Arc<Bell>,
+    socket: Box<dyn Socket>,
+    buffer: BytesMut,
+    /// What the machine has given and the socket has not taken.
+    out: Vec<Bytes>,
+    parting: bool,
+}
+
+impl Carrier {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.poll_carry(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(_) => {
+                let id = self.id;
+                self.driver.with(|state, now| {
+                    state.sockets.remove(&id);
+                    state.parting.remove(&id);
+                    state.machine.closed(now, id);
+                });
+                self.driver.bell.ring();
+                Poll::Ready(())
+            }
+        }
+    }
+
+    fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The machine may have something for a socket that is new, or has just become free.
+        let mut fetch = true;
+        loop {
+            fetch |= self.bell.poll_rung(cx);
+            let arrived = match self.poll_read(cx)? {
+                Poll::Ready(bytes) => Some(bytes),
+                Poll::Pending => None,
+            };
+            if fetch || arrived.is_some() {
+                self.exchange(arrived);
+                fetch = false;
+            } else if self.out.is_empty() {
+                return Poll::Pending;
+            }
+            if !self.out.is_empty() {
+                match self.poll_write(cx)? {
+                    // There may be more than was taken at once.
+                    Poll::Ready(()) => fetch = true,
+                    Poll::Pending => return Poll::Pending,
+                }
+            } else if self.parting {
+                return Pin::new(&mut *self.socket).poll_shutdown(cx);
+            }
+        }
+    }
+
+    /// Tells the machine what has arrived, and takes what it has for this socket.
+    fn exchange(&mut self, arrived: Option<Bytes>) {
+        let (id, out) = (self.id, &mut self.out);
+        self.parting |= self.driver.with(|state, now| {
+            if let Some(bytes) = arrived {
+                state.machine.received(now, id, bytes);
+            }
+            state.parting.contains_key(&id)
+        });
+        if out.is_empty() {
+            self.driver.with(|state, now| state.machine.fill(now, id, WRITE, out));
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        if self.buffer.capacity() - self.buffer.len() < READ_MIN {
+            self.buffer.reserve(READ);
+        }
+        let reading = pin!(self.socket.read_buf(&mut self.buffer));
+        match ready!(reading.poll(cx))? {
+            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => Poll::Ready(Ok(self.buffer.split().freeze())),
+        }
+    }
+
+    /// `Ready`: all is written.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let slices: Vec<IoSlice<'_>> = self.out.iter().take(SLICES).map(|bytes| IoSlice::new(bytes)).collect();
+            let mut written = ready!(Pin::new(&mut *self.socket).poll_write_vectored(cx, &slices))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let mut whole = 0;
+            for bytes in &mut self.out {
+                if written < bytes.len() {
+                    bytes.advance(written);
+                    break;
+                }
+                written -= bytes.len();
+                whole += 1;
+            }
+            self.out.drain(..whole);
+        }
+        Pin::new(&mut *self.socket).poll_flush(cx)
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong with a node, and with a name.
+
+use std::io;
+
+/// Why a node could not join, or did not leave in order.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Setting(String),
+    /// The node cannot listen there.
+    #[error("cannot listen at {address}: {error}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// Leaving, the others did not hear everything that was said within 5 seconds.
+    #[error("left, but not everything that was said had been heard by the other nodes")]
+    NotFlushed,
+}
+
+/// Why an end could not be declared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The name is not one.
+    #[error("{0:?} is no name: 1 to 255 printable ASCII characters without '/' are")]
+    BadName(String),
+    /// It does not fit what is there under this name.
+    #[error("{name:?}: {mine} does not fit {theirs} of node {holder}")]
+    Refused {
+        /// The name.
+        name: String,
+        /// What was declared here.
+        mine: String,
+        /// What is there.
+        theirs: String,
+        /// Who has it.
+        holder: String,
+    },
+    /// The name service has no room.
+    #[error("the name service has no room for {name:?}: at most {max} {what}")]
+    Full {
+        /// The name.
+        name: String,
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        max: u64,
+    },
+    /// An end of the bundle cannot reach another node in this version.
+    #[error("the bundle has a {0}, which cannot reach another node yet")]
+    Unstretchable(String),
+    /// The node that the name says cannot be reached.
+    #[error("no node can be reached at {address}: {why}")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// Why not.
+        why: String,
+    },
+    /// This node has left.
+    #[error("this node has left its application")]
+    Left,
+}

@@ -1,0 +1,812 @@
+//! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, Outbox};
+use dunlin_core::{Portable, Sender};
+use dunlin_proto::id::{ChannelId, Life, NodeId};
+use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Names, Room, Terms};
+use dunlin_proto::{Down, State};
+use tokio::sync::{Notify, oneshot};
+
+use super::Peer;
+use super::bridge::{Bridge, ReceivingBridge, SendingBridge};
+use super::codec::{self, Encoding};
+use super::driver::{Driver, HubCx};
+use super::error::NameError;
+use super::id;
+use super::message::WINDOW;
+use super::name::{describe, split};
+
+/// So many guests may wait to be received; others are turned away.
+pub(crate) const GUESTS_MAX: usize = 1024;
+
+/// How an end is declared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) face: Face,
+    pub(crate) shared: bool,
+    pub(crate) expects: Expected,
+    pub(crate) encoding: Encoding,
+    pub(crate) fail_fast: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let encoding = Encoding::default();
+        Self { face: Face::Sender, shared: false, expects: Expected::Unknown, encoding, fail_fast: false }
+    }
+}
+
+/// Makes a fresh bundle for a guest, and hands it over. `None`: there is no room for another.
+pub(crate) type Acceptance = Box<dyn FnMut(Life) -> Option<Vec<Agent>> + Send>;
+
+/// What is to be declared: the agents in the place of the other end.
+pub(crate) enum Half {
+    Sender(AnyOutlet),
+    Receiver(AnyInlet),
+    Client(Vec<Agent>),
+    Server(Vec<Agent>),
+    Acceptor(Acceptance),
+}
+
+impl Half {
+    /// Whether its messages are bytes, which are not encoded.
+    fn is_raw(&self) -> bool {
+        match self {
+            Self::Sender(outlet) => outlet.shape().is::<Bytes>(),
+            Self::Receiver(inlet) => inlet.shape().is::<Bytes>(),
+            Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
+        }
+    }
+}
+
+/// The agents of a face, in the order of its fields.
+pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
+    let refused = |why: String| NameError::Unstretchable(why);
+    let mut outbox = Outbox::new();
+    outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
+    let sealed = outbox.seal().map_err(|error| refused(error.to_string()))?;
+    let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
+    ends.into_iter().map(|end| end.into_agent().map_err(|end| refused(end.kind().to_string()))).collect()
+}
+
+/// A guest: a fresh server's face, and who is at the other end of it. It can be used as the face itself.
+pub struct Guest<S> {
+    face: S,
+    peer: Peer,
+}
+
+impl<S> Guest<S> {
+    pub(crate) fn new(face: S, peer: Peer) -> Self {
+        Self { face, peer }
+    }
+
+    /// Who it is.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The face alone.
+    pub fn into_face(self) -> S {
+        self.face
+    }
+}
+
+impl<S> Deref for Guest<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.face
+    }
+}
+
+impl<S> DerefMut for Guest<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.face
+    }
+}
+
+impl<S> fmt::Debug for Guest<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// How a connection to another node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionState {
+    /// It carries.
+    Up,
+    /// Its socket is gone. Channels do not notice, unless it stays away.
+    Lost,
+    /// It carries again; nothing was lost.
+    Resumed,
+    /// It is over: the ends that reached over it have ended.
+    Down(Down),
+}
+
+/// An end of this node that has not found its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingEnd {
+    /// Its name.
+    pub name: String,
+    /// What it is: "sender", "server", ...
+    pub what: String,
+    /// For how long it has waited.
+    pub waited: Duration,
+}
+
+/// What a [`Hub`] hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Connection(NodeId, State),
+    Names(Life, Names),
+    Introduced(String, Result<NodeId, String>),
+}
+
+/// What of a declared end waits for the other one.
+enum Role {
+    /// The bridge waits, stretched to nowhere, under the end's own channel number.
+    Sender,
+    /// Its home is open.
+    Receiver,
+    /// `None`: it has been found.
+    Client(Option<Vec<Agent>>),
+    /// Its homes are open; these are its senders. `None`: its client has come.
+    Server(Option<Outlets>),
+    Acceptor(Acceptance),
+}
+
+/// The sending halves of a bundle, by their channels.
+type Outlets = Vec<(ChannelId, AnyOutlet)>;
+
+/// An end that was declared here.
+struct DeclaredEnd {
+    name: String,
+    options: Options,
+    declaration: Declaration,
+    role: Role,
+    /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
+    channel: ChannelId,
+    /// Told once the end is admitted, or is not.
+    answer: Option<oneshot::Sender<Result<(), NameError>>>,
+    /// Who was asked: the node at this address, or the application's name service.
+    at: Option<String>,
+}
+
+/// A client that has introduced itself and waits for the server's word.
+struct Introduction {
+    server: NodeId,
+    number: u64,
+    outlets: Outlets,
+    options: Options,
+    declaration: Declaration,
+}
+
+pub(crate) struct Hub {
+    me: Life,
+    /// The names that this node serves: the application's, or its own for those who dial it.
+    registry: Registry,
+    serves: bool,
+    /// What is declared to the application's name service.
+    directory: Directory,
+    /// What is declared to this node, for those who dial it.
+    own: Directory,
+    /// What is declared to a node that a name has told.
+    others: BTreeMap<String, Directory>,
+    ends: BTreeMap<u64, DeclaredEnd>,
+    /// Which end a stretched channel belongs to.
+    channels: BTreeMap<ChannelId, u64>,
+    introductions: BTreeMap<ChannelId, Introduction>,
+    next: u64,
+    watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    lives: BTreeMap<NodeId, Life>,
+    asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
+    /// The name service is lost: somebody has to find or serve another.
+    pub(crate) names_lost: std::sync::Arc<Notify>,
+    /// Messages of this node to itself.
+    local: VecDeque<Names>,
+}
+
+impl Hub {
+    pub(crate) fn new(me: Life) -> Self {
+        let mut own = Directory::new();
+        own.server_is(me.node);
+        Self {
+            me,
+            registry: Registry::new(RegistryConfig::default()),
+            serves: false,
+            directory: Directory::new(),
+            own,
+            others: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            introductions: BTreeMap::new(),
+            next: 0,
+            watchers: Vec::new(),
+            lives: BTreeMap::new(),
+            asked: Vec::new(),
+            names_lost: std::sync::Arc::default(),
+            local: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
+        self.watchers.push(watcher);
+    }
+
+    pub(crate) fn serves_names(&self) -> bool {
+        self.serves
+    }
+
+    pub(crate) fn waiting(&self, now: Time) -> Vec<WaitingEnd> {
+        let directories = std::iter::once(&self.directory).chain(self.others.values());
+        let waiting = directories.flat_map(Directory::waiting).map(|end| WaitingEnd {
+            name: end.name.to_owned(),
+            what: format!("{:?}", end.face).to_lowercase(),
+            waited: now.since(end.since),
+        });
+        waiting.collect()
+    }
+
+    /// Which node is at this address?
+    pub(crate) fn ask(&mut self, cx: &mut HubCx<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
+        let (asked, answer) = oneshot::channel();
+        self.asked.push((address.clone(), asked));
+        cx.state.machine.introduce(address);
+        answer
+    }
+
+    /// This node serves the application's names from now on. `again`: after another one.
+    pub(crate) fn serve(&mut self, cx: &mut HubCx<'_>, again: bool) {
+        let config = RegistryConfig::default();
+        self.registry = if again { Registry::taking_over(config, cx.now) } else { Registry::new(config) };
+        self.registry.met(self.me, cx.state.machine.addresses_here());
+        self.serves = true;
+        self.directory.server_is(self.me.node);
+        // What others have declared to this node for those who dial it is the application's now.
+        self.own.server_lost();
+        self.own.server_is(self.me.node);
+    }
+
+    /// That node serves the application's names.
+    pub(crate) fn use_names_of(&mut self, cx: &mut HubCx<'_>, node: NodeId) {
+        self.directory.server_is(node);
+        cx.state.machine.connect(cx.now, node);
+    }
+
+    // Declaring.
+
+    fn declare(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        name: &str,
+        options: Options,
+        half: Half,
+    ) -> (u64, oneshot::Receiver<Result<(), NameError>>) {
+        let (told, answer) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        let (at, bare) = split(name);
+        // What the two ends have to agree on. (The types of their messages come with a later version.)
+        let schema = Bytes::from_static(match options.encoding {
+            _ if half.is_raw() => b"bytes",
+            Encoding::Cbor => b"cbor",
+            Encoding::Compact => b"compact",
+        });
+        let Options { face, shared, expects, .. } = options;
+        let declaration = Declaration { face, shared, expects, schema };
+        let channel = id::channel();
+        let at = at.map(str::to_owned);
+        let is_home = !matches!(half, Half::Sender(_) | Half::Client(_));
+        let role = match half {
+            Half::Sender(outlet) => {
+                self.channels.insert(channel, number);
+                let bridge = SendingBridge::new(outlet, None, options.encoding, options.fail_fast);
+                cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
+                Role::Sender
+            }
+            Half::Receiver(inlet) => {
+                self.open_home(cx, number, channel, options, &declaration, inlet);
+                Role::Receiver
+            }
+            Half::Client(agents) => Role::Client(Some(agents)),
+            Half::Server(agents) => {
+                Role::Server(Some(self.open_homes(cx, number, channel, options, &declaration, agents)))
+            }
+            Half::Acceptor(accept) => Role::Acceptor(accept),
+        };
+        let end = DeclaredEnd {
+            name: bare.to_owned(),
+            options,
+            declaration: declaration.clone(),
+            role,
+            channel,
+            answer: Some(told),
+            at: at.clone(),
+        };
+        self.ends.insert(number, end);
+        match &at {
+            None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
+            Some(address) => {
+                let directory = self.others.entry(address.clone()).or_default();
+                directory.declare(cx.now, number, bare, declaration.clone(), channel);
+                if directory.server().is_none() {
+                    cx.state.machine.introduce(address.clone());
+                }
+            }
+        }
+        if is_home && at.is_none() {
+            self.own.declare(cx.now, number, bare, declaration, channel);
+        }
+        (number, answer)
+    }
+
+    fn open_home(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        number: u64,
+        channel: ChannelId,
+        options: Options,
+        declaration: &Declaration,
+        inlet: AnyInlet,
+    ) {
+        self.channels.insert(channel, number);
+        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
+        let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
+        debug_assert!(opened.is_ok(), "the schema is short");
+        let bridge = ReceivingBridge::new(inlet, terms.credits, options.encoding, None);
+        cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
+    }
+
+    /// Opens the homes among a bundle's channels. Gives the others, which have their homes elsewhere.
+    fn open_homes(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        number: u64,
+        first: ChannelId,
+        options: Options,
+        declaration: &Declaration,
+        agents: Vec<Agent>,
+    ) -> Outlets {
+        let mut outlets = Vec::new();
+        for (channel, agent) in numbered(first, agents) {
+            match agent {
+                Agent::Inlet(inlet) => self.open_home(cx, number, channel, options, declaration, inlet),
+                Agent::Outlet(outlet) => outlets.push((channel, outlet)),
+            }
+        }
+        outlets
+    }
+
+    fn attach(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        number: u64,
+        channel: ChannelId,
+        home: NodeId,
+        bridge: SendingBridge,
+        declaration: Declaration,
+    ) {
+        self.channels.insert(channel, number);
+        let attached = cx.state.machine.attach(cx.now, channel, home, declaration);
+        debug_assert!(attached.is_ok(), "the schema is short");
+        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home)));
+    }
+
+    fn attach_all(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        number: u64,
+        home: NodeId,
+        outlets: Outlets,
+        options: Options,
+        declaration: &Declaration,
+    ) {
+        for (channel, outlet) in outlets {
+            let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
+            self.attach(cx, number, channel, home, bridge, declaration.clone());
+        }
+    }
+
+    fn undeclare(&mut self, number: u64) {
+        self.own.undeclare(number);
+        match self.ends.remove(&number) {
+            Some(DeclaredEnd { at: Some(address), .. }) => {
+                if let Some(directory) = self.others.get_mut(&address) {
+                    directory.undeclare(number);
+                }
+            }
+            _ => self.directory.undeclare(number),
+        }
+    }
+
+    /// A sending half elsewhere has attached to a home here.
+    pub(crate) fn attached(&mut self, _: &mut HubCx<'_>, channel: ChannelId) {
+        if let Some(number) = self.channels.get(&channel) {
+            self.directory.attached(*number);
+            self.own.attached(*number);
+            self.others.values_mut().for_each(|directory| directory.attached(*number));
+        }
+    }
+
+    /// The bridge of a channel is over.
+    pub(crate) fn over(&mut self, _: &mut HubCx<'_>, channel: ChannelId) {
+        if let Some(number) = self.channels.remove(&channel)
+            && !self.channels.values().any(|other| *other == number)
+        {
+            self.undeclare(number);
+        }
+    }
+
+    // Hearing.
+
+    pub(crate) fn hear(&mut self, cx: &mut HubCx<'_>, heard: Heard) {
+        match heard {
+            Heard::Connection(node, state) => self.connection(cx, node, state),
+            Heard::Names(from, said) => self.names(cx, from, said),
+            Heard::Introduced(address, who) => self.introduced(cx, &address, who),
+        }
+    }
+
+    fn connection(&mut self, cx: &mut HubCx<'_>, node: NodeId, state: State) {
+        let state = match state {
+            State::Up(life) => {
+                self.lives.insert(node, life);
+                self.registry.met(life, cx.state.machine.addresses_of(node));
+                ConnectionState::Up
+            }
+            State::Lost(_) => ConnectionState::Lost,
+            State::Resumed => ConnectionState::Resumed,
+            State::Down(why) => {
+                self.registry.lost(cx.now, node, &why);
+                // Their agents are dropped, and with them the clients' ends end.
+                self.introductions.retain(|_, client| client.server != node);
+                if self.directory.server() == Some(node) {
+                    self.directory.server_lost();
+                    self.names_lost.notify_one();
+                }
+                for (address, directory) in &mut self.others {
+                    if directory.server() == Some(node) {
+                        directory.server_lost();
+                        if !directory.is_empty() {
+                            cx.state.machine.introduce(address.clone());
+                        }
+                    }
+                }
+                ConnectionState::Down(why)
+            }
+        };
+        if let Some(life) = self.lives.get(&node) {
+            let news = (Peer(*life), state);
+            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
+    }
+
+    fn introduced(&mut self, cx: &mut HubCx<'_>, address: &str, who: Result<NodeId, String>) {
+        while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
+            let _ = self.asked.swap_remove(at).1.send(who.clone());
+        }
+        let Some(directory) = self.others.get_mut(address) else { return };
+        match who {
+            Ok(node) => {
+                directory.server_is(node);
+                cx.state.machine.connect(cx.now, node);
+            }
+            Err(why) => {
+                let waits: Vec<u64> = self
+                    .ends
+                    .iter()
+                    .filter(|(_, end)| end.at.as_deref() == Some(address) && end.answer.is_some())
+                    .map(|(number, _)| *number)
+                    .collect();
+                for number in waits {
+                    let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
+                    self.fail(cx, number, error);
+                }
+            }
+        }
+    }
+
+    fn names(&mut self, cx: &mut HubCx<'_>, from: Life, said: Names) {
+        match said {
+            Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
+            Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
+            answer => {
+                self.directory.heard(from.node, answer.clone());
+                self.own.heard(from.node, answer.clone());
+                self.others.values_mut().for_each(|directory| directory.heard(from.node, answer.clone()));
+            }
+        }
+    }
+
+    /// Lets names and directories speak until they are quiet.
+    pub(crate) fn settle(&mut self, cx: &mut HubCx<'_>) {
+        self.registry.tick(cx.now);
+        loop {
+            let mut said: Vec<(NodeId, Names)> = Vec::new();
+            while let Some((to, answer)) = self.registry.poll() {
+                said.push((to.node, answer));
+            }
+            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
+                while let Some(message) = directory.poll_said() {
+                    said.push(message);
+                }
+            }
+            let mut events = Vec::new();
+            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
+                while let Some(event) = directory.poll() {
+                    events.push(event);
+                }
+            }
+            if said.is_empty() && events.is_empty() && self.local.is_empty() {
+                break;
+            }
+            for (to, message) in said {
+                if to == self.me.node {
+                    self.local.push_back(message);
+                } else {
+                    // What can be declared is checked where it is declared.
+                    let _ = cx.state.machine.say_names(cx.now, to, message);
+                }
+            }
+            while let Some(message) = self.local.pop_front() {
+                self.names(cx, self.me, message);
+            }
+            for event in events {
+                self.event(cx, event);
+            }
+        }
+        if let Some(at) = self.registry.next_tick() {
+            cx.driver.alarm(cx.state, at);
+        }
+    }
+
+    fn answer(&mut self, number: u64) {
+        if let Some(answer) = self.ends.get_mut(&number).and_then(|end| end.answer.take())
+            && answer.send(Ok(())).is_err()
+        {
+            // Whoever asked has given up.
+            self.undeclare(number);
+        }
+    }
+
+    /// The declaration is over.
+    fn fail(&mut self, cx: &mut HubCx<'_>, number: u64, error: NameError) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let text = error.to_string();
+        let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
+        if !told {
+            // The end has been given out already: its operations fail with this.
+            let channel = end.channel;
+            match &mut end.role {
+                Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
+                Role::Sender | Role::Receiver | Role::Server(_) => {
+                    cx.state.poison(channel, &text, cx.now);
+                }
+                Role::Client(None) | Role::Acceptor(_) => {}
+            }
+        }
+        self.undeclare(number);
+    }
+
+    fn event(&mut self, cx: &mut HubCx<'_>, event: DirectoryEvent) {
+        match event {
+            DirectoryEvent::Waiting { number } => self.answer(number),
+            DirectoryEvent::Found { number, partner, addresses, channel, face } => {
+                self.found(cx, number, partner, &addresses, channel, &face);
+                self.answer(number);
+            }
+            DirectoryEvent::Refused { number, there, holder } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let error = NameError::Refused {
+                        name: end.name.clone(),
+                        mine: describe(&end.declaration),
+                        theirs: describe(&there),
+                        holder: holder.node.to_string(),
+                    };
+                    self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::BadName { number } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let error = NameError::BadName(end.name.clone());
+                    self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Full { number, room, max } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let what = match room {
+                        Room::Declarations => "declarations of one node",
+                        Room::Names => "names",
+                        Room::Bytes => "bytes of names and schemas of one node",
+                    };
+                    let error = NameError::Full { name: end.name.clone(), what, max };
+                    self.fail(cx, number, error);
+                }
+            }
+        }
+    }
+
+    // Joining.
+
+    fn found(
+        &mut self,
+        cx: &mut HubCx<'_>,
+        number: u64,
+        partner: Life,
+        addresses: &[String],
+        channel: ChannelId,
+        face: &Declaration,
+    ) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let here = partner.node == self.me.node;
+        if !here {
+            cx.state.machine.learn(partner.node, addresses);
+        }
+        let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
+        match &mut end.role {
+            Role::Sender => {
+                let Some(bridge) = cx.state.take_bridge(own).and_then(Bridge::into_sender) else { return };
+                self.channels.remove(&own);
+                if here {
+                    if let Some(outlet) = bridge.into_outlet() {
+                        self.join_here(cx, channel, outlet);
+                    }
+                } else {
+                    self.attach(cx, number, channel, partner.node, bridge, declaration);
+                }
+            }
+            Role::Client(agents) => {
+                let Some(agents) = agents.take() else { return };
+                if here {
+                    return self.join_bundle_here(cx, channel, agents);
+                }
+                let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
+                let outlets = self.open_homes(cx, number, guest, options, &declaration, agents);
+                let server = partner.node;
+                self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
+                let said = Names::Guest { acceptor: channel, guest };
+                let _ = cx.state.machine.say_names(cx.now, server, said);
+            }
+            // A home waits for whoever comes.
+            Role::Receiver | Role::Server(_) | Role::Acceptor(_) => {}
+        }
+    }
+
+    /// Both ends of a channel are on this node: they are joined in memory.
+    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet) {
+        let home = cx.state.take_bridge(channel).and_then(Bridge::into_home);
+        let number = self.channels.remove(&channel);
+        cx.state.machine.end_home(cx.now, channel, End::Gone);
+        if let Some((inlet, credits)) = home {
+            if let Some(number) = number {
+                self.directory.attached(number);
+                self.own.attached(number);
+            }
+            join(outlet, inlet, credits);
+        }
+    }
+
+    /// Client and server of a bundle are on this node.
+    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, client: Vec<Agent>) {
+        let me = self.me;
+        let Some(server) = self.ends.values_mut().find(|end| end.channel == channel) else { return };
+        match &mut server.role {
+            Role::Acceptor(accept) => {
+                let server = accept(me).unwrap_or_default();
+                for pair in client.into_iter().zip(server) {
+                    match pair {
+                        (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
+                            let credits = inlet.credits();
+                            join(outlet, inlet, credits);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Role::Server(outlets) => {
+                let mut outlets = outlets.take().unwrap_or_default();
+                for (channel, agent) in numbered(channel, client) {
+                    match agent {
+                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet),
+                        Agent::Inlet(inlet) => {
+                            if let Some(at) = outlets.iter().position(|(other, _)| *other == channel) {
+                                let credits = inlet.credits();
+                                join(outlets.swap_remove(at).1, inlet, credits);
+                            }
+                        }
+                    }
+                }
+            }
+            Role::Sender | Role::Receiver | Role::Client(_) => {}
+        }
+    }
+
+    /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
+    fn guest(&mut self, cx: &mut HubCx<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
+        if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
+            let Some(client) = self.introductions.remove(&guest) else { return };
+            return self.attach_all(cx, client.number, from.node, client.outlets, client.options, &client.declaration);
+        }
+        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else { return };
+        let (options, declaration) = (end.options, end.declaration.clone());
+        let outlets = match &mut end.role {
+            Role::Acceptor(accept) => {
+                // No room: the client is not answered, and hears that the channels it attaches to are not there.
+                let agents = accept(from).unwrap_or_default();
+                self.open_homes(cx, number, guest, options, &declaration, agents)
+            }
+            Role::Server(outlets) => {
+                let Some(outlets) = outlets.take() else { return };
+                self.directory.attached(number);
+                self.own.attached(number);
+                outlets
+            }
+            Role::Sender | Role::Receiver | Role::Client(_) => return,
+        };
+        self.attach_all(cx, number, from.node, outlets, options, &declaration);
+        let _ = cx.state.machine.say_names(cx.now, from.node, Names::Guest { acceptor, guest });
+    }
+}
+
+/// A bundle's channels are numbered from its first.
+fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Item = (ChannelId, A)> {
+    (0u128..).map(move |n| ChannelId(first.0.wrapping_add(n))).zip(agents)
+}
+
+fn poison(agent: &Agent, text: &str) {
+    match agent {
+        Agent::Outlet(outlet) => outlet.poison(text.into()),
+        Agent::Inlet(inlet) => inlet.poison(text.into()),
+    }
+}
+
+/// Both halves are in this memory after all.
+fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
+    match outlet.join(inlet, credits) {
+        Ok(joining) => {
+            tokio::spawn(joining);
+        }
+        Err((outlet, inlet)) => {
+            let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());
+            outlet.poison(text.as_str().into());
+            inlet.poison(text.as_str().into());
+        }
+    }
+}
+
+impl Driver {
+    /// Declares an end, and waits until it is admitted.
+    pub(crate) async fn declare(
+        self: &std::sync::Arc<Self>,
+        name: &str,
+        options: Options,
+        half: Half,
+    ) -> Result<(), NameError> {
+        let (number, answer) =
+            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
+        /// Dropped while it waits, the end is taken back.
+        struct Guard<'a>(&'a std::sync::Arc<Driver>, Option<u64>);
+        impl Drop for Guard<'_> {
+            fn drop(&mut self) {
+                if let Some(number) = self.1 {
+                    self.0.with_hub_now(|hub, _| hub.undeclare(number));
+                }
+            }
+        }
+        let mut guard = Guard(self, Some(number));
+        let answer = answer.await;
+        guard.1 = None;
+        answer.unwrap_or(Err(NameError::Left))
+    }
+}

@@ -1,0 +1,184 @@
+//! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
+//!
+//! A message begins with the number of its ends (one byte) and 17 bytes for each: what it is, and the channel it belongs to. A
+//! channel of [`Bytes`] has no ends and no such byte: its messages are what they are.
+//!
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
+//! channel has its receiver on the sending node can go; other ends are refused.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use dunlin_core::carrier::{AdoptedEnd, Agent, EndKind, Inbox, Outbox, Sealed, Shape, Value};
+use dunlin_core::{Why, fifo, rendezvous};
+use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
+
+use super::bridge::{NewBridge, ReceivingBridge, Says, SendingBridge};
+use super::codec::{self, EncodeError, Encoding};
+use super::id;
+
+/// So many offers of one sending half may stand at its home.
+pub(crate) const WINDOW: u32 = 32;
+
+/// What a message may take beside its value, in bytes.
+pub(crate) const OVERHEAD: u64 = 1 + 17 * u8::MAX as u64;
+
+/// The ends of a message that leaves this node, until it has been taken.
+pub(crate) struct Leaving {
+    /// `None`: there are none.
+    sealed: Option<Sealed>,
+    ends: Vec<(ChannelId, EndKind)>,
+    encoding: Encoding,
+}
+
+/// The ends of a message that has arrived, until it has been received.
+pub(crate) struct Arriving(Vec<(ChannelId, AdoptedEnd)>);
+
+/// Writes a message. Its ends stay where they are.
+pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<(Bytes, Leaving), Why> {
+    let mut outbox = Outbox::new();
+    let body = outbox.encode(|| codec::encode(value, encoding, bytes_max)).map_err(|error| match error {
+        EncodeError::TooLarge { bytes, bytes_max } => Why::TooLarge { bytes, bytes_max },
+        error => Why::Unsendable(error.to_string().into()),
+    })?;
+    if value.downcast_ref::<Bytes>().is_some() {
+        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
+    }
+    let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
+    let kinds: Vec<EndKind> = sealed.ends().map(|end| end.kind).collect();
+    if kinds.is_empty() {
+        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
+    }
+    if kinds.len() > usize::from(u8::MAX) {
+        return Err(Why::Unsendable("a message can have at most 255 ends".into()));
+    }
+    let ends: Vec<(ChannelId, EndKind)> = kinds.into_iter().map(|kind| (id::channel(), kind)).collect();
+    let mut message = BytesMut::with_capacity(body.len() + 17 * ends.len());
+    message.put_u8(ends.len() as u8);
+    for (channel, kind) in &ends {
+        let Some(code) = code(*kind) else {
+            return Err(Why::Unsendable(format!("a {kind} cannot leave its node yet").into()));
+        };
+        message.put_u8(code);
+        message.put_u128(channel.0);
+    }
+    message.put_slice(&body[1..]);
+    Ok((message.freeze(), Leaving { sealed: Some(sealed), ends, encoding }))
+}
+
+/// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
+pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Result<(Value, Option<Arriving>), String> {
+    if shape.is::<Bytes>() {
+        return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
+    }
+    let count = bytes.first().copied().ok_or("the message is empty")?;
+    if count == 0 {
+        return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
+    }
+    bytes.advance(1);
+    let mut inbox = Inbox::new(Vec::new());
+    let mut channels = Vec::with_capacity(count.into());
+    for token in 0..u64::from(count) {
+        let code = bytes.try_get_u8().map_err(|_| "the message ends within its ends")?;
+        let channel = bytes.try_get_u128().map_err(|_| "the message ends within its ends")?;
+        let kind = kind(code).ok_or_else(|| format!("an end of the unknown kind {code}"))?;
+        inbox.expect(token, kind, if kind == EndKind::Reply { fifo(1) } else { rendezvous() });
+        channels.push(ChannelId(channel));
+    }
+    let mut body = BytesMut::with_capacity(bytes.len() + 1);
+    body.put_u8(0);
+    body.put_slice(&bytes);
+    let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
+    let adopted = inbox.into_adopted().into_iter();
+    Ok((value, Some(Arriving(adopted.map(|end| (channels[end.token as usize], end)).collect()))))
+}
+
+fn code(kind: EndKind) -> Option<u8> {
+    Some(match kind {
+        EndKind::Sender { may_poison: true } => 0,
+        EndKind::Sender { may_poison: false } => 1,
+        EndKind::Caller => 2,
+        EndKind::Reply => 3,
+        _ => return None,
+    })
+}
+
+fn kind(code: u8) -> Option<EndKind> {
+    Some(match code {
+        0 => EndKind::Sender { may_poison: true },
+        1 => EndKind::Sender { may_poison: false },
+        2 => EndKind::Caller,
+        3 => EndKind::Reply,
+        _ => return None,
+    })
+}
+
+/// The terms of a place for a reply are known to both sides without a word.
+fn terms_of_reply(value_max: u64) -> Terms {
+    Terms { window: 1, credits: 0, value_max }
+}
+
+/// What there is to say of the receiver of an end that travels.
+fn declaration() -> Declaration {
+    Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+impl Leaving {
+    /// The message goes: its ends will be asked for at their channels' homes, which are here, as soon as it has been taken.
+    pub(crate) fn open_homes(&self, to: NodeId, says: &mut Says<'_>) {
+        let terms = terms_of_reply(says.machine.value_max());
+        for (channel, _) in &self.ends {
+            says.machine.open_home_to(*channel, terms, declaration(), to);
+        }
+    }
+
+    /// The message has not been taken: its ends stay what they are.
+    pub(crate) fn stay(self, says: &mut Says<'_>) {
+        for (channel, _) in self.ends {
+            says.machine.forget_home(channel);
+        }
+    }
+
+    /// The message has been taken by a receiver on that node, and so have its ends.
+    pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &mut Says<'_>) {
+        let Some(sealed) = self.sealed else { return };
+        let handed_over = sealed.commit(value).unwrap_or_else(|not_all| not_all.ends);
+        let mut ends = handed_over.into_iter().peekable();
+        for (token, (channel, kind)) in (0u64..).zip(self.ends) {
+            let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
+            let Some(Agent::Inlet(inlet)) = agent else {
+                // The end was somebody else's too, who keeps it: over there it never was.
+                says.machine.end_home(says.now, channel, End::Gone);
+                continue;
+            };
+            let mut credits = 0;
+            if kind != EndKind::Reply {
+                credits = inlet.credits();
+                let terms = Terms { window: WINDOW, credits, value_max: says.machine.value_max() };
+                says.machine.tell_terms(says.now, channel, to, terms);
+            }
+            let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
+            says.new.push(NewBridge { channel, peer: to, bridge });
+        }
+    }
+}
+
+impl Arriving {
+    /// The message has been received here: its ends are this node's now.
+    pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, says: &mut Says<'_>) {
+        for (channel, end) in self.0 {
+            let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(says.machine.value_max()));
+            says.machine.adopt(channel, home, terms);
+            let Some(Agent::Outlet(outlet)) = end.agent else {
+                // Nobody here wanted it.
+                says.machine.end_proxy(says.now, channel, End::Gone);
+                continue;
+            };
+            let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
+            let bridge = match terms {
+                Some(terms) => bridge.with_terms(terms.value_max),
+                None => bridge,
+            };
+            says.new.push(NewBridge { channel, peer: home, bridge: Box::new(bridge) });
+        }
+    }
+}

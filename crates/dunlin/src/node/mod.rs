@@ -1,0 +1,408 @@
+//! Nodes: a program's membership in an application, whose programs find each other's channels by name.
+//!
+//! ```
+//! use dunlin::prelude::*;
+//!
+//! # dunlin::block_on(async {
+//! // Two nodes; usually they are in two programs.
+//! let names = "memory:weather-names";
+//! let here = Node::builder().app("weather").names(names).listen("memory:").join().await?;
+//! let there = Node::builder().app("weather").names(names).listen("memory:").join().await?;
+//!
+//! let mut readings = here.receiver::<f64>("readings").await?; // any end first
+//! let mut thermometer = there.sender::<f64>("readings").await?;
+//! let (sent, received) = par!(thermometer.send(21.5), readings.recv());
+//! sent?; // Ok: it was received, over there
+//! assert_eq!(received?, 21.5);
+//!
+//! there.leave().await?;
+//! here.leave().await
+//! # }).unwrap();
+//! ```
+//!
+//! - [`Node`], [`NodeBuilder`]: join an application, leave it;
+//! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
+//! - [`Guest`]: a client of an acceptor;
+//! - [`Peer`], [`ConnectionState`]: the other nodes, and how the connections to them are;
+//! - [`Encoding`]: how messages are written;
+//! - [`network`]: what connections run over: TCP, unix sockets, memory.
+//!
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto` over sockets, `bridge.rs` stands between it and the
+//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub.rs` knows names.
+
+mod bridge;
+mod builder;
+pub(crate) mod codec;
+mod driver;
+mod error;
+mod hub;
+mod id;
+mod message;
+mod name;
+pub mod network;
+mod serve;
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dunlin_core::agent::{Inlet, Outlet};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet};
+use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
+use dunlin_proto::id::Life;
+use dunlin_proto::wire::{Expected, Face};
+
+pub use builder::NodeBuilder;
+pub use codec::Encoding;
+use driver::Driver;
+pub use error::{NameError, NodeError};
+use hub::{Acceptance, Half};
+pub use hub::{ConnectionState, Guest, WaitingEnd};
+pub use name::Expects;
+
+/// One program's membership in an application. Cloning gives another handle of the same node.
+///
+/// # Examples
+/// See the [module](self).
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    driver: Arc<Driver>,
+    me: Life,
+    application: String,
+    addresses: Vec<String>,
+    tasks: Vec<tokio::task::AbortHandle>,
+}
+
+/// So long `leave` waits for the others to have heard everything.
+const LEAVE: Duration = Duration::from_secs(5);
+
+impl Node {
+    /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
+    /// node serves itself if nobody does.
+    ///
+    /// # Errors
+    /// See [`NodeBuilder::join`].
+    pub async fn join(application: &str) -> Result<Self, NodeError> {
+        Self::builder().app(application).join().await
+    }
+
+    /// A node with other settings.
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Who this node is, for logs.
+    pub fn me(&self) -> Peer {
+        Peer(self.inner.me)
+    }
+
+    /// The application's name.
+    pub fn application(&self) -> &str {
+        &self.inner.application
+    }
+
+    /// Where others can dial this node.
+    pub fn addresses(&self) -> &[String] {
+        &self.inner.addresses
+    }
+
+    /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.
+    ///
+    /// It is there at once: until somebody has the receiver, sends wait.
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited. What goes wrong later (a receiver that does not fit) poisons the channel.
+    pub fn sender<T: Portable>(&self, name: &str) -> Naming<'_, Sender<T>> {
+        self.naming(name, Face::Sender)
+    }
+
+    /// The receiving end of the channel of this name. Its [policy](Naming::policy) is the channel's.
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited.
+    pub fn receiver<T: Portable>(&self, name: &str) -> Naming<'_, Receiver<T>> {
+        self.naming(name, Face::Receiver)
+    }
+
+    /// The client's face of the bundle of this name.
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited.
+    pub fn client<B: Bundle>(&self, name: &str) -> Naming<'_, Client<B>>
+    where
+        B::Client: Portable,
+        B::Server: Portable,
+    {
+        self.naming(name, Face::Client)
+    }
+
+    /// The server's face of the bundle of this name, for one client.
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited.
+    pub fn server<B: Bundle>(&self, name: &str) -> Naming<'_, Server<B>>
+    where
+        B::Client: Portable,
+        B::Server: Portable,
+    {
+        self.naming(name, Face::Server)
+    }
+
+    /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it from a server.
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited.
+    pub fn acceptor<B: Bundle>(&self, name: &str) -> Naming<'_, Acceptor<B>>
+    where
+        B::Client: Portable,
+        B::Server: Portable + Send,
+    {
+        self.naming(name, Face::Acceptor)
+    }
+
+    fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
+        Naming {
+            node: self,
+            name: name.to_owned(),
+            options: hub::Options { face, shared: false, expects: Expected::Unknown, ..hub::Options::default() },
+            policy: Policy::default(),
+            end: PhantomData,
+        }
+    }
+
+    /// What happens to this node's connections, from now on: a channel that can be chosen over. What nobody receives is kept up
+    /// to 1024 changes; then the oldest go.
+    pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
+        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
+        self.inner.driver.with_hub_now(|hub, _| hub.watch(tx));
+        rx
+    }
+
+    /// The ends of this node that have not found their other end: every wait is visible.
+    pub fn waiting(&self) -> Vec<WaitingEnd> {
+        self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
+    }
+
+    /// Whether this node serves the application's names.
+    pub fn serves_names(&self) -> bool {
+        self.inner.driver.with_hub_now(|hub, _| hub.serves_names())
+    }
+
+    /// Leaves in order: everything that was said is heard by the others first, for at most 5 seconds. Ends of this node that
+    /// are still held end with [`NodeLost`](dunlin_core::Why::NodeLost).
+    ///
+    /// # Errors
+    /// [`NodeError::NotFlushed`] if the others did not hear everything in time; the node has left all the same.
+    pub async fn leave(self) -> crate::Result {
+        let driver = &self.inner.driver;
+        driver.with(|state, now| state.machine.leave(now));
+        let flushed = tokio::time::timeout(LEAVE, driver.flushed()).await;
+        self.inner.close();
+        match flushed {
+            Ok(_) => Ok(()),
+            Err(_) => Err(NodeError::NotFlushed.into()),
+        }
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        self.driver.close();
+    }
+}
+
+impl Drop for Inner {
+    /// Whoever forgets to leave says goodbye, but does not wait until that is heard.
+    fn drop(&mut self) {
+        self.driver.with(|state, now| state.machine.leave(now));
+        self.close();
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.inner.application).finish()
+    }
+}
+
+/// A node of the application: one life of it, so a restarted node is another peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer(Life);
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.node.fmt(f)
+    }
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({})", self.0)
+    }
+}
+
+/// Stands for a bundle's client's face in [`Naming`].
+#[derive(Debug)]
+pub struct Client<B>(PhantomData<B>);
+
+/// Stands for a bundle's server's face in [`Naming`].
+#[derive(Debug)]
+pub struct Server<B>(PhantomData<B>);
+
+/// Stands for a receiver of guests in [`Naming`].
+#[derive(Debug)]
+pub struct Acceptor<B>(PhantomData<B>);
+
+/// An end that is to be declared: await it.
+///
+/// # Cancel safety
+/// Dropped while it is awaited, the end is taken back.
+#[must_use = "await it to declare the end"]
+pub struct Naming<'a, E> {
+    node: &'a Node,
+    name: String,
+    options: hub::Options,
+    policy: Policy,
+    end: PhantomData<fn() -> E>,
+}
+
+impl<E> Naming<'_, E> {
+    /// Many may hold this face. (Shared use over several nodes comes with a later version: for now it is declared, and checked.)
+    pub fn shared(mut self) -> Self {
+        self.options.shared = true;
+        self
+    }
+
+    /// What this end expects of the other one. If it is not so, whoever comes second is refused.
+    pub fn expects(mut self, expects: Expects) -> Self {
+        self.options.expects = expects.into();
+        self
+    }
+
+    /// How messages are written. Both ends must say the same.
+    pub fn encoding(mut self, encoding: Encoding) -> Self {
+        self.options.encoding = encoding;
+        self
+    }
+
+    /// If the connection loses its socket, operations fail at once instead of waiting for it to come back.
+    pub fn fail_fast(mut self) -> Self {
+        self.options.fail_fast = true;
+        self
+    }
+}
+
+impl<T> Naming<'_, Receiver<T>> {
+    /// The channel's policy. Default: rendezvous.
+    pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
+        self.policy = policy.into();
+        self
+    }
+}
+
+impl<E> fmt::Debug for Naming<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Naming").field("name", &self.name).field("options", &self.options).finish()
+    }
+}
+
+/// What a [`Naming`] resolves with.
+pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
+
+impl<'a, T: Portable> IntoFuture for Naming<'a, Sender<T>> {
+    type Output = Result<Sender<T>, NameError>;
+    type IntoFuture = Named<'a, Sender<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (tx, rx) = channel::<T>();
+            let outlet = AnyOutlet::from(Outlet::new(rx));
+            self.node.inner.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
+            Ok(tx)
+        })
+    }
+}
+
+impl<'a, T: Portable> IntoFuture for Naming<'a, Receiver<T>> {
+    type Output = Result<Receiver<T>, NameError>;
+    type IntoFuture = Named<'a, Receiver<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (tx, rx) = channel_with::<T>(self.policy);
+            let inlet = AnyInlet::from(Inlet::new(tx));
+            self.node.inner.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
+            Ok(rx)
+        })
+    }
+}
+
+impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Client<B>>
+where
+    B::Client: Portable,
+    B::Server: Portable,
+{
+    type Output = Result<B::Client, NameError>;
+    type IntoFuture = Named<'a, B::Client>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (client, server) = B::pair(&ChannelFactory::default());
+            let agents = hub::agents_of(server)?;
+            self.node.inner.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
+            Ok(client)
+        })
+    }
+}
+
+impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Server<B>>
+where
+    B::Client: Portable,
+    B::Server: Portable,
+{
+    type Output = Result<B::Server, NameError>;
+    type IntoFuture = Named<'a, B::Server>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let (client, server) = B::pair(&ChannelFactory::default());
+            let agents = hub::agents_of(client)?;
+            self.node.inner.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
+            Ok(server)
+        })
+    }
+}
+
+impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Acceptor<B>>
+where
+    B::Client: Portable,
+    B::Server: Portable,
+{
+    type Output = Result<Receiver<Guest<B::Server>>, NameError>;
+    type IntoFuture = Named<'a, Receiver<Guest<B::Server>>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            // A bundle that cannot be stretched is refused now, not when the first guest comes.
+            let (client, _server) = B::pair(&ChannelFactory::default());
+            hub::agents_of(client)?;
+            let (mut door, guests) = channel_with::<Guest<B::Server>>(dunlin_core::fifo(hub::GUESTS_MAX));
+            let accept: Acceptance = Box::new(move |peer| {
+                let (client, server) = B::pair(&ChannelFactory::default());
+                let agents = hub::agents_of(client).ok()?;
+                door.try_send(Guest::new(server, Peer(peer))).ok()?;
+                Some(agents)
+            });
+            self.node.inner.driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            Ok(guests)
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Names and what is declared under them, in words.
+
+use dunlin_proto::wire::{Declaration, Expected, Face};
+
+/// What an end expects of the other one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Expects {
+    /// Nothing.
+    #[default]
+    Any,
+    /// That one holds it.
+    Unshared,
+    /// That many may hold it.
+    Shared,
+}
+
+impl From<Expects> for Expected {
+    fn from(expects: Expects) -> Self {
+        match expects {
+            Expects::Any => Self::Unknown,
+            Expects::Unshared => Self::Unshared,
+            Expects::Shared => Self::Shared,
+        }
+    }
+}
+
+/// A declaration as a phrase: "an unshared sender (cbor) that expects the other end to be shared".
+pub(crate) fn describe(declared: &Declaration) -> String {
+    let face = match declared.face {
+        Face::Sender => "sender",
+        Face::Receiver => "receiver",
+        Face::Client => "client",
+        Face::Server => "server",
+        Face::Acceptor => "acceptor",
+    };
+    let held = if declared.shared { "a shared" } else { "an unshared" };
+    let expects = match declared.expects {
+        Expected::Unknown => "",
+        Expected::Unshared => " that expects the other end to be unshared",
+        Expected::Shared => " that expects the other end to be shared",
+    };
+    let encoding = String::from_utf8_lossy(&declared.schema);
+    format!("{held} {face} ({encoding}){expects}")
+}
+
+/// Splits `host:port/name`. No address: the name service is asked.
+pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
+    match name.rsplit_once('/') {
+        Some((address, name)) => (Some(address), name),
+        None => (None, name),
+    }
+}

@@ -1,0 +1,335 @@
+//! What connections run over: a [`Network`] dials and listens, and gives [`Socket`]s.
+//!
+//! An address says by its prefix which network it belongs to. [`Networks`] holds the kinds that a node knows:
+//!
+//! | address | network |
+//! |---|---|
+//! | `host:port`, `10.0.0.7:7500`, `[::1]:7500`, or with the prefix `tcp:` | [`Tcp`] |
+//! | `unix:/run/dunlin/a.sock` | [`Unix`], where the system has them |
+//! | `memory:name` | [`Memory`]: inside one program |
+
+#[cfg(test)]
+mod contract;
+mod memory;
+mod tcp;
+#[cfg(unix)]
+mod unix;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+pub use memory::Memory;
+pub use tcp::Tcp;
+#[cfg(unix)]
+pub use unix::Unix;
+
+/// A future whose type is not named.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A kind of network.
+///
+/// Addresses are given and returned without the prefix: that is for [`Networks`] to take off and to put on.
+pub trait Network: Send + Sync + 'static {
+    /// The prefix of this network's addresses, without the colon.
+    fn scheme(&self) -> &'static str;
+
+    /// Opens a socket to whoever listens at `address`.
+    ///
+    /// # Errors
+    /// Those of the system; their text names the address. [`io::ErrorKind::InvalidInput`] if it is none of this network's.
+    ///
+    /// # Cancel safety
+    /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
+
+    /// Listens at `address`, until the listener is dropped.
+    ///
+    /// # Errors
+    /// Those of the system; their text names the address and says what to do. [`io::ErrorKind::AddrInUse`] if somebody listens there;
+    /// [`io::ErrorKind::InvalidInput`] if the address is none of this network's.
+    ///
+    /// # Cancel safety
+    /// Dropped, it does not listen.
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>>;
+}
+
+/// Accepts sockets at one address. Dropped, it refuses them.
+pub trait Listener: Send {
+    /// Waits for the next socket.
+    ///
+    /// # Errors
+    /// As the system gives them. [`is_transient`] says after which of them to call again.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has accepted nothing.
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
+
+    /// The address that others dial: with the port that was chosen, if a free one was asked for.
+    fn address(&self) -> String;
+}
+
+/// A stream of bytes in both directions.
+pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Who is at the other end, for people to read. Not to be dialled.
+    fn peer(&self) -> String;
+}
+
+/// Whether a listener whose `accept` failed like this is worth keeping.
+///
+/// Some of these errors belong to the one socket that was to be accepted: it ended too early, or a firewall dropped it. Others say
+/// that the system is out of something (open files, memory) until somebody gives it back. So wait a moment, some ten milliseconds,
+/// before the next `accept`: the socket still waits, and a loop without a pause would spin. After any other error the listener is of no
+/// more use.
+///
+/// # Examples
+/// ```
+/// use dunlin::node::network::is_transient;
+/// use std::io;
+///
+/// assert!(is_transient(&io::ErrorKind::ConnectionAborted.into()));
+/// assert!(!is_transient(&io::ErrorKind::InvalidInput.into()));
+/// # #[cfg(target_os = "linux")]
+/// assert!(is_transient(&io::Error::from_raw_os_error(24))); // EMFILE: too many open files
+/// ```
+pub fn is_transient(error: &io::Error) -> bool {
+    // Linux's accept also reports what befell the new socket on the network: the codes of accept(2), "Error handling".
+    #[cfg(unix)]
+    const CODES: &[i32] = &[
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::EPERM,
+        libc::EPROTO,
+        libc::ENOPROTOOPT,
+        libc::EOPNOTSUPP,
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        #[cfg(target_os = "linux")]
+        libc::ENONET,
+    ];
+    /// WSAEMFILE, WSAENOBUFS.
+    #[cfg(not(unix))]
+    const CODES: &[i32] = &[10024, 10055];
+
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::WouldBlock
+    ) || error.raw_os_error().is_some_and(|code| CODES.contains(&code))
+}
+
+/// The kinds of networks that a node knows, told apart by the prefix of an address.
+///
+/// An address without one of their prefixes is TCP's.
+///
+/// # Examples
+/// ```
+/// use dunlin::node::network::Networks;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # dunlin::block_on(async {
+/// let networks = Networks::default();
+/// let mut listener = networks.listen("memory:krill").await?;
+/// assert_eq!(listener.address(), "memory:krill");
+///
+/// let mut here = networks.dial("memory:krill").await?;
+/// let mut there = listener.accept().await?;
+/// here.write_all(b"hello").await?;
+/// let mut heard = [0; 5];
+/// there.read_exact(&mut heard).await?;
+/// assert_eq!(&heard, b"hello");
+/// # std::io::Result::Ok(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Networks {
+    known: Vec<Arc<dyn Network>>,
+}
+
+impl Networks {
+    /// Adds a kind of network, in place of the one with the same prefix if there is one.
+    #[must_use]
+    pub fn with(mut self, network: impl Network) -> Self {
+        self.known.retain(|known| known.scheme() != network.scheme());
+        self.known.push(Arc::new(network));
+        self
+    }
+
+    /// Opens a socket to whoever listens at `address`: see [`Network::dial`].
+    ///
+    /// # Errors
+    /// See there.
+    pub async fn dial(&self, address: &str) -> io::Result<Box<dyn Socket>> {
+        let (network, rest) = self.pick(address)?;
+        network.dial(rest).await
+    }
+
+    /// Listens at `address`: see [`Network::listen`]. The listener's address has the prefix.
+    ///
+    /// # Errors
+    /// See there.
+    pub async fn listen(&self, address: &str) -> io::Result<Box<dyn Listener>> {
+        let (network, rest) = self.pick(address)?;
+        let listener = network.listen(rest).await?;
+        // Only TCP's addresses go without.
+        let scheme = network.scheme();
+        Ok(if scheme == Tcp::SCHEME { listener } else { Box::new(Prefixed { scheme, listener }) })
+    }
+
+    /// The network of an address, and the address without the prefix.
+    fn pick<'a>(&self, address: &'a str) -> io::Result<(&dyn Network, &'a str)> {
+        let find = |scheme| self.known.iter().find(|known| known.scheme() == scheme);
+        if let Some((scheme, rest)) = address.split_once(':')
+            && let Some(network) = find(scheme)
+        {
+            return Ok((&**network, rest));
+        }
+        // `default` knows it, and `with` only replaces.
+        find(Tcp::SCHEME).map(|network| (&**network, address)).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, format!("no network is known for the address `{address}`"))
+        })
+    }
+}
+
+/// All kinds that this crate has and the system knows.
+impl Default for Networks {
+    fn default() -> Self {
+        let networks = Self { known: Vec::new() }.with(Tcp).with(Memory);
+        #[cfg(unix)]
+        let networks = networks.with(Unix);
+        networks
+    }
+}
+
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.known.iter().map(|network| network.scheme())).finish()
+    }
+}
+
+/// A listener whose address has its network's prefix.
+struct Prefixed {
+    scheme: &'static str,
+    listener: Box<dyn Listener>,
+}
+
+impl Listener for Prefixed {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        self.listener.accept()
+    }
+
+    fn address(&self) -> String {
+        format!("{}:{}", self.scheme, self.listener.address())
+    }
+}
+
+/// A socket of tokio's, and who is at its other end.
+struct Named<S> {
+    stream: S,
+    peer: String,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Named<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+/// All of it is passed on: vectored writes above all, which spare the node a copy.
+impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &[u8],
+    ) -> std::task::Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> std::task::Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The error with what was tried before it; its kind stays.
+fn explain(error: &io::Error, tried: impl fmt::Display) -> io::Error {
+    io::Error::new(error.kind(), format!("{tried}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_picks_its_network_by_prefix() {
+        let networks = Networks::default();
+        for (address, scheme, rest) in [
+            ("localhost:7500", "tcp", "localhost:7500"),
+            ("tcp:memory:7500", "tcp", "memory:7500"),
+            ("[::1]:7500", "tcp", "[::1]:7500"),
+            ("memory:a:b", "memory", "a:b"),
+            #[cfg(unix)]
+            ("unix:/a:b", "unix", "/a:b"),
+            ("quic:host:1", "tcp", "quic:host:1"),
+            ("", "tcp", ""),
+        ] {
+            let (network, found) = networks.pick(address).unwrap();
+            assert_eq!((network.scheme(), found), (scheme, rest), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_network_replaces_the_one_with_its_prefix() {
+        struct Other;
+        impl Network for Other {
+            fn scheme(&self) -> &'static str {
+                "memory"
+            }
+            fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+                Box::pin(async move { Err(io::Error::other(format!("other {address}"))) })
+            }
+            fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+                Memory.listen(address)
+            }
+        }
+        let networks = Networks::default().with(Other);
+        assert_eq!(format!("{networks:?}").matches("memory").count(), 1);
+        let error = crate::block_on(networks.dial("memory:x")).err().unwrap();
+        assert_eq!(error.to_string(), "other x");
+    }
+}

@@ -1,0 +1,245 @@
+//! TCP.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpStream, lookup_host};
+
+use super::{BoxFuture, Listener, Named, Network, Socket, explain};
+
+/// How much the kernel takes that it has not sent yet.
+///
+/// What the kernel has cannot be overtaken: a heartbeat or an ack written now leaves behind all of it. Left alone, the kernel takes
+/// megabytes when the network is slow. This bounds only what is *not sent*: what is under way is as much as the network
+/// carries, so nothing is lost in throughput as long as the node writes again while this much is being sent (1 ms at 1 Gbit/s).
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// TCP: addresses are `host:port`, with an IPv6 address in brackets: `[::1]:7500`.
+///
+/// Listening at `:port` listens on loopback, where only this machine reaches it; anything wider has to be asked for, by an address of this
+/// machine or by `0.0.0.0:port` or `[::]:port`, which mean all of them. Those two are also what the listener then
+/// gives as its address, and nobody elsewhere can dial it: tell others an address of this machine. Port 0 is any free one.
+///
+/// Small writes are sent at once (`TCP_NODELAY`). On Linux the kernel takes at most 128 KiB that it has not sent
+/// (`TCP_NOTSENT_LOWAT`), so that what is urgent does not queue behind megabytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tcp;
+
+impl Tcp {
+    pub(super) const SCHEME: &'static str = "tcp";
+}
+
+impl Network for Tcp {
+    fn scheme(&self) -> &'static str {
+        Self::SCHEME
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let target = parse(address)?;
+            let dialled = async {
+                let stream = TcpStream::connect(target).await?;
+                let peer = stream.peer_addr()?;
+                socket(stream, peer)
+            };
+            dialled.await.map_err(|error| explain(&error, format_args!("cannot connect to `{address}`")))
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let (host, port) = parse(address)?;
+            let listener = bind(host, port).await.map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => io::Error::new(
+                    error.kind(),
+                    format!(
+                        "cannot listen on `{address}`: another program, or another node of this one, has port {port}; end it, \
+                         or choose another port (0 takes any free one)"
+                    ),
+                ),
+                io::ErrorKind::AddrNotAvailable => {
+                    explain(&error, format_args!("cannot listen on `{address}`, which is no address of this machine"))
+                }
+                io::ErrorKind::PermissionDenied => explain(
+                    &error,
+                    format_args!("cannot listen on `{address}`, ports below 1024 may need special rights"),
+                ),
+                _ => explain(&error, format_args!("cannot listen on `{address}`")),
+            })?;
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+}
+
+impl Listener for TcpListener {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let (stream, peer) = Self::accept(self).await?;
+            // A socket that ended while it waited can refuse its options. That says nothing about the listener.
+            socket(stream, peer).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
+        })
+    }
+
+    fn address(&self) -> String {
+        // A socket that is bound has an address.
+        self.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
+    }
+}
+
+/// Host and port of an address; no host is loopback.
+fn parse(address: &str) -> io::Result<(&str, u16)> {
+    let split = || {
+        let (host, port) = address.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']').filter(|inside| inside.contains(':'))?,
+            None if host.contains([':', '/']) => return None,
+            None if host.is_empty() => "127.0.0.1",
+            None => host,
+        };
+        Some((host, port))
+    };
+    split().ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{address}` is no address: write host:port, with an IPv6 address in brackets: [::1]:7500"),
+        )
+    })
+}
+
+/// Listens on the first address of `host` that can be had.
+async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
+    let mut failed = None;
+    for address in lookup_host((host, port)).await? {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            // In use at one address and unknown at the next, the first is what there is to be told.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
+}
+
+fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
+    stream.set_nodelay(true)?;
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    Ok(Box::new(Named { stream, peer: peer.to_string() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::network::contract;
+
+    #[test]
+    fn a_dialled_socket_is_accepted_and_carries_bytes_both_ways() {
+        crate::block_on(async {
+            for address in ["127.0.0.1:0", "localhost:0", ":0"] {
+                contract::echoes(&Tcp, address).await;
+            }
+        });
+    }
+
+    #[test]
+    fn ipv6_stands_in_brackets() {
+        crate::block_on(async {
+            if TcpListener::bind("[::1]:0").await.is_err() {
+                eprintln!("SKIPPED: this machine has no IPv6");
+                return;
+            }
+            let address = contract::echoes(&Tcp, "[::1]:0").await;
+            assert!(address.starts_with("[::1]:"), "{address}");
+        });
+    }
+
+    #[test]
+    fn no_host_is_loopback() {
+        let listener = crate::block_on(Tcp.listen(":0")).unwrap();
+        assert!(listener.address().starts_with("127.0.0.1:"), "{}", listener.address());
+        assert!(!listener.address().ends_with(":0"));
+    }
+
+    #[test]
+    fn a_port_in_use_is_named_with_what_to_do() {
+        crate::block_on(async {
+            let error = contract::is_in_use(&Tcp, "127.0.0.1:0").await;
+            let port = error.split('`').nth(1).unwrap();
+            assert!(port.starts_with("127.0.0.1:") && error.contains("choose another port"), "{error}");
+        });
+    }
+
+    #[test]
+    fn an_address_of_another_machine_cannot_be_listened_on() {
+        // 192.0.2.0/24 is for documentation.
+        let error = crate::block_on(Tcp.listen("192.0.2.1:0")).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+        assert!(error.to_string().contains("`192.0.2.1:0`, which is no address of this machine"), "{error}");
+    }
+
+    #[test]
+    fn a_dropped_listener_refuses() {
+        crate::block_on(contract::refuses_when_dropped(&Tcp, "127.0.0.1:0"));
+    }
+
+    #[test]
+    fn an_unknown_host_is_named() {
+        // RFC 6761: this name has no address anywhere.
+        let error = crate::block_on(Tcp.dial("krill.invalid:7500")).err().unwrap();
+        assert!(error.to_string().contains("`krill.invalid:7500`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for address in
+            ["", "host", "host:", "host:70000", "::1:7500", "[::1]", "[host]:1", "quic:host:1", "/a:1", "[::1:1"]
+        {
+            let error = crate::block_on(Tcp.dial(address)).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{address}");
+            assert!(error.to_string().contains("write host:port"), "{error}");
+        }
+        assert_eq!(parse("[fe80::1]:1").unwrap(), ("fe80::1", 1));
+    }
+
+    /// The kernel's figures vary; that the bound is one of them does not.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kernel_takes_little_that_it_cannot_send() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        async fn accepted_unread(bounded: bool) -> usize {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let here = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (mut there, peer) = listener.accept().await.unwrap();
+            let mut here = if bounded {
+                socket(here, peer).unwrap()
+            } else {
+                Box::new(Named { stream: here, peer: String::new() }) as Box<dyn Socket>
+            };
+            let (chunk, mut count) = ([7; 16 * 1024], 0);
+            loop {
+                let mut write = std::pin::pin!(here.write(&chunk));
+                match std::future::poll_fn(|cx| std::task::Poll::Ready(write.as_mut().poll(cx))).await {
+                    std::task::Poll::Ready(written) => count += written.unwrap(),
+                    std::task::Poll::Pending => break,
+                }
+            }
+            // Once read, writing goes on: the wake-up was not lost.
+            let drain = tokio::spawn(async move {
+                let mut all = Vec::new();
+                there.read_to_end(&mut all).await.unwrap();
+                all.len()
+            });
+            here.write_all(&vec![7; 8 << 20]).await.unwrap();
+            drop(here);
+            assert_eq!(drain.await.unwrap(), count + (8 << 20));
+            count
+        }
+        crate::block_on(async {
+            let (bounded, unbounded) = (accepted_unread(true).await, accepted_unread(false).await);
+            eprintln!("accepted, unread: {bounded} bytes with the bound, {unbounded} without");
+            assert!(bounded < unbounded, "{bounded} {unbounded}");
+        });
+    }
+}

@@ -1,0 +1,306 @@
+//! Unix sockets.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::unix::UCred;
+use tokio::net::{UnixListener, UnixStream};
+
+use super::{BoxFuture, Listener, Named, Network, Socket, explain};
+
+/// Unix sockets: an address is the path of the socket's file.
+///
+/// Only the user who listens can dial it (permissions 0600). The file goes with the listener. If a program died and left its file behind, it is
+/// replaced; a file at which somebody still answers, or that is no socket, is not.
+///
+/// Listening needs a file system with hard links, and a path some twenty bytes below the system's bound of about a hundred.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unix;
+
+impl Network for Unix {
+    fn scheme(&self) -> &'static str {
+        "unix"
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let stream = UnixStream::connect(address)
+                .await
+                .map_err(|error| explain(&error, format_args!("cannot connect to `unix:{address}`")))?;
+            Ok(Box::new(Named { stream, peer: format!("unix:{address}") }) as Box<dyn Socket>)
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener = bind(Path::new(address)).await.map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => io::Error::new(
+                    error.kind(),
+                    format!(
+                        "cannot listen on `unix:{address}`: another program, or another node of this one, does; end it, or choose \
+                         another path"
+                    ),
+                ),
+                io::ErrorKind::AlreadyExists => io::Error::new(
+                    error.kind(),
+                    format!("cannot listen on `unix:{address}`: a file that is no socket is there; choose another path"),
+                ),
+                _ => explain(&error, format_args!("cannot listen on `unix:{address}`")),
+            })?;
+            Ok(Box::new(listener) as Box<dyn Listener>)
+        })
+    }
+}
+
+struct Bound {
+    listener: UnixListener,
+    file: OwnedFile,
+}
+
+impl Listener for Bound {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let (stream, _) = self.listener.accept().await?;
+            let process = stream.peer_cred().ok().as_ref().and_then(UCred::pid);
+            let path = self.file.path.display();
+            let peer = match process {
+                Some(process) => format!("unix:{path} (process {process})"),
+                None => format!("unix:{path}"),
+            };
+            Ok(Box::new(Named { stream, peer }) as Box<dyn Socket>)
+        })
+    }
+
+    fn address(&self) -> String {
+        self.file.path.display().to_string()
+    }
+}
+
+/// The file of a socket of ours. Dropped, it is removed, unless there is another under its name by now.
+struct OwnedFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl OwnedFile {
+    fn new(path: PathBuf) -> io::Result<Self> {
+        let identity = identity(&path)?;
+        Ok(Self { path, identity })
+    }
+}
+
+impl Drop for OwnedFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // If that fails, the file is stale, and the next listener replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Under its own name a socket's file appears at once as it should be, listening and with its permissions: it is made under another, and
+/// linked, which never replaces a file. So of any number of programs that start together one listens, and the others find it.
+async fn bind(path: &Path) -> io::Result<Bound> {
+    let made = beside(path);
+    let listener = UnixListener::bind(&made)?;
+    let made = OwnedFile::new(made)?;
+    fs::set_permissions(&made.path, fs::Permissions::from_mode(0o600))?;
+    loop {
+        match fs::hard_link(&made.path, path) {
+            Ok(()) => return Ok(Bound { listener, file: OwnedFile::new(path.to_owned())? }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(path).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Removes the file of a listener that is dead. One that is gone by itself is as good.
+///
+/// # Errors
+/// `AddrInUse` if somebody answers; `AlreadyExists` if it is no socket.
+async fn clear(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(io::ErrorKind::AlreadyExists.into()),
+        _ => {}
+    }
+    if is_alive(path).await {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    remove_dead(path).await
+}
+
+/// Another program may have replaced the dead one's file meanwhile. Renamed, the file is ours alone, and can be asked again.
+async fn remove_dead(path: &Path) -> io::Result<()> {
+    let aside = beside(path);
+    match fs::rename(path, &aside) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        renamed => renamed?,
+    }
+    let alive = is_alive(&aside).await;
+    if alive {
+        // If there is yet another by now, that one stays.
+        let _ = fs::hard_link(&aside, path);
+    }
+    fs::remove_file(&aside)?;
+    if alive { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(()) }
+}
+
+/// Whether somebody listens there. Only a refusal says no: a full backlog, or a lack of rights, does not.
+async fn is_alive(path: &Path) -> bool {
+    let dialled = UnixStream::connect(path).await;
+    !dialled.is_err_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+}
+
+/// A name in the same folder that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    name.into()
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::network::contract;
+
+    /// A folder of its own, removed at the end; it must be empty then.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn socket(&self) -> String {
+            self.0.join("s").display().to_string()
+        }
+
+        fn files(&self) -> usize {
+            fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_dialled_socket_is_accepted_and_carries_bytes_both_ways() {
+        let folder = Folder::new("echo");
+        crate::block_on(contract::echoes(&Unix, &folder.socket()));
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn only_the_user_may_dial() {
+        let folder = Folder::new("mode");
+        let _listener = crate::block_on(Unix.listen(&folder.socket())).unwrap();
+        assert_eq!(fs::metadata(folder.socket()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(folder.files(), 1);
+    }
+
+    #[test]
+    fn a_path_in_use_is_told_and_stays() {
+        let folder = Folder::new("in-use");
+        let error = crate::block_on(contract::is_in_use(&Unix, &folder.socket()));
+        assert!(error.contains(&folder.socket()) && error.contains("choose another path"), "{error}");
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn a_dropped_listener_refuses_and_takes_its_file_along() {
+        let folder = Folder::new("dropped");
+        crate::block_on(contract::refuses_when_dropped(&Unix, &folder.socket()));
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn the_file_of_a_dead_listener_is_replaced() {
+        let folder = Folder::new("stale");
+        drop(std::os::unix::net::UnixListener::bind(folder.socket()).unwrap());
+        assert_eq!(folder.files(), 1);
+        crate::block_on(contract::echoes(&Unix, &folder.socket()));
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_stays() {
+        let folder = Folder::new("file");
+        fs::write(folder.socket(), "dear").unwrap();
+        let error = crate::block_on(Unix.listen(&folder.socket())).err().unwrap();
+        assert!(error.to_string().contains("no socket"), "{error}");
+        assert_eq!(fs::read_to_string(folder.socket()).unwrap(), "dear");
+        assert_eq!(folder.files(), 1);
+    }
+
+    #[test]
+    fn a_listener_leaves_the_file_of_another_alone() {
+        let folder = Folder::new("another");
+        crate::block_on(async {
+            let first = Unix.listen(&folder.socket()).await.unwrap();
+            fs::remove_file(folder.socket()).unwrap();
+            let second = Unix.listen(&folder.socket()).await.unwrap();
+            drop(first);
+            Unix.dial(&folder.socket()).await.unwrap();
+            drop(second);
+        });
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn a_listener_that_took_the_place_of_a_dead_one_keeps_it() {
+        let folder = Folder::new("second-look");
+        crate::block_on(async {
+            let listener = Unix.listen(&folder.socket()).await.unwrap();
+            let error = remove_dead(Path::new(&folder.socket())).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            Unix.dial(&folder.socket()).await.unwrap();
+            drop(listener);
+        });
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn of_many_that_replace_a_dead_listener_together_one_listens() {
+        let folder = Folder::new("race");
+        drop(std::os::unix::net::UnixListener::bind(folder.socket()).unwrap());
+        crate::block_on(async {
+            let starting: Vec<_> = (0..16)
+                .map(|_| {
+                    let path = folder.socket();
+                    tokio::spawn(async move { Unix.listen(&path).await })
+                })
+                .collect();
+            let mut listening = Vec::new();
+            for started in starting {
+                match started.await.unwrap() {
+                    Ok(listener) => listening.push(listener),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}"),
+                }
+            }
+            assert_eq!(listening.len(), 1);
+            Unix.dial(&folder.socket()).await.unwrap();
+        });
+        assert_eq!(folder.files(), 0);
+    }
+
+    #[test]
+    fn nobody_there_is_told() {
+        let error = crate::block_on(Unix.dial("/nowhere/krill")).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("`unix:/nowhere/krill`"), "{error}");
+    }
+}

@@ -1,0 +1,460 @@
+//! Blocking calls: where they run, how they end, and what is known of one that was asked to stop. By events: a call says over
+//! a channel how far it is.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+
+use dunlin::prelude::*;
+use dunlin::waits::{self, Doing, Pid};
+use dunlin::{Blocking, Error, ExitReason};
+
+/// Runs on this thread alone, with as many threads for blocking calls.
+fn on<F: Future>(threads: usize, future: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(threads).build().unwrap().block_on(future)
+}
+
+/// A call that says when it has begun and then waits for a word: the call, and the ends.
+fn held<R: Send + 'static>(
+    then: impl FnOnce(&dunlin::Stop, u8) -> R + Send + 'static,
+) -> (Blocking<R>, Receiver<()>, Sender<u8>) {
+    let ((mut began, has_begun), (word, mut hear)) = (channel(), channel());
+    let call = blocking(move |stop| {
+        began.send(()).wait().unwrap();
+        let word = hear.recv().wait().unwrap();
+        then(stop, word)
+    });
+    (call, has_begun, word)
+}
+
+/// Waits until `pid` waits for this.
+async fn until_waits(pid: Pid, doing: Doing) {
+    while !waits::snapshot().iter().any(|wait| wait.who == pid && wait.doing == doing) {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn what_a_call_returns() {
+    on(1, async {
+        assert_eq!(blocking(|_| 6 * 7).await.unwrap(), 42);
+        let rates: Result<String> = async { Ok(blocking(|_| std::fs::read_to_string("no such file")).await??) }.await;
+        assert!(matches!(rates, Err(Error::Io(_))));
+    });
+}
+
+#[test]
+fn a_call_holds_up_no_process() {
+    on(1, async {
+        let here = thread::current().id();
+        let (call, mut has_begun, mut word) = held(|_, word| (thread::current().id(), word));
+        has_begun.recv().await.unwrap();
+        // The only thread of this runtime goes on while the call blocks its own.
+        let (mut tx, mut rx) = channel();
+        let process = spawn(async move { rx.recv().await });
+        tx.send(1).await.unwrap();
+        assert_eq!(process.await.unwrap(), Ok(1));
+        assert!(!call.is_finished());
+        word.send(7).await.unwrap();
+        let (there, word) = call.await.unwrap();
+        assert!(there != here && word == 7);
+    });
+}
+
+#[test]
+fn a_call_starts_without_being_awaited() {
+    on(1, async {
+        let (_call, mut has_begun, _word) = held(ignore);
+        has_begun.recv().await.unwrap();
+    });
+}
+
+fn ignore(_: &dunlin::Stop, _: u8) {}
+
+#[test]
+fn a_full_pool_starts_a_call_when_a_thread_is_free() {
+    on(1, async {
+        let (first, mut first_began, mut go) = held(ignore);
+        first_began.recv().await.unwrap();
+        let (second, mut second_began, mut go2) = held(ignore);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let known = |pid| waits::processes().iter().any(|known| known.first == pid);
+        assert!(second_began.try_recv().is_err(), "there is one thread");
+        assert!(known(second.pid()), "a queued call is a process");
+        go.send(1).await.unwrap();
+        first.await.unwrap();
+        second_began.recv().await.unwrap();
+        go2.send(1).await.unwrap();
+        let pid = second.pid();
+        second.await.unwrap();
+        assert!(!known(pid));
+    });
+}
+
+#[test]
+fn a_call_is_a_branch_of_a_choice() {
+    on(1, async {
+        let (mut call, mut has_begun, mut word) = held(|_, word| word);
+        has_begun.recv().await.unwrap();
+        let (mut tx, mut rx) = channel_with(fifo(1));
+        tx.send(1).await.unwrap();
+        let (mut values, mut loaded) = (vec![], None);
+        for round in 0..2 {
+            alt! { biased;
+                value = rx.recv() => values.push(value.unwrap()),
+                n = &mut call, if loaded.is_none() => loaded = Some(n.unwrap()),
+            }
+            if round == 0 {
+                word.send(7).await.unwrap();
+            }
+        }
+        assert_eq!((values, loaded), (vec![1], Some(7)), "not chosen, it has lost nothing");
+        let mut call = blocking(|_| 8);
+        let (index, n) = Choice::fair().on(&mut call, |n| n.unwrap()).await;
+        assert_eq!((index, n), (0, 8));
+    });
+}
+
+#[test]
+fn a_panic_is_an_error_with_its_text() {
+    on(1, async {
+        let call = blocking(|_| -> u8 { panic!("out of {}", "krill") });
+        let pid = call.pid();
+        let Err(Error::Exit(exit)) = call.await else { panic!("it panicked") };
+        assert_eq!((exit.pid, exit.reason), (pid, ExitReason::Panicked("out of krill".into())));
+        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread goes on");
+    });
+}
+
+#[test]
+fn terminated_before_it_started() {
+    on(1, async {
+        let (first, mut has_begun, mut word) = held(ignore);
+        has_begun.recv().await.unwrap();
+        let (mut tx, rx) = channel::<u8>();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = runs.clone();
+        let queued = blocking(move |_| {
+            drop(rx);
+            count.fetch_add(1, Ordering::Relaxed)
+        });
+        assert!(matches!(queued.terminate().await, Ended::NeverStarted));
+        assert!(tx.send(1).await.unwrap_err().is_closed(), "what it held is dropped at once");
+        word.send(1).await.unwrap();
+        first.await.unwrap();
+        blocking(|_| ()).await.unwrap();
+        assert_eq!(runs.load(Ordering::Relaxed), 0, "nor later");
+    });
+}
+
+#[test]
+fn terminated_while_it_looks() {
+    on(1, async {
+        let (mut began, mut has_begun) = channel();
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            while !stop.asked() {
+                thread::yield_now();
+            }
+            assert!(stop.asked(), "it stays so");
+            7
+        });
+        has_begun.recv().await.unwrap();
+        assert!(matches!(call.terminate().await, Ended::Terminated));
+    });
+}
+
+#[test]
+fn terminated_while_it_waits_for_that() {
+    on(1, async {
+        let (mut began, mut has_begun) = channel();
+        let call = blocking(move |stop| {
+            assert!(!stop.requested().within(Duration::ZERO).wait(), "nobody has asked");
+            began.send(()).wait().unwrap();
+            stop.requested().wait()
+        });
+        let pid = call.pid();
+        has_begun.recv().await.unwrap();
+        until_waits(pid, Doing::Stop).await;
+        assert!(matches!(call.terminate().await, Ended::Terminated));
+    });
+}
+
+#[test]
+fn threads_of_a_call_may_all_wait() {
+    on(1, async {
+        let call = blocking(|stop| {
+            thread::scope(|threads| {
+                for _ in 0..3 {
+                    threads.spawn(|| assert!(stop.requested().wait()));
+                }
+            });
+        });
+        // They are no processes, so their lines say who made them wait, not who they are: the place in this file.
+        let waiting = || {
+            let all = waits::snapshot();
+            all.iter().filter(|wait| wait.doing == Doing::Stop && wait.who == Pid::OUTSIDE).count()
+        };
+        while waiting() < 3 {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(call.terminate().await, Ended::Terminated));
+    });
+}
+
+#[test]
+fn a_call_may_choose_over_its_end() {
+    on(1, async {
+        let (mut tx, mut rx) = channel::<u8>();
+        let call = blocking(move |stop| {
+            tokio::runtime::Handle::current().block_on(async {
+                let mut got = 0;
+                loop {
+                    alt! { n = rx.recv() => got += n.unwrap(), _ = stop.requested() => return got }
+                }
+            })
+        });
+        tx.send(3).await.unwrap();
+        tx.send(4).await.unwrap();
+        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(tx.send(5).await.is_err());
+    });
+}
+
+#[test]
+fn it_just_finished() {
+    on(1, async {
+        let (call, mut has_begun, mut word) = held(|_, word| word);
+        has_begun.recv().await.unwrap();
+        let mut ending = call.terminate();
+        assert!(poll(&mut ending).is_pending(), "asked, and it does not look");
+        word.send(7).await.unwrap();
+        assert!(matches!(ending.await, Ended::JustFinished(7)));
+    });
+}
+
+#[test]
+fn it_had_finished_already() {
+    on(1, async {
+        let call = blocking(|_| 7);
+        while !call.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(call.terminate().await, Ended::AlreadyFinished(7)));
+
+        let call = blocking(|stop| stop.finishing().then_some(7));
+        while !call.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(call.terminate().await, Ended::AlreadyFinished(Some(7))));
+    });
+}
+
+#[test]
+fn it_is_finishing() {
+    on(1, async {
+        let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel());
+        let call = blocking(move |stop| {
+            assert!(stop.finishing() && stop.finishing());
+            began.send(()).wait().unwrap();
+            let word = hear.recv().wait().unwrap();
+            (stop.asked(), word)
+        });
+        has_begun.recv().await.unwrap();
+        let Ended::Finishing(call) = call.terminate().await else { panic!("it said so") };
+        let Ended::Finishing(call) = call.terminate().await else { panic!("twice is harmless") };
+        word.send(7).await.unwrap();
+        assert_eq!(call.await.unwrap(), (false, 7), "asked too late is not asked");
+    });
+}
+
+#[test]
+fn it_is_too_late_to_finish() {
+    on(1, async {
+        let (call, mut has_begun, mut word) = held(|stop, _| assert!(!stop.finishing()));
+        has_begun.recv().await.unwrap();
+        let mut ending = call.terminate();
+        assert!(poll(&mut ending).is_pending());
+        word.send(1).await.unwrap();
+        assert!(matches!(ending.await, Ended::Terminated));
+    });
+}
+
+#[test]
+fn a_stubborn_call_is_given_back_at_the_deadline() {
+    on(1, async {
+        let (call, mut has_begun, mut word) = held(|_, word| word);
+        has_begun.recv().await.unwrap();
+        let ended = call.terminate().within(Duration::ZERO).await;
+        let Ended::Finishing(call) = ended else { panic!("{ended:?}") };
+        // The question stands, so another termination only waits.
+        let mut ending = call.terminate();
+        assert!(poll(&mut ending).is_pending());
+        word.send(7).await.unwrap();
+        assert!(matches!(ending.await, Ended::JustFinished(7)));
+    });
+}
+
+#[test]
+fn a_call_that_panics_while_it_is_terminated() {
+    on(1, async {
+        let (call, mut has_begun, mut word) = held(|_, _| -> u8 { panic!("late") });
+        has_begun.recv().await.unwrap();
+        let mut ending = call.terminate();
+        assert!(poll(&mut ending).is_pending());
+        word.send(1).await.unwrap();
+        let Ended::Finishing(call) = ending.await else { panic!("it did not stop") };
+        assert!(call.is_finished());
+        assert!(call.await.unwrap_err().to_string().contains("panicked: late"));
+    });
+}
+
+#[test]
+fn a_dropped_handle_asks_and_abandons() {
+    on(1, async {
+        let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            tell.send(stop.requested().wait()).wait()
+        });
+        has_begun.recv().await.unwrap();
+        drop(call);
+        assert_eq!(told.recv().await, Ok(true));
+    });
+}
+
+#[test]
+fn a_dropped_termination_has_asked_and_abandons() {
+    on(1, async {
+        let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            tell.send(stop.requested().wait()).wait()
+        });
+        has_begun.recv().await.unwrap();
+        drop(call.terminate());
+        assert_eq!(told.recv().await, Ok(true));
+    });
+}
+
+#[test]
+fn a_queued_call_whose_handle_is_dropped_never_starts() {
+    on(1, async {
+        let (first, mut has_begun, mut word) = held(ignore);
+        has_begun.recv().await.unwrap();
+        let (mut tx, rx) = channel::<u8>();
+        let queued = blocking(move |_| rx);
+        let pid = queued.pid();
+        drop(queued);
+        assert!(tx.send(1).await.unwrap_err().is_closed());
+        assert!(!waits::processes().iter().any(|known| known.first == pid));
+        word.send(1).await.unwrap();
+        first.await.unwrap();
+    });
+}
+
+#[test]
+fn a_cancelled_process_stops_its_call() {
+    on(1, async {
+        let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
+        let process = spawn(async move {
+            let call = blocking(move |stop| {
+                began.send(()).wait().unwrap();
+                tell.send(stop.requested().wait()).wait()
+            });
+            call.await
+        });
+        has_begun.recv().await.unwrap();
+        process.cancel();
+        assert_eq!(told.recv().await, Ok(true));
+    });
+}
+
+#[test]
+fn a_runtime_that_has_ended_starts_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let handle = runtime.handle().clone();
+    runtime.shutdown_background();
+    let _entered = handle.enter();
+    let (awaited, terminated) = (blocking(|_| 7), blocking(|_| 8));
+    let Err(Error::Exit(exit)) = block(awaited) else { panic!("it never ran") };
+    assert_eq!(exit.reason, ExitReason::Cancelled);
+    assert!(matches!(block(terminated.terminate()), Ended::NeverStarted));
+}
+
+/// Awaits on a thread that has no runtime any more.
+fn block<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = Box::pin(future);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park();
+    }
+}
+
+#[test]
+fn outside_a_runtime_it_panics() {
+    let refused = catch_unwind(AssertUnwindSafe(|| drop(blocking(|_| ()))));
+    assert!(refused.is_err());
+}
+
+/// A termination at any moment of a call's life has exactly one outcome, and it is the true one.
+#[test]
+fn terminations_race_with_returns() {
+    on(2, async {
+        let mut seen = [0; 5];
+        for round in 0..500 {
+            let looked = Arc::new(AtomicUsize::new(0));
+            let see = looked.clone();
+            let call = blocking(move |stop| {
+                for look in 0..round % 7 {
+                    if stop.asked() {
+                        see.store(1 + look, Ordering::Relaxed);
+                        break;
+                    }
+                }
+                round
+            });
+            for _ in 0..round % 13 {
+                tokio::task::yield_now().await;
+            }
+            let which = match call.terminate().await {
+                Ended::NeverStarted => 0,
+                Ended::Terminated => {
+                    assert_ne!(looked.load(Ordering::Relaxed), 0);
+                    1
+                }
+                Ended::JustFinished(value) => {
+                    assert_eq!((value, looked.load(Ordering::Relaxed)), (round, 0));
+                    2
+                }
+                Ended::AlreadyFinished(value) => {
+                    assert_eq!((value, looked.load(Ordering::Relaxed)), (round, 0));
+                    3
+                }
+                Ended::Finishing(call) => panic!("{call:?}"),
+            };
+            seen[which] += 1;
+        }
+        assert_eq!(seen.iter().sum::<i32>(), 500);
+    });
+}

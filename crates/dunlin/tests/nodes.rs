@@ -1,0 +1,235 @@
+//! Nodes: named channels between nodes of one program, over memory and TCP.
+#![cfg(feature = "net")]
+
+use std::time::Duration;
+
+use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
+use dunlin::prelude::*;
+
+/// Nodes of an application of their own, which is named for the test.
+async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen(listen).join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+fn run(test: impl Future<Output = Result>) {
+    dunlin::block_on(async { test.within(Duration::from_secs(8)).await }).unwrap();
+}
+
+trait Within: Future + Sized {
+    async fn within(self, limit: Duration) -> Self::Output {
+        tokio::time::timeout(limit, self).await.expect("the test hangs")
+    }
+}
+impl<F: Future> Within for F {}
+
+#[test]
+fn a_value_crosses() {
+    run(async {
+        let [a, b] = nodes("a_value_crosses", "memory:").await;
+        let mut tx = a.sender::<String>("words").await?;
+        let mut rx = b.receiver::<String>("words").await?;
+        for n in 0..100 {
+            let (sent, received) = par!(tx.send(format!("word {n}")), rx.recv());
+            sent?;
+            assert_eq!(received?, format!("word {n}"));
+        }
+        drop(tx);
+        assert!(rx.recv().await.unwrap_err() == RecvError::Closed);
+        a.leave().await?;
+        b.leave().await
+    });
+}
+
+#[test]
+fn over_tcp() {
+    run(async {
+        let [a, b] = nodes("over_tcp", "127.0.0.1:0").await;
+        let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        for size in [0, 1, 1000, 100_000, 3_000_000] {
+            let (sent, received) = par!(tx.send(vec![7; size]), rx.recv());
+            sent?;
+            assert_eq!(received?.len(), size);
+        }
+        drop(rx);
+        assert!(tx.send(vec![]).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_fifo_is_filled_without_a_receive() {
+    run(async {
+        let [a, b] = nodes("a_fifo_is_filled_without_a_receive", "memory:").await;
+        let mut rx = b.receiver::<u32>("queue").policy(fifo(4)).await?;
+        let mut tx = a.sender::<u32>("queue").await?;
+        for n in 0..4 {
+            tx.send(n).await?;
+        }
+        assert!(tx.try_send(9).is_err());
+        for n in 0..4 {
+            assert_eq!(rx.recv().await?, n);
+        }
+        rx.retire();
+        // What is sent before the word of it has come counts as sent, and arrives.
+        let mut sent = 0;
+        while tx.send(sent).await.is_ok() {
+            sent += 1;
+        }
+        for n in 0..sent {
+            assert_eq!(rx.recv().await?, n);
+        }
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Shop {
+    price: Call<String, u64>,
+    orders: ToServer<String>,
+    receipts: ToClient<String>,
+}
+
+async fn keeper(mut shop: ShopServer) -> Result {
+    loop {
+        alt! {
+            ask = shop.price.accept() => {
+                let ask = ask?;
+                let n = ask.len() as u64;
+                let _ = ask.reply(n);
+            }
+            order = shop.orders.recv() => shop.receipts.send(format!("{} ordered", order?)).await?,
+        }
+    }
+}
+
+async fn customer(mut shop: ShopClient, name: &str) -> Result {
+    for _ in 0..10 {
+        assert_eq!(shop.price.call(name.to_owned()).await?, name.len() as u64);
+        shop.orders.send(name.to_owned()).await?;
+        assert_eq!(shop.receipts.recv().await?, format!("{name} ordered"));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bundle_with_calls() {
+    run(async {
+        let [a, b] = nodes("a_bundle_with_calls", "memory:").await;
+        let server = b.server::<Shop>("shop").await?;
+        let keeper = spawn(keeper(server));
+        customer(a.client::<Shop>("shop").await?, "krill").await?;
+        assert!(keeper.await?.is_err(), "its client has gone");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_acceptor_has_guests() {
+    run(async {
+        let [a, b, c] = nodes("an_acceptor_has_guests", "127.0.0.1:0").await;
+        let mut guests = a.acceptor::<Shop>("shop").await?;
+        let door = spawn(async move {
+            for _ in 0..3 {
+                let guest = guests.recv().await?;
+                spawn(keeper(guest.into_face()));
+            }
+            Ok::<_, Error>(())
+        });
+        // One is on the acceptor's own node.
+        let names = ["krill", "squid", "cod"];
+        let customers = [&b, &c, &a].into_iter().zip(names).map(|(node, name)| {
+            let node = node.clone();
+            spawn(async move { customer(node.client::<Shop>("shop").await?, name).await })
+        });
+        for customer in customers.collect::<Vec<_>>() {
+            customer.await??;
+        }
+        door.await?
+    });
+}
+
+#[test]
+fn both_ends_on_one_node() {
+    run(async {
+        let [a] = nodes("both_ends_on_one_node", "memory:").await;
+        let mut rx = a.receiver::<u32>("here").policy(fifo(2)).await?;
+        let mut tx = a.sender::<u32>("here").await?;
+        for n in 0..10 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_that_tells_the_node() {
+    run(async {
+        let [a, b] = nodes("a_name_that_tells_the_node", "127.0.0.1:0").await;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let mut tx = b.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    run(async {
+        let [a, b] = nodes("what_does_not_fit_is_refused", "memory:").await;
+        let _rx = a.receiver::<u32>("numbers").expects(Expects::Shared).await?;
+        let error = b.sender::<u32>("numbers").await.unwrap_err();
+        let NameError::Refused { mine, theirs, .. } = &error else { panic!("{error}") };
+        assert_eq!(mine, "an unshared sender (cbor)");
+        assert_eq!(theirs, "an unshared receiver (cbor) that expects the other end to be shared");
+        assert!(matches!(b.sender::<u32>("a\nb").await, Err(NameError::BadName(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn encodings_must_agree() {
+    run(async {
+        let [a, b] = nodes("encodings_must_agree", "memory:").await;
+        let mut rx = a.receiver::<u32>("numbers").encoding(Encoding::Compact).await?;
+        let mut tx = b.sender::<u32>("numbers").encoding(Encoding::Compact).await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        let _rx = a.receiver::<u32>("others").encoding(Encoding::Compact).await?;
+        let error = b.sender::<u32>("others").await.unwrap_err();
+        assert!(error.to_string().contains("an unshared sender (cbor) does not fit an unshared receiver (compact)"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_that_leaves_is_lost() {
+    run(async {
+        let [a, b] = nodes("a_node_that_leaves_is_lost", "memory:").await;
+        let mut connections = b.connections();
+        let mut tx = a.sender::<u32>("numbers").await?;
+        let mut rx = b.receiver::<u32>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        a.leave().await?;
+        assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        assert!(!tx.send(8).await.unwrap_err().is_closed());
+        loop {
+            if let (_, ConnectionState::Down(_)) = connections.recv().await? {
+                return Ok(());
+            }
+        }
+    });
+}
