@@ -80,7 +80,7 @@ use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::queue::Queue;
-use crate::channel::queue::far::{Collected, FromSender, Heard};
+use crate::channel::queue::far::{Carried, Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
@@ -172,9 +172,9 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, as the first firm offers
-    /// (sent already, so nothing comes of it if they fail), and there is no buffer here from now on, for that is at the other half. Offers that
-    /// stand already, and how the channel may have ended, are said next.
+    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, and goes first: on the first
+    /// [credits](Self::credit), or where there are none as firm offers (sent already, so nothing comes of it if they fail). There is no buffer
+    /// here from now on, for that is at the other half. Offers that stand already, and how the channel may have ended, are said next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
         let buffered = chan.add_agent(Queue::replace_receiver);
@@ -190,10 +190,16 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The next thing the sender's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
-        if let Some(value) = self.buffered.pop_front() {
-            return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + self.buffered.len() as u64, value));
-        }
+        let buffered = &mut self.buffered;
         self.chan.with_queue(|queue, _, after| {
+            match queue.carry(buffered, cx.waker(), after) {
+                Carried::Sent(value) => return Poll::Ready(Event::Sent(value)),
+                Carried::Offered(value) => {
+                    return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + buffered.len() as u64, value));
+                }
+                Carried::Waits => return Poll::Pending,
+                Carried::Nothing => {}
+            }
             loop {
                 let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
                 let Some(event) = outlet.events.pop_front() else {
@@ -273,6 +279,7 @@ impl<T: Send + 'static> Outlet<T> {
     /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent
     /// and offered before.
     pub fn retire(&self) {
+        self.chan.with_queue(|queue, _, _| queue.end_credits());
         self.chan.retire();
     }
 

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
@@ -693,6 +694,98 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
     outlet.taken(ticket);
     assert_eq!(poll_once(waits.as_mut()), Poll::Ready(Ok(())));
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
+}
+
+/// Values of a buffer whose receiver moved to a half with a buffer of its own: they come first, and no more are complete than
+/// the two may hold.
+#[test]
+fn what_is_buffered_goes_before_what_is_sent_on_credits() {
+    for places in 1..6_u32 {
+        let (mut tx, rx) = channel_with(fifo(4));
+        (0..3_u32).for_each(|n| tx.try_send(n).unwrap());
+        let (near, mut ry) = channel_with(fifo(places as usize));
+        let mut agents = pin!(join(Outlet::new(rx), Inlet::new(near)));
+        let mut next = 3;
+        let mut send = |tx: &mut Sender<u32>| {
+            while tx.try_send(next).is_ok() {
+                next += 1;
+            }
+            next
+        };
+        assert_eq!(send(&mut tx), places.max(3), "of {places} places three have values");
+        assert!(poll_once(agents.as_mut()).is_pending());
+        for n in 0..12 {
+            assert_eq!(once(ry.recv()), Some(Ok(n)), "{places} places");
+            assert!(poll_once(agents.as_mut()).is_pending());
+            assert_eq!(send(&mut tx), (n + 1 + places).max(3), "{places} places");
+            assert!(poll_once(agents.as_mut()).is_pending());
+        }
+        drop(tx);
+        assert!(poll_once(agents.as_mut()).is_ready(), "nothing is left");
+    }
+}
+
+/// The same channel ends before there are credits for all that is buffered: retired there, the rest fails as what is offered too
+/// late; poisoned here, it is destroyed; and in neither case is the end kept from being said.
+#[test]
+fn what_is_buffered_does_not_keep_the_end_from_being_said() {
+    for poisoned in [false, true] {
+        let (mut tx, rx) = channel_with(fifo(4));
+        (0..3).for_each(|n| tx.try_send(n).unwrap());
+        let mut outlet = Outlet::new(rx);
+        outlet.credit(1);
+        assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(0))));
+        outlet.credit(1);
+        assert!(tx.try_send(3).is_err(), "it is not the turn of this one");
+        if poisoned {
+            tx.poison("salt");
+            assert!(matches!(next(&mut outlet), Poll::Ready(Event::Poisoned(_))));
+        } else {
+            outlet.retire();
+            assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
+            assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 2))));
+            assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)));
+        }
+        assert!(next(&mut outlet).is_pending());
+    }
+}
+
+#[test]
+fn a_credit_wakes_who_carries_what_is_buffered() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let (mut tx, rx) = channel_with(fifo(2));
+    (0..2).for_each(|n| tx.try_send(n).unwrap());
+    let mut outlet = Outlet::new(rx);
+    outlet.credit(1);
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(0))));
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    assert!(outlet.poll(&mut Context::from_waker(&woken.clone().into())).is_pending());
+    outlet.credit(1);
+    assert!(woken.0.load(Relaxed));
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
+}
+
+/// A policy of the sender's own half says nothing any more once the receiver has moved.
+#[test]
+fn the_receivers_policy_stays_behind_when_it_moves() {
+    for policy in [fifo(2), unbounded(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)] {
+        let (mut tx, rx) = channel_with(policy);
+        tx.try_send(1).unwrap();
+        let mut outlet = Outlet::new(rx);
+        assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 1))));
+        assert!(matches!(tx.try_send(2), Err(SendError::NotTaken { value: 2, why: Why::WouldBlock })));
+        let mut sending = pin!(tx.send(2));
+        assert!(poll_once(sending.as_mut()).is_pending(), "nothing is admitted here");
+        let Poll::Ready(Event::FirmOffer(ticket, 2)) = next(&mut outlet) else { panic!() };
+        assert!(poll_once(sending.as_mut()).is_pending());
+        outlet.taken(ticket);
+        assert_eq!(poll_once(sending), Poll::Ready(Ok(())));
+    }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Inlet, Outlet, join};
+use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, join};
 use dunlin_core::{PATIENCE_TICKS, Receiver, Sender, alt, channel, future, waits};
 
 /// What carries between two halves.
@@ -134,6 +135,7 @@ fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
 /// back; the receiver is told, and asks another choice.
 #[test]
 fn a_receiver_that_waited_for_a_choice_is_told_that_it_is_decided() {
+    let _alone = alone();
     let (tx, mut rx, mut agents) = halves();
     let carry = RefCell::new(|| assert_eq!(poll(&mut agents.as_mut()), None));
     let mut one = tx.share();
@@ -171,4 +173,144 @@ fn a_receiver_that_waited_for_a_choice_is_told_that_it_is_decided() {
     assert_eq!((received, poll(&mut second)), (Some(Ok(2)), Some(Ok(()))));
     drop(offer);
     assert_eq!(a, Some(1));
+}
+
+/// A future that is never ready, and has its choice polled more often than a value travels: the choice has its reservation back
+/// once, to look, and leaves the next one to the receiver.
+#[test]
+fn a_future_that_is_polled_all_the_time_does_not_starve_a_send() {
+    let _alone = alone();
+    let (mut tx, mut rx, mut agents) = halves();
+    let (mut slot, polls) = (Some(1), Cell::new(0));
+    let mut choice = pin!(async {
+        alt! { biased;
+            sent = tx.send_from(&mut slot) => sent,
+            () = future(poll_fn(|_| { polls.set(polls.get() + 1); Poll::Pending })) => Ok(()),
+        }
+    });
+    let mut receive = pin!(rx.recv());
+    let (mut sent, mut received, mut rounds) = (None, None, 0);
+    while sent.is_none() {
+        rounds += 1;
+        assert!(rounds < 10, "it asks back again and again");
+        if received.is_none() {
+            received = poll(&mut receive);
+        }
+        // Between any two steps of the others.
+        for _ in 0..2 {
+            assert_eq!(poll(&mut agents.as_mut()), None);
+            for _ in 0..TURNS {
+                if sent.is_none() {
+                    sent = poll(&mut choice);
+                }
+            }
+        }
+    }
+    assert_eq!((sent, received), (Some(Ok(())), Some(Ok(1))));
+    assert!(polls.get() > 0, "it has been looked at");
+}
+
+/// What stays ready is looked at while the choice is reserved, and only when it is ready is the reservation asked back: a sender
+/// that waits for another channel's end is not held up by that.
+#[test]
+fn a_branch_that_stays_ready_is_looked_at_without_asking_back() {
+    for ends in [false, true] {
+        let ((mut tx, mut rx, mut agents), (mut ty, ry)) = (halves(), channel::<u32>());
+        let (mut slot, ry) = (Some(1), Cell::new(Some(ry)));
+        let mut choice = pin!(async {
+            alt! { biased;
+                sent = tx.send_from(&mut slot) => { sent.unwrap(); true }
+                () = ty.closed() => false,
+            }
+        });
+        let mut receive = pin!(rx.recv());
+        (0..TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        assert_eq!(poll(&mut receive), None, "asks for it");
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        if ends {
+            drop(ry.take());
+        }
+        assert_eq!(poll(&mut choice), None, "finds itself reserved");
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        assert_eq!(poll(&mut receive), if ends { None } else { Some(Ok(1)) });
+        assert_eq!(poll(&mut agents.as_mut()), None);
+        assert_eq!(poll(&mut choice), Some(!ends));
+    }
+}
+
+fn said(outlet: &mut Outlet<u32>) -> Option<Event<u32>> {
+    match outlet.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(event) => Some(event),
+        Poll::Pending => None,
+    }
+}
+
+/// For a branch that must be polled to know, every other reservation is asked back, once however often the choice is polled; for
+/// one that is ready each is.
+#[test]
+fn which_reservations_are_asked_back() {
+    let _alone = alone();
+    let ((mut tx, rx), (mut ty, ry)) = (channel(), channel::<u32>());
+    let (mut outlet, mut slot, mut ry) = (Outlet::new(rx), Some(1), Some(ry));
+    let mut choice = pin!(async {
+        alt! { biased;
+            sent = tx.send_from(&mut slot) => { sent.unwrap(); true }
+            () = future(pending()) => true,
+            () = ty.closed() => false,
+        }
+    });
+    (0..TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+    let Some(Event::ChoiceOffer(ticket, _)) = said(&mut outlet) else { panic!() };
+    for (asked, ready) in [(true, false), (false, false), (true, false), (true, true)] {
+        let Reserved::Granted(value) = outlet.reserve(ticket) else { panic!() };
+        if ready {
+            drop(ry.take());
+        }
+        (0..TURNS).for_each(|_| assert_eq!(poll(&mut choice), None));
+        assert_eq!(matches!(said(&mut outlet), Some(Event::Revoke(_))), asked);
+        assert!(said(&mut outlet).is_none(), "once");
+        outlet.give_back(ticket, value);
+        assert_eq!(poll(&mut choice), ready.then_some(false));
+    }
+}
+
+/// A receiver has been granted a choice's offer, and does not use it: the value goes back, and the receiver beside it is woken and asks.
+#[test]
+fn who_waits_beside_a_receiver_that_gives_its_grant_up_is_woken() {
+    let _alone = alone();
+    for how in ["it is not polled", "it is dropped", "its grant is asked back"] {
+        let (tx, rx) = channel::<u32>();
+        let (mut inlet, mut rx) = (Inlet::new(tx), rx.share());
+        let mut ry = rx.clone();
+        let (mut first, mut second) = (Box::pin(rx.recv()), pin!(ry.recv()));
+        let woken = Arc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        let cx = &mut Context::from_waker(&waker);
+        inlet.offer_choice(1, 7);
+        assert_eq!(poll(&mut first.as_mut()), None);
+        let Poll::Ready(FromReceiver::Reserve(1, request)) = inlet.poll(cx) else { panic!("the first asks") };
+        inlet.grant(1, request, 5).unwrap();
+        assert!(second.as_mut().poll(cx).is_pending());
+        woken.0.store(false, Relaxed);
+        match how {
+            "it is not polled" => waits::advance(waits::tick() + PATIENCE_TICKS),
+            "it is dropped" => drop(first),
+            _ => inlet.revoke(1),
+        }
+        assert!(woken.0.load(Relaxed), "{how}");
+        assert!(matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(1, 5))), "{how}");
+        assert!(second.as_mut().poll(cx).is_pending());
+        let Poll::Ready(FromReceiver::Reserve(1, request)) = inlet.poll(cx) else { panic!("{how}") };
+        inlet.grant(1, request, 5).unwrap();
+        assert_eq!(second.as_mut().poll(cx), Poll::Ready(Ok(5)), "{how}");
+    }
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
 }

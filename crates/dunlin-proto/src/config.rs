@@ -143,3 +143,60 @@ pub enum ConfigError {
         long: Duration,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(change: impl FnOnce(&mut Config)) -> Result<(), String> {
+        let mut config = Config::new("tides");
+        change(&mut config);
+        config.check().map_err(|why| why.to_string())
+    }
+
+    fn is(text: &str) -> Result<(), String> {
+        Err(text.to_owned())
+    }
+
+    #[test]
+    fn the_defaults_will_do() {
+        assert_eq!(checked(|_| {}), Ok(()));
+    }
+
+    #[test]
+    fn sizes_have_exact_limits() {
+        assert_eq!(checked(|config| config.application = "a".repeat(64)), Ok(()));
+        let refused = is("the application's name has 65 bytes; at most 64 are allowed");
+        assert_eq!(checked(|config| config.application = "a".repeat(65)), refused);
+        assert_eq!(checked(|config| config.addresses = vec!["a".repeat(255); 8]), Ok(()));
+        let refused = is("`addresses`: an address of 256 bytes; at most 255 are allowed");
+        assert_eq!(checked(|config| config.addresses = vec!["a".repeat(256)]), refused);
+        let refused = is("`addresses`: a count of addresses cannot be 9");
+        assert_eq!(checked(|config| config.addresses = vec![String::new(); 9]), refused);
+        assert_eq!(checked(|config| config.chunk = 1), Ok(()));
+        assert_eq!(checked(|config| config.chunk = 1 << 20), Ok(()));
+        assert_eq!(checked(|config| config.chunk = 0), is("`chunk` is 0; it must be from 1 to 1048576"));
+        let refused = is("`chunk` is 1048577; it must be from 1 to 1048576");
+        assert_eq!(checked(|config| config.chunk = (1 << 20) + 1), refused);
+        assert!(checked(|config| config.unacked_max = 0).is_err());
+        assert!(checked(|config| config.strangers_max = 0).is_err());
+    }
+
+    #[test]
+    fn times_are_in_order() {
+        let second = Duration::from_secs(1);
+        assert_eq!(checked(|config| config.silence = second), Ok(()));
+        let refused = is("`heartbeat` (1s) must not be longer than silence (999ms)");
+        assert_eq!(checked(|config| config.silence = Duration::from_millis(999)), refused);
+        assert_eq!(checked(|config| config.backoff_min = second), Ok(()));
+        assert!(checked(|config| config.backoff_min = 2 * second).is_err());
+        let day = 86_400 * second;
+        assert_eq!(checked(|config| config.backoff_max = day), Ok(()));
+        assert!(checked(|config| config.backoff_max = day + second).is_err());
+        assert_eq!(checked(|config| config.grace = Duration::MAX), Ok(()));
+        let refused = is("`backoff_min` is less than a microsecond");
+        assert_eq!(checked(|config| config.backoff_min = Duration::from_nanos(999)), refused);
+        assert!(checked(|config| config.heartbeat = Duration::ZERO).is_err());
+        assert!(checked(|config| config.handshake = Duration::ZERO).is_err());
+    }
+}

@@ -231,3 +231,16 @@ fn the_greatest_run_is_survived() {
     });
     assert_eq!(garbage.as_deref(), Some("what arrived is not the protocol: a run cannot be 18446744073709551615"));
 }
+
+/// Whatever becomes of the half's credits while the value is on its way.
+#[test]
+fn a_credit_is_spent_when_its_value_begins() {
+    let mut node = Node::new();
+    let terms = Terms { window: 3, credits: 1, value_max: 100 };
+    node.hears(&[attach(), value(Head::Sent, 3, b"x")]);
+    node.machine.tell_terms(NOW, HERE, PEERS[0], Terms { credits: 0, ..terms });
+    node.hears(&[more(b"yz")]);
+    assert_eq!(node.down, None);
+    node.hears(&[value(Head::Sent, 1, b"x")]);
+    assert_eq!(node.down, Some(Down::Violation("a value without a credit".to_owned())));
+}

@@ -15,7 +15,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome, VERSIONS, limits,
+    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, Status, Terms, ToHome, VERSIONS, limits,
 };
 use dunlin_proto::{Action, Config, Machine};
 use proptest::collection::vec;
@@ -560,5 +560,41 @@ proptest! {
             pieces.push(rest);
         }
         prop_assert!(heard(pieces) == heard(said.iter().map(|turn| &turn[..])));
+    }
+}
+
+/// Frames that somebody adds have to be added to the document too.
+#[test]
+fn every_kind_of_frame_is_documented_in_its_lane() {
+    let document = include_str!("../../../docs/wire.md");
+    let section = |title: &str| -> Vec<u8> {
+        let rows = document.split(title).nth(1).expect("there is such a section").split("##").next().unwrap_or("");
+        let first = rows.lines().filter_map(|row| row.strip_prefix("| ")?.split(' ').next());
+        first.filter(|cell| cell.len() == 2).filter_map(|cell| u8::from_str_radix(cell, 16).ok()).collect()
+    };
+    let lanes = ["### Of the moment", "### Control", "### Of a channel"].map(section);
+
+    let known = |kind: &u8| !matches!(codec::next(&[*kind, 0]), Err(WireError::UnknownKind(_)));
+    let mut documented = lanes.concat();
+    documented.sort_unstable();
+    assert_eq!((0..=u8::MAX).filter(known).collect::<Vec<_>>(), documented);
+
+    let mut seen = std::collections::BTreeSet::new();
+    let mut bytes = vec![0; 200];
+    let mut state = 1u64;
+    while seen.len() < documented.len() {
+        for byte in &mut bytes {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (state >> 56) as u8;
+        }
+        let frame = messages::frame(&mut Unstructured::new(&bytes)).expect("zeros do");
+        let kind = written(&frame)[0];
+        let lane = match frame.lane() {
+            Lane::Moment => 0,
+            Lane::Control => 1,
+            Lane::Channel(_) => 2,
+        };
+        assert!(lanes[lane].contains(&kind), "{kind:#04x} is of lane {lane}");
+        seen.insert(kind);
     }
 }

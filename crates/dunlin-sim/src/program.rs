@@ -277,7 +277,7 @@ impl World {
         let (id, home) = (channel.id, node_id(self.procs[channel.proc].node));
         let face = declaration(Face::Sender, channel.many, if misfit { Expected::Shared } else { Expected::Unknown });
         self.note(10, at as u64, || format!("sender {at} attaches"));
-        self.procs[proc].machine.attach(now, id, home, face).expect("it is short");
+        self.procs[proc].machine.attach(now, id, home, face).expect("a schema that fits");
         self.pump(proc);
     }
 
@@ -739,7 +739,7 @@ impl World {
             let expects = if many { Expected::Unknown } else { Expected::Unshared };
             self.note(30, at as u64, || format!("channel {at} ({id}) opens: {terms:?}, many: {many}"));
             let face = declaration(Face::Receiver, false, expects);
-            self.procs[proc].machine.open_home(id, terms, face, many).expect("it is short");
+            self.procs[proc].machine.open_home(id, terms, face, many).expect("a schema that fits");
             self.pump(proc);
         }
         match self.random.below(100) {
@@ -1205,7 +1205,7 @@ impl World {
                     self.procs[proc]
                         .machine
                         .say_names(now, node_id(other), Names::BadName { number })
-                        .expect("it is short");
+                        .expect("it has no text");
                     self.pump(proc);
                 }
                 40..50 => {

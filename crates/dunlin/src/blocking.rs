@@ -190,7 +190,7 @@ impl<R> Branch for Blocking<R> {
     type Output = Result<R, Error>;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
-        choice.poll_foreign(|| self.poll(cx))
+        choice.poll_foreign(self.is_finished(), || self.poll(cx))
     }
 
     fn unchosen(&self) {
@@ -486,7 +486,7 @@ impl Branch for Requested<'_> {
     type Output = bool;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<bool> {
-        choice.poll_foreign(|| self.poll(cx))
+        choice.poll_lasting(|| self.poll(cx))
     }
 
     fn unchosen(&self) {

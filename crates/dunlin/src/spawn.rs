@@ -148,7 +148,7 @@ impl<T> Branch for Process<T> {
     type Output = Result<T, Exit>;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
-        choice.poll_foreign(|| self.poll(cx))
+        choice.poll_foreign(self.is_finished(), || self.poll(cx))
     }
 
     fn unchosen(&self) {

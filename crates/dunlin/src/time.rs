@@ -155,7 +155,7 @@ impl Branch for Sleep {
     type Output = ();
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
-        choice.poll_foreign(|| self.poll(cx))
+        choice.poll_lasting(|| self.poll(cx))
     }
 }
 

@@ -17,7 +17,7 @@ async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
 }
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { test.within(Duration::from_secs(8)).await }).unwrap();
+    dunlin::block_on(async { test.within(Duration::from_secs(60)).await }).unwrap();
 }
 
 trait Within: Future + Sized {
@@ -171,6 +171,21 @@ fn both_ends_on_one_node() {
 }
 
 #[test]
+fn client_and_server_on_one_node() {
+    run(async {
+        let [a] = nodes("client_and_server_on_one_node", "memory:").await;
+        let server = spawn(keeper(a.server::<Shop>("shop").await?));
+        customer(a.client::<Shop>("shop").await?, "krill").await?;
+        assert!(server.await?.is_err());
+        let mut guests = a.acceptor::<Shop>("shops").await?;
+        let guest = spawn(async move { keeper(guests.recv().await?.into_face()).await });
+        customer(a.client::<Shop>("shops").await?, "krill").await?;
+        assert!(guest.await?.is_err());
+        Ok(())
+    });
+}
+
+#[test]
 fn a_name_that_tells_the_node() {
     run(async {
         let [a, b] = nodes("a_name_that_tells_the_node", "127.0.0.1:0").await;
@@ -231,5 +246,27 @@ fn a_node_that_leaves_is_lost() {
                 return Ok(());
             }
         }
+    });
+}
+
+/// The node that serves the names ends; another one takes over, and what was joined goes on.
+#[test]
+fn names_are_taken_over() {
+    run(async {
+        let [first, a, b] = nodes("names_are_taken_over", "memory:").await;
+        let mut tx = a.sender::<u32>("before").await?;
+        let mut rx = b.receiver::<u32>("before").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        assert!(first.serves_names());
+        first.leave().await?;
+        let mut ty = b.sender::<u32>("after").await?;
+        let mut ry = a.receiver::<u32>("after").await?;
+        let (sent, received) = par!(ty.send(2), ry.recv());
+        assert_eq!((sent?, received?), ((), 2));
+        assert!(a.serves_names() != b.serves_names());
+        let (sent, received) = par!(tx.send(3), rx.recv());
+        assert_eq!((sent?, received?), ((), 3));
+        Ok(())
     });
 }

@@ -508,7 +508,7 @@ impl<T> Branch for ClosedReceiving<'_, T> {
     type Output = ();
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
-        choice.poll_foreign(|| self.poll(cx))
+        choice.poll_lasting(|| self.poll(cx))
     }
 }
 

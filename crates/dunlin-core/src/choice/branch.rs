@@ -130,7 +130,7 @@ impl ChoiceCx {
 
     /// As [`commit`](Self::commit), and if a receiver elsewhere has an offer of this choice reserved, it is asked to give it back.
     pub(crate) fn decide(&self) -> bool {
-        self.own().is_none_or(|(decision, branch)| decision.close() && decision.take(branch))
+        self.own().is_none_or(|(decision, branch)| decision.close(true) && decision.take(branch))
     }
 
     /// The branch that is being polled has woken whoever may take its offer, and they should be polled
@@ -148,12 +148,13 @@ impl ChoiceCx {
         self.foreign.take()
     }
 
-    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen.
+    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen. `sure`: it is
+    /// known to be ready.
     #[doc(hidden)]
-    pub fn poll_foreign<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
+    pub fn poll_foreign<R>(&self, sure: bool, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         self.foreign.set(true);
         let Some((decision, branch)) = self.own() else { return poll() };
-        if !decision.close() {
+        if !decision.close(sure) {
             return Poll::Pending;
         }
         let polled = poll();
@@ -163,6 +164,14 @@ impl ChoiceCx {
             decision.reopen();
         }
         polled
+    }
+
+    /// Polls what stays ready once it is, and takes nothing by that: no other party has to wait for this poll.
+    #[doc(hidden)]
+    pub fn poll_lasting<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
+        self.foreign.set(true);
+        let polled = poll();
+        if polled.is_pending() || self.decide() { polled } else { Poll::Pending }
     }
 }
 
@@ -206,7 +215,7 @@ impl<F: Future> Branch for Foreign<F> {
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<F::Output> {
         let this = self.project();
-        let polled = choice.poll_foreign(|| this.future.poll(cx));
+        let polled = choice.poll_foreign(false, || this.future.poll(cx));
         this.watch.note(polled, Doing::Future, Pid::OUTSIDE, this.made)
     }
 

@@ -10,6 +10,9 @@
 //! asks back again at once, may go on so for ever. A receiver that is here does not wait for the owner: it decides, and gives
 //! nothing back.
 //!
+//! An owner that only wants to look, because one of its branches must be polled to know, asks back every other reservation. Else
+//! one that is polled more often than a value travels would never send.
+//!
 //! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
 
 use std::collections::VecDeque;
@@ -53,6 +56,10 @@ struct State {
     owner: Option<Waker>,
     /// It is reserved, and its owner would decide for another branch.
     wanted: bool,
+    /// The reservation has been asked back.
+    asked_back: bool,
+    /// The one before was asked back only to look: this one, or the next, is left to the receiver.
+    spared: bool,
     /// It was wanted and has been given back: nobody reserves it before its owner has been polled, or before this tick.
     owners_turn: Option<u32>,
     /// The patience with its owner runs.
@@ -125,6 +132,8 @@ impl Decision {
                 queue: VecDeque::new(),
                 owner: Some(owner.clone()),
                 wanted: false,
+                asked_back: false,
+                spared: false,
                 owners_turn: None,
                 patient: false,
             }),
@@ -167,9 +176,9 @@ impl Decision {
         }
     }
 
-    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the reservation
-    /// is asked back.
-    pub(crate) fn close(&self) -> bool {
+    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the reservation is asked
+    /// back, always if it is `sure` that the owner would decide.
+    pub(crate) fn close(&self, sure: bool) -> bool {
         let mut state = self.state.lock();
         let reserver = match &state.status {
             Status::Open | Status::Busy => {
@@ -180,8 +189,12 @@ impl Decision {
             Status::Decided(_) => return false,
         };
         state.wanted = true;
+        let ask = !state.asked_back && (sure || !state.spared);
+        state.asked_back |= ask;
         drop(state);
-        reserver.revoke();
+        if ask {
+            reserver.revoke();
+        }
         false
     }
 
@@ -253,6 +266,7 @@ impl Decision {
         let mut state = self.state.lock();
         if matches!(state.status, Status::Reserved(_)) {
             state.status = Status::Open;
+            state.spared = std::mem::take(&mut state.asked_back);
             if std::mem::take(&mut state.wanted) {
                 state.owners_turn = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
                 state.set(OWED);

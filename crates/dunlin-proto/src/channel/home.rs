@@ -288,9 +288,12 @@ impl Machine {
         }
         let mut wanted = false;
         if let Some(home) = self.homes.get_mut(&channel)
-            && let Some(attached) = home.attached.get(&from)
+            && let Some(attached) = home.attached.get_mut(&from)
         {
-            check_value(home, attached, head)?;
+            check_value(home.terms, attached, head)?;
+            if head == Head::Sent {
+                attached.credits -= 1;
+            }
             wanted = home.ended.is_none() || (head == Head::Sent && home.ended == Some(End::Retired));
             if total > home.terms.value_max {
                 match head {
@@ -358,10 +361,7 @@ impl Machine {
                 Some(_) => self.tell(now, from, channel, FromHome::Abort(ticket, request)),
                 None => {}
             },
-            Head::Sent => {
-                attached.credits -= 1;
-                self.hears(channel, from, HomeHears::Sent(value));
-            }
+            Head::Sent => self.hears(channel, from, HomeHears::Sent(value)),
         }
         Ok(())
     }

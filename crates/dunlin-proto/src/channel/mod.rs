@@ -103,10 +103,10 @@ pub(crate) struct Proxy {
     pub(crate) credits: u64,
     /// The end is gone here; what is open is still to be settled.
     pub(crate) gone: bool,
-    /// The home has been told so. It is told behind the last offer.
-    pub(crate) gone_said: bool,
     /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes there yet.
     pub(crate) retired: bool,
+    /// The home has been told so. It is told behind the last offer.
+    pub(crate) gone_said: bool,
 }
 
 #[derive(Debug)]
@@ -127,8 +127,8 @@ impl Proxy {
             backlog: VecDeque::new(),
             credits: 0,
             gone: false,
-            gone_said: false,
             retired: false,
+            gone_said: false,
         }
     }
 
@@ -170,11 +170,11 @@ pub(crate) struct Attached {
 }
 
 /// What a node with a sending half may not do.
-pub(crate) fn check_value(home: &Home, from: &Attached, head: Head) -> Result<(), &'static str> {
+pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), &'static str> {
     match head {
         _ if from.gone => Err("a value from a sending half that is gone"),
         Head::Offer(ticket) if from.open.contains_key(&ticket) => Err("an offer under a number that is in use"),
-        Head::Offer(_) if from.open.len() >= home.terms.window as usize => Err("more offers than the window has"),
+        Head::Offer(_) if from.open.len() >= terms.window as usize => Err("more offers than the window has"),
         Head::Grant(ticket, _) if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
             Err("a grant for what no choice offers")
         }

@@ -281,7 +281,7 @@ impl Machine {
                 proxy.open.clear();
                 proxy.backlog.clear();
                 proxy.retired = true;
-                // So that the home knows that nothing more is on its way. After a retirement the driver says so.
+                // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.
                 proxy.gone |= how != End::Retired;
                 self.offer_waiting(now, channel);
                 ProxyHears::Ended(how)

@@ -209,9 +209,6 @@ impl Driver {
     }
 
     fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action) {
-        if std::env::var_os("DUNLIN_TRACE").is_some() {
-            eprintln!("{} {now:?} {action:?}", state.machine.me());
-        }
         match action {
             Action::Dial(id, address) => {
                 state.dials.push((id, address));

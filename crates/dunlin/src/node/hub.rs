@@ -209,6 +209,7 @@ pub(crate) struct Hub {
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The name service is lost: somebody has to find or serve another.
@@ -271,6 +272,9 @@ impl Hub {
         let config = RegistryConfig::default();
         self.registry = if again { Registry::taking_over(config, cx.now) } else { Registry::new(config) };
         self.registry.met(self.me, cx.state.machine.addresses_here());
+        for (node, life) in &self.lives {
+            self.registry.met(*life, cx.state.machine.addresses_of(*node));
+        }
         self.serves = true;
         self.directory.server_is(self.me.node);
         // What others have declared to this node for those who dial it is the application's now.
@@ -316,12 +320,12 @@ impl Hub {
                 Role::Sender
             }
             Half::Receiver(inlet) => {
-                self.open_home(cx, number, channel, options, &declaration, inlet);
+                self.open_home(cx, Some(number), channel, options, &declaration, inlet);
                 Role::Receiver
             }
             Half::Client(agents) => Role::Client(Some(agents)),
             Half::Server(agents) => {
-                Role::Server(Some(self.open_homes(cx, number, channel, options, &declaration, agents)))
+                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents)))
             }
             Half::Acceptor(accept) => Role::Acceptor(accept),
         };
@@ -351,16 +355,23 @@ impl Hub {
         (number, answer)
     }
 
+    /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are nobody's: the acceptor goes on.
+    fn belongs(&mut self, channel: ChannelId, number: Option<u64>) {
+        if let Some(number) = number {
+            self.channels.insert(channel, number);
+        }
+    }
+
     fn open_home(
         &mut self,
         cx: &mut HubCx<'_>,
-        number: u64,
+        number: Option<u64>,
         channel: ChannelId,
         options: Options,
         declaration: &Declaration,
         inlet: AnyInlet,
     ) {
-        self.channels.insert(channel, number);
+        self.belongs(channel, number);
         let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
@@ -372,7 +383,7 @@ impl Hub {
     fn open_homes(
         &mut self,
         cx: &mut HubCx<'_>,
-        number: u64,
+        number: Option<u64>,
         first: ChannelId,
         options: Options,
         declaration: &Declaration,
@@ -391,13 +402,13 @@ impl Hub {
     fn attach(
         &mut self,
         cx: &mut HubCx<'_>,
-        number: u64,
+        number: Option<u64>,
         channel: ChannelId,
         home: NodeId,
         bridge: SendingBridge,
         declaration: Declaration,
     ) {
-        self.channels.insert(channel, number);
+        self.belongs(channel, number);
         let attached = cx.state.machine.attach(cx.now, channel, home, declaration);
         debug_assert!(attached.is_ok(), "the schema is short");
         cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home)));
@@ -406,7 +417,7 @@ impl Hub {
     fn attach_all(
         &mut self,
         cx: &mut HubCx<'_>,
-        number: u64,
+        number: Option<u64>,
         home: NodeId,
         outlets: Outlets,
         options: Options,
@@ -459,6 +470,7 @@ impl Hub {
     }
 
     fn connection(&mut self, cx: &mut HubCx<'_>, node: NodeId, state: State) {
+        let over = matches!(state, State::Down(_));
         let state = match state {
             State::Up(life) => {
                 self.lives.insert(node, life);
@@ -489,6 +501,9 @@ impl Hub {
         if let Some(life) = self.lives.get(&node) {
             let news = (Peer(*life), state);
             self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
+        if over {
+            self.lives.remove(&node);
         }
     }
 
@@ -663,7 +678,7 @@ impl Hub {
                         self.join_here(cx, channel, outlet);
                     }
                 } else {
-                    self.attach(cx, number, channel, partner.node, bridge, declaration);
+                    self.attach(cx, Some(number), channel, partner.node, bridge, declaration);
                 }
             }
             Role::Client(agents) => {
@@ -672,7 +687,7 @@ impl Hub {
                     return self.join_bundle_here(cx, channel, agents);
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
-                let outlets = self.open_homes(cx, number, guest, options, &declaration, agents);
+                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents);
                 let server = partner.node;
                 self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
                 let said = Names::Guest { acceptor: channel, guest };
@@ -736,21 +751,28 @@ impl Hub {
     fn guest(&mut self, cx: &mut HubCx<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
-            return self.attach_all(cx, client.number, from.node, client.outlets, client.options, &client.declaration);
+            return self.attach_all(
+                cx,
+                Some(client.number),
+                from.node,
+                client.outlets,
+                client.options,
+                &client.declaration,
+            );
         }
         let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else { return };
         let (options, declaration) = (end.options, end.declaration.clone());
-        let outlets = match &mut end.role {
+        let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
                 // No room: the client is not answered, and hears that the channels it attaches to are not there.
                 let agents = accept(from).unwrap_or_default();
-                self.open_homes(cx, number, guest, options, &declaration, agents)
+                (None, self.open_homes(cx, None, guest, options, &declaration, agents))
             }
             Role::Server(outlets) => {
                 let Some(outlets) = outlets.take() else { return };
                 self.directory.attached(number);
                 self.own.attached(number);
-                outlets
+                (Some(number), outlets)
             }
             Role::Sender | Role::Receiver | Role::Client(_) => return,
         };

@@ -154,6 +154,17 @@ pub(crate) enum Collected<T> {
     Gone,
 }
 
+/// How a value that was in the buffer goes to the receiver elsewhere.
+pub(crate) enum Carried<T> {
+    /// On a credit.
+    Sent(T),
+    Offered(T),
+    /// It waits for a credit, and all else waits behind it.
+    Waits,
+    /// None is left.
+    Nothing,
+}
+
 /// What came of reserving an offer of a choice.
 #[derive(Debug)]
 pub enum Reserved<T> {
@@ -202,9 +213,40 @@ impl<T> Queue<T> {
 
     /// Places for sends from here, at the receiver elsewhere: what waits goes out on them.
     pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
-        if places > 0 {
-            self.credits = Some(self.credits.unwrap_or(0).saturating_add(places));
-            self.refill(after);
+        if places == 0 {
+            return;
+        }
+        let first = places.min(self.carried);
+        self.carried -= first;
+        if let Some(outlet) = self.outlet.as_mut().filter(|_| first > 0) {
+            after.wakes.add(outlet.waker.take());
+        }
+        self.credits = Some(self.credits.unwrap_or(0).saturating_add(places - first));
+        self.refill(after);
+    }
+
+    /// No credits come any more: the receiver elsewhere has ended.
+    pub(crate) fn end_credits(&mut self) {
+        self.credits = None;
+    }
+
+    /// How the first of `buffered` goes, which the outlet took out of the buffer here.
+    pub(crate) fn carry(&mut self, buffered: &mut VecDeque<T>, waker: &Waker, after: &mut After<T>) -> Carried<T> {
+        if self.poison.is_some() {
+            self.carried = 0;
+            after.dropped.extend(buffered.drain(..));
+        }
+        let Some(outlet) = self.outlet.as_mut().filter(|_| !buffered.is_empty()) else { return Carried::Nothing };
+        let paid = buffered.len() > self.carried as usize;
+        if !paid && self.credits.is_some() {
+            after.stale.store(&mut outlet.waker, waker);
+            return Carried::Waits;
+        }
+        self.carried -= u32::from(!paid);
+        match buffered.pop_front() {
+            Some(value) if paid => Carried::Sent(value),
+            Some(value) => Carried::Offered(value),
+            None => Carried::Nothing,
         }
     }
 
@@ -291,7 +333,9 @@ impl<T> Queue<T> {
         self.unwatch(Handle::END, after);
         self.outlet = Some(Heard::new());
         self.buffering = None;
-        std::mem::take(&mut self.buffer)
+        let buffered = std::mem::take(&mut self.buffer);
+        self.carried = u32::try_from(buffered.len()).unwrap_or(u32::MAX);
+        buffered
     }
 
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
@@ -728,6 +772,7 @@ impl<T> Queue<T> {
     /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
     pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
         self.credits = None;
+        self.carried = 0;
         if let Some(outlet) = self.outlet.take() {
             after.stale.add(outlet.waker);
             after.dropped.extend(outlet.events.into_iter().filter_map(FromSender::into_value));

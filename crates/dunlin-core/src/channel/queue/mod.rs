@@ -225,6 +225,8 @@ pub(crate) struct Queue<T> {
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
     /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
     credits: Option<u32>,
+    /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all other sends.
+    carried: u32,
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
     /// The places of the buffer that are promised to the sender elsewhere.
@@ -265,6 +267,7 @@ impl<T> Queue<T> {
             patient: false,
             outlet: None,
             credits: None,
+            carried: 0,
             inlet: None,
             lending: Lending::new(policy.window()),
             next_ask: 0,

@@ -1,6 +1,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use dunlin_core::agent::Outlet;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{DecodeError, EncodeError, Encoding, Scratch, Sink, decode_any, encode_into};
 use crate::Portable;
+use crate::node::codec;
 
 const BOTH: [Encoding; 2] = [Encoding::Cbor, Encoding::Compact];
 const MILLION: usize = 1_000_000;
@@ -187,12 +189,12 @@ mod round_trips {
         let bytes = Bytes::from(vec![7; 100]);
         let value = shape.wrap(bytes.clone()).unwrap();
         for encoding in BOTH {
-            let encoded = super::encode(&value, encoding, 100).unwrap();
+            let encoded = codec::encode(&value, encoding, 100).unwrap();
             assert_eq!(encoded.as_ptr(), bytes.as_ptr());
-            let decoded = super::decode(shape, encoded, encoding).unwrap();
+            let decoded = codec::decode(shape, encoded, encoding).unwrap();
             let decoded: &Bytes = decoded.downcast_ref().unwrap();
             assert_eq!((decoded.as_ptr(), decoded.len()), (bytes.as_ptr(), 100));
-            let error = super::encode(&value, encoding, 99).unwrap_err();
+            let error = codec::encode(&value, encoding, 99).unwrap_err();
             assert_eq!(error, EncodeError::TooLarge { bytes: 100, bytes_max: 99 });
         }
     }

@@ -1,0 +1,389 @@
+//! One machine, driven by any bytes: sockets, what arrives on them (valid frames, and anything), time, and what its own side
+//! says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use arbitrary::{Arbitrary as _, Result, Unstructured};
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::codec::{self, Next};
+use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, ToHome, VERSIONS};
+use dunlin_proto::{Action, Closed, Config, Machine, State};
+
+use super::messages;
+
+const APPLICATION: &str = "fuzz";
+const ATTACHED_MAX: usize = 2;
+const WINDOW_MAX: usize = 3;
+const ME: Life = Life { node: NodeId(3), incarnation: Incarnation(2) };
+
+/// # Panics
+/// The machine does, or does what it must not.
+pub(crate) fn run(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let mut world = World::new();
+    // Mostly there is something to speak of from the start.
+    if u8::arbitrary(&mut u).unwrap_or(0) < 200 {
+        world.begin();
+    }
+    while !u.is_empty() {
+        // What cannot be made from the rest of the bytes is not done.
+        let _ = world.step(&mut u);
+        world.settle();
+    }
+    world.end();
+}
+
+/// One end of a socket: the driver's.
+#[derive(Debug, Default)]
+struct Socket {
+    /// Whether this node has dialled, and whom.
+    dialled: Option<DialId>,
+    /// What the machine has written and is no whole message yet.
+    written: BytesMut,
+    /// The handshake has been written.
+    opened: bool,
+}
+
+struct World {
+    machine: Machine,
+    now: Time,
+    sockets: BTreeMap<SocketId, Socket>,
+    next_socket: u64,
+    dials: BTreeSet<DialId>,
+    up: BTreeMap<NodeId, bool>,
+    /// How many bytes have arrived, and how many things have been asked for.
+    arrived: usize,
+    asked: usize,
+    /// How many homes have been attached from the start.
+    given: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut config = Config::new(APPLICATION);
+        config.addresses = vec!["here".to_owned()];
+        config.chunk = 3;
+        config.unacked_max = 200;
+        config.value_max = 40;
+        config.strangers_max = 3;
+        config.attached_max = ATTACHED_MAX;
+        Self {
+            machine: Machine::new(config, ME, 1),
+            now: Time(0),
+            sockets: BTreeMap::new(),
+            next_socket: 0,
+            dials: BTreeSet::new(),
+            up: BTreeMap::new(),
+            arrived: 0,
+            asked: 0,
+            given: 0,
+        }
+    }
+
+    /// Two nodes are connected. Two channels have their homes here, and each of them a node that may send, with
+    /// one credit; one has its home there.
+    fn begin(&mut self) {
+        let face =
+            || Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+        for n in 0..2 {
+            let terms = Terms { window: 2, credits: 0, value_max: 40 };
+            self.machine.open_home(ChannelId(n), terms, face(), true).expect("it is not too long");
+            let peer = NodeId(n + 1);
+            let hello = Hello {
+                versions: VERSIONS,
+                application: APPLICATION.to_owned(),
+                me: Life { node: peer, incarnation: Incarnation(1) },
+                wanted: ME.node,
+                met: ME.incarnation,
+                attempt: 1,
+                resume: Resume { run: 1, seen: 0 },
+                addresses: vec!["there".to_owned()],
+                identity: Bytes::new(),
+            };
+            let socket = self.open(None);
+            self.machine.received(self.now, socket, hello.encode());
+            let mut attach = BytesMut::new();
+            codec::encode(&Frame::ToHome(ChannelId(n), ToHome::Attach(face())), &mut attach);
+            self.arrived += attach.len();
+            self.machine.received(self.now, socket, attach.freeze());
+            self.machine.credit(self.now, ChannelId(n), peer, 1);
+            self.settle();
+        }
+        self.machine.attach(self.now, ChannelId(2), NodeId(1), face()).expect("it is not too long");
+        self.asked += 1;
+        self.settle();
+    }
+
+    fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        match u8::arbitrary(u)? {
+            0..=119 => {
+                let Some(socket) = self.socket(u)? else { return Ok(()) };
+                let mut bytes = BytesMut::new();
+                for _ in 0..u.int_in_range(1..=6)? {
+                    let piece = codec::encode(&messages::frame(u)?, &mut bytes);
+                    bytes.extend_from_slice(&piece.unwrap_or_default());
+                }
+                self.arrive(u, socket, bytes.freeze())?;
+            }
+            120..=127 => {
+                let Some(socket) = self.socket(u)? else { return Ok(()) };
+                let bytes = messages::bytes(u, 300)?;
+                self.arrive(u, socket, bytes)?;
+            }
+            128..=149 => self.somebody_dials(u)?,
+            150..=164 => self.somebody_answers(u)?,
+            165..=169 => {
+                if let Some(socket) = self.socket(u)? {
+                    self.sockets.remove(&socket);
+                    self.machine.closed(self.now, socket);
+                }
+            }
+            170..=174 => {
+                if let Some(dial) = self.dials.pop_first() {
+                    self.machine.dial_failed(self.now, dial, "nobody is there".to_owned());
+                }
+            }
+            175..=189 => {
+                let wait = Duration::from_millis(1 << u.int_in_range(0..=14)?);
+                self.wait(wait);
+            }
+            _ => {
+                self.asked += 1;
+                self.command(u)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn socket(&mut self, u: &mut Unstructured<'_>) -> Result<Option<SocketId>> {
+        if self.sockets.is_empty() {
+            return Ok(None);
+        }
+        let at = u.choose_index(self.sockets.len())?;
+        // The latest first: it is the likeliest to carry something.
+        Ok(self.sockets.keys().rev().nth(at).copied())
+    }
+
+    fn arrive(&mut self, u: &mut Unstructured<'_>, socket: SocketId, mut bytes: Bytes) -> Result<()> {
+        self.arrived += bytes.len();
+        if bool::arbitrary(u)? && !bytes.is_empty() {
+            let at = u.choose_index(bytes.len())?;
+            self.machine.received(self.now, socket, bytes.split_to(at));
+            self.settle();
+        }
+        self.machine.received(self.now, socket, bytes);
+        Ok(())
+    }
+
+    fn open(&mut self, dialled: Option<DialId>) -> SocketId {
+        self.next_socket += 1;
+        let socket = SocketId(self.next_socket);
+        self.sockets.insert(socket, Socket { dialled, ..Socket::default() });
+        match dialled {
+            Some(dial) => self.machine.dialled(self.now, dial, socket),
+            None => self.machine.accepted(self.now, socket),
+        }
+        socket
+    }
+
+    fn somebody_dials(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let mut hello = messages::hello(u)?;
+        // Most of them fit.
+        if u8::arbitrary(u)? < 240 {
+            hello.application = APPLICATION.to_owned();
+            hello.wanted = ME.node;
+            hello.met = if hello.met.0 == 0 { Incarnation(0) } else { ME.incarnation };
+            hello.attempt = self.next_socket + 1;
+        }
+        let socket = self.open(None);
+        self.settle();
+        self.arrive(u, socket, hello.encode())
+    }
+
+    fn somebody_answers(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let Some(dial) = self.dials.pop_first() else { return Ok(()) };
+        let socket = self.open(Some(dial));
+        self.settle();
+        let answer = match messages::answer(u)? {
+            Answer::Welcome(welcome) => Answer::Welcome(Welcome { version: VERSIONS.1, ..welcome }),
+            refused => refused,
+        };
+        self.arrive(u, socket, answer.encode())
+    }
+
+    /// What this node's own side says: anything, whether it makes sense or not.
+    fn command(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let now = self.now;
+        let (channel, node) = (messages::channel(u)?, messages::life(u)?.node);
+        let machine = &mut self.machine;
+        match u.int_in_range(0..=26)? {
+            0 => {
+                let terms = terms(u)?;
+                let many = bool::arbitrary(u)?;
+                machine.open_home(channel, terms, messages::declaration(u)?, many).expect("it is not too long");
+            }
+            1..=2 => machine.attach(now, channel, node, messages::declaration(u)?).expect("it is not too long"),
+            3..=5 => machine.offer(now, channel, messages::number(u)?, messages::bytes(u, 60)?),
+            6 => machine.offer_choice(now, channel, messages::number(u)?, 1),
+            7 => machine.grant(now, channel, messages::number(u)?, messages::number(u)?, messages::bytes(u, 60)?),
+            8 => {
+                machine.send_on_credit(now, channel, messages::bytes(u, 60)?);
+            }
+            9 => machine.withdraw(now, channel, messages::number(u)?),
+            10 => machine.revoke(now, channel, messages::number(u)?),
+            11 => machine.end_proxy(now, channel, messages::end(u)?),
+            12 => machine.taken(now, channel, node, messages::number(u)?),
+            13 => machine.held(now, channel, node, messages::number(u)?),
+            14 => machine.released(now, channel, node, messages::number(u)?),
+            15 => machine.failed(now, channel, node, messages::number(u)?, messages::failure(u)?),
+            16 => machine.withdrawn(now, channel, node, messages::number(u)?),
+            17 => machine.reserve(now, channel, node, messages::number(u)?, messages::number(u)?),
+            18 => machine.abort(now, channel, node, messages::number(u)?),
+            19 => machine.credit(now, channel, node, messages::number(u)? as u32),
+            20 => machine.end_home(now, channel, messages::end(u)?),
+            21 => machine.learn(node, &["there".to_owned()]),
+            22 => machine.connect(now, node),
+            23 => machine.say_names(now, node, messages::names(u)?).expect("it is not too long"),
+            // Within a message an end comes from, or goes to, a node to which there is a connection.
+            24 if self.up.get(&node) == Some(&true) => {
+                let terms = if bool::arbitrary(u)? { Some(terms(u)?) } else { None };
+                machine.adopt(channel, node, terms);
+            }
+            25 if self.up.get(&node) == Some(&true) => {
+                machine.open_home_to(channel, terms(u)?, messages::declaration(u)?, node);
+                self.given += 1;
+            }
+            _ => match u8::arbitrary(u)? {
+                0..=9 => machine.leave(now),
+                10..=59 => machine.tell_terms(now, channel, node, terms(u)?),
+                60..=79 => machine.forget_home(channel),
+                _ => machine.introduce("somewhere".to_owned()),
+            },
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, wait: Duration) {
+        self.now = self.now + wait;
+        self.machine.tick(self.now);
+        self.settle();
+        // Else its driver would turn in circles.
+        assert!(self.machine.next_tick().is_none_or(|at| at > self.now), "a tick that has passed is due");
+    }
+
+    /// Does what the machine wants until it wants nothing.
+    fn settle(&mut self) {
+        // One thing leads to few others: what arrives in one piece to one action a frame, each of at least two bytes.
+        let most = 1000 + 2 * self.arrived + 100 * self.asked;
+        let mut done = 0;
+        while let Some(action) = self.machine.poll() {
+            done += 1;
+            assert!(done < most, "the machine wants more than {most} things at once");
+            self.act(action);
+        }
+        let census = self.machine.census();
+        assert!(census.sockets <= self.sockets.len(), "{census:?}, {} sockets", self.sockets.len());
+        assert!(census.unfinished <= self.arrived / 18, "{census:?}");
+        let nodes = self.up.values().filter(|up| **up).count();
+        assert!(census.attached <= ATTACHED_MAX * nodes + self.given, "{census:?}, {nodes} nodes");
+        assert!(census.offers <= self.asked + WINDOW_MAX * census.attached, "{census:?}");
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Dial(dial, _) => {
+                self.dials.insert(dial);
+            }
+            Action::Write(socket) => self.write(socket),
+            Action::Close(socket, why) => {
+                self.write(socket);
+                self.machine.closed(self.now, socket);
+                if let Some(socket) = self.sockets.remove(&socket) {
+                    // What it writes last is whole.
+                    assert!(socket.written.is_empty() || why == Closed::Superseded, "{why}: {socket:?}");
+                }
+            }
+            Action::Connection(node, state) => {
+                let up = matches!(state, State::Up(_) | State::Resumed | State::Lost(_));
+                let was = self.up.insert(node, up).unwrap_or(false);
+                match state {
+                    State::Up(life) => assert!(!was && life.node == node, "{node} is up twice"),
+                    State::Lost(_) | State::Resumed => assert!(was, "{node} is {state:?} and was not up"),
+                    State::Down(_) => {}
+                }
+            }
+            Action::Home(..) | Action::Proxy(..) | Action::Names(..) | Action::Introduced(..) => {}
+        }
+    }
+
+    /// Fetches what the machine has to write, and reads it as the other side would.
+    fn write(&mut self, id: SocketId) {
+        let mut out = Vec::new();
+        while self.machine.fill(self.now, id, 500, &mut out) > 0 {}
+        let bytes = out.concat();
+        let Some(socket) = self.sockets.get_mut(&id) else {
+            return assert!(bytes.is_empty(), "it writes to a socket that is closed");
+        };
+        socket.written.extend_from_slice(&bytes);
+        if !socket.opened && !socket.written.is_empty() {
+            socket.opened = true;
+            let whole = match socket.dialled {
+                Some(_) => Hello::decode(&mut socket.written).map(|hello| hello.is_some()),
+                None => Answer::decode(&mut socket.written).map(|answer| answer.is_some()),
+            };
+            assert_eq!(whole, Ok(true), "the handshake");
+        }
+        let mut written = socket.written.split().freeze();
+        while !written.is_empty() {
+            match codec::next(&written) {
+                Ok(Next::Frame { head, body }) => {
+                    let whole = written.split_to(head + body);
+                    if let Err(why) = codec::decode(whole[0], whole.slice(head..)) {
+                        panic!("the machine writes what nobody can read: {why}: {whole:02x?}");
+                    }
+                }
+                other => panic!("the machine writes {written:02x?}: {other:?}"),
+            }
+        }
+    }
+
+    /// All sockets are lost and nobody comes again: then nothing is left but what this node's own side has.
+    fn end(&mut self) {
+        while let Some((id, _)) = self.sockets.pop_first() {
+            self.machine.closed(self.now, id);
+            self.settle();
+        }
+        let mut turns = 0;
+        while self.machine.next_tick().is_some() || !self.dials.is_empty() {
+            turns += 1;
+            assert!(turns < 10_000, "it does not come to rest: {:?}", self.machine.next_tick());
+            for dial in std::mem::take(&mut self.dials) {
+                self.machine.dial_failed(self.now, dial, "nobody is there".to_owned());
+                self.settle();
+            }
+            if let Some(at) = self.machine.next_tick() {
+                self.wait(at.since(self.now));
+            }
+        }
+        let up: Vec<&NodeId> = self.up.iter().filter(|(_, up)| **up).map(|(node, _)| node).collect();
+        assert!(up.is_empty(), "{up:?} are not down");
+        let census = self.machine.census();
+        assert_eq!(
+            (census.attached, census.proxies, census.offers, census.unfinished, census.sockets, census.unacked_bytes),
+            (0, 0, 0, 0, 0, 0),
+            "{census:?}"
+        );
+    }
+}
+
+fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
+    Ok(Terms {
+        window: u.int_in_range(1..=WINDOW_MAX as u32)?,
+        credits: u.int_in_range(0..=3)?,
+        value_max: messages::number(u)?,
+    })
+}

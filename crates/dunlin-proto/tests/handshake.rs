@@ -1,0 +1,153 @@
+//! Who may connect, and what those are told who may not: the tables of `docs/wire.md`.
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::VERSIONS;
+use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::{Action, Closed, Config, Machine};
+
+const NOW: Time = Time(0);
+const ME: Life = Life { node: NodeId(20), incarnation: Incarnation(5) };
+
+fn life(node: u128, incarnation: u64) -> Life {
+    Life { node: NodeId(node), incarnation: Incarnation(incarnation) }
+}
+
+fn machine() -> Machine {
+    Machine::new(Config::new("tides"), ME, 1)
+}
+
+fn hello(me: Life, attempt: u64) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: "tides".into(),
+        me,
+        wanted: ME.node,
+        met: ME.incarnation,
+        attempt,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    }
+}
+
+/// What a machine answers, and why it closes sockets, if it does.
+fn said(machine: &mut Machine, socket: u64, hello: &Hello) -> (Answer, Vec<(SocketId, Closed)>) {
+    let socket = SocketId(socket);
+    machine.accepted(NOW, socket);
+    machine.received(NOW, socket, hello.encode());
+    let mut out = Vec::new();
+    machine.fill(NOW, socket, 1, &mut out);
+    let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it can be read").expect("it is whole");
+    (answer, closed(machine))
+}
+
+fn closed(machine: &mut Machine) -> Vec<(SocketId, Closed)> {
+    std::iter::from_fn(|| machine.poll())
+        .filter_map(|action| match action {
+            Action::Close(socket, why) => Some((socket, why)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
+    let closed = vec![(SocketId(socket), Closed::Refused(why.clone()))];
+    assert_eq!(said(machine, socket, hello), (Answer::Refused(why), closed), "{hello:?}");
+}
+
+fn admitted(machine: &mut Machine, socket: u64, hello: &Hello) -> Vec<(SocketId, Closed)> {
+    let (answer, closed) = said(machine, socket, hello);
+    assert!(matches!(answer, Answer::Welcome(Welcome { me: ME, .. })), "{hello:?}: {answer:?}");
+    closed
+}
+
+/// The machine has dialled this node and said hello on the socket.
+fn dials(machine: &mut Machine, node: u128, socket: u64) {
+    machine.learn(NodeId(node), &["there".to_owned()]);
+    machine.connect(NOW, NodeId(node));
+    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
+        Action::Dial(dial, _) => Some(dial),
+        _ => None,
+    });
+    machine.dialled(NOW, dial.expect("it dials"), SocketId(socket));
+}
+
+#[test]
+fn who_does_not_belong_here_is_told_why() {
+    let mut machine = machine();
+    let mut other = hello(life(10, 1), 1);
+    other.application = "ebb".into();
+    refused(&mut machine, 1, &other, Refusal::Application("tides".into()));
+    other = hello(life(10, 1), 1);
+    other.wanted = NodeId(21);
+    refused(&mut machine, 2, &other, Refusal::WrongNode(ME.node));
+    refused(&mut machine, 3, &hello(ME, 1), Refusal::Myself);
+    refused(&mut machine, 4, &hello(life(20, 6), 1), Refusal::WrongNode(ME.node));
+}
+
+#[test]
+fn lives_and_attempts_come_in_order() {
+    let mut machine = machine();
+    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 2)), []);
+    refused(&mut machine, 2, &hello(life(10, 2), 9), Refusal::Stale(Incarnation(3)));
+    refused(&mut machine, 3, &hello(life(10, 3), 2), Refusal::Late);
+    refused(&mut machine, 4, &hello(life(10, 3), 1), Refusal::Late);
+    // The dialler has noticed before this node that its old socket is lost.
+    assert_eq!(admitted(&mut machine, 5, &hello(life(10, 3), 3)), [(SocketId(1), Closed::Superseded)]);
+    // It is restarted, and counts anew.
+    assert_eq!(admitted(&mut machine, 6, &hello(life(10, 4), 1)), [(SocketId(5), Closed::Over)]);
+}
+
+#[test]
+fn of_two_sockets_the_smaller_node_s_is_kept() {
+    let mut machine = machine();
+    dials(&mut machine, 30, 1);
+    refused(&mut machine, 2, &hello(life(30, 1), 1), Refusal::Crossed);
+    dials(&mut machine, 10, 3);
+    assert_eq!(admitted(&mut machine, 4, &hello(life(10, 1), 1)), [(SocketId(3), Closed::Superseded)]);
+}
+
+#[test]
+fn an_introduction_is_no_connection() {
+    let mut machine = machine();
+    let asks = Hello { wanted: NodeId(0), met: Incarnation(0), attempt: 0, ..hello(life(10, 1), 0) };
+    let (answer, closed) = said(&mut machine, 1, &asks);
+    let Answer::Welcome(welcome) = answer else { panic!("{answer:?}") };
+    assert_eq!((welcome.me, welcome.resume), (ME, Resume { run: 0, seen: 0 }));
+    assert_eq!(closed, [(SocketId(1), Closed::Over)]);
+    assert_eq!(machine.carried_by(NodeId(10)), None);
+}
+
+#[test]
+fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
+    let welcome = |me| Welcome {
+        version: VERSIONS.1,
+        me,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    };
+    for (answers, why) in [
+        (welcome(life(11, 3)), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
+        (welcome(life(10, 2)), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
+        (Welcome { version: 9, ..welcome(life(10, 3)) }, Some(Closed::Refused(Refusal::Version((9, 9))))),
+        (welcome(life(10, 3)), None),
+    ] {
+        // It has met the third life of node 10, and its socket is lost.
+        let mut machine = machine();
+        assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
+        machine.learn(NodeId(10), &["there".to_owned()]);
+        machine.closed(NOW, SocketId(1));
+        let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
+            Action::Dial(dial, _) => Some(dial),
+            _ => None,
+        });
+        machine.dialled(NOW, dial.expect("it dials"), SocketId(2));
+        machine.received(NOW, SocketId(2), Answer::Welcome(answers).encode());
+        let expected: Vec<_> = why.into_iter().map(|why| (SocketId(2), why)).collect();
+        assert_eq!(closed(&mut machine), expected);
+        assert_eq!(machine.carried_by(NodeId(10)).is_some(), expected.is_empty());
+    }
+}
