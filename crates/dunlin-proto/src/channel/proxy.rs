@@ -24,7 +24,7 @@ impl Machine {
         declaration: Declaration,
     ) -> Result<(), WireError> {
         declaration.check()?;
-        self.proxies.insert(channel, Proxy::new(home));
+        self.proxies.insert(channel, Proxy { unanswered: true, ..Proxy::new(home) });
         self.say_to_home(now, channel, ToHome::Attach(declaration));
         Ok(())
     }
@@ -196,11 +196,12 @@ impl Machine {
             return Err("an answer from a node that is not the channel's home");
         }
         // The home answers an attachment before all else: this was said to one before.
-        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+        if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
+                proxy.unanswered = false;
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }
