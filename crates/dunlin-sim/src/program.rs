@@ -217,7 +217,7 @@ impl World {
 
     /// Whether its machine knows nothing of it any more, so that another one may attach.
     fn is_forgotten(&self, sender: &Sender) -> bool {
-        sender.stage == Stage::Over
+        sender.stage == Stage::Over && !self.procs[sender.proc].machine.has_half(self.channels[sender.channel].id)
     }
 
     fn open_offers(&self, sender: usize) -> impl Iterator<Item = usize> + '_ {

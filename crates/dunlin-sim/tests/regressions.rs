@@ -384,9 +384,9 @@ fn every_attachment_gets_its_own_answer() {
     pair.knows(0, 1);
     pair.attach();
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
-    assert_eq!(pair.nodes[0].census().proxies, 1, "its answer is still to come");
+    assert!(pair.nodes[0].has_half(CHANNEL), "its answer is still to come");
     pair.run();
-    assert_eq!(pair.nodes[0].census().proxies, 0);
+    assert!(!pair.nodes[0].has_half(CHANNEL));
     pair.attach();
     pair.run();
     assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
@@ -563,4 +563,18 @@ fn a_request_anew_gives_back_what_came_for_the_one_before() {
     pair.nodes[0].grant(pair.now, CHANNEL, 1, 2, Bytes::from_static(b"egg"));
     pair.run();
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
+}
+
+/// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
+#[test]
+fn a_peer_that_is_away_holds_up_nobody_who_leaves() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.wait(Duration::from_secs(1));
+    pair.holds_dials = true;
+    pair.cut();
+    pair.run();
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    assert!(pair.nodes[0].is_flushed());
+    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
 }
