@@ -255,7 +255,11 @@ impl Machine {
         let peers: Vec<NodeId> = self.connections.keys().copied().collect();
         for peer in peers {
             let connection = self.connection(peer);
-            if !connection.leaving && (connection.was_up || !connection.outbox.is_done()) {
+            let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
+            if done && !is_carried && connection.was_up {
+                // It would be called only to be told goodbye; it will notice by itself.
+                self.die(peer, Down::Left);
+            } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
             }
@@ -502,6 +506,7 @@ impl Machine {
         let Phase::Carries(node) = entry.phase else { return false };
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
+                || now >= connection.said + self.config.heartbeat
                 || connection.ack_at.is_some_and(|at| now >= at)
                 || connection.inbox.unacked_bytes >= ACK_BYTES
         })

@@ -115,6 +115,10 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
+            // Its value has come meanwhile, and whoever asks anew has not heard of it: it goes back.
+            self.abort(now, channel, from, ticket);
+        }
         if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));

@@ -12,7 +12,8 @@ use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
 
 impl Machine {
-    /// The sender of this channel is here, its home at that node. Offers may follow at once.
+    /// The sender of this channel is here, its home at that node. Offers may follow at once. The half before it has to be over
+    /// ([`has_half`](Self::has_half)): what is still open on it would be forgotten.
     ///
     /// # Errors
     /// The declaration is too long to be sent; there is no sender here then.
@@ -24,9 +25,14 @@ impl Machine {
         declaration: Declaration,
     ) -> Result<(), WireError> {
         declaration.check()?;
-        self.proxies.insert(channel, Proxy::new(home));
+        self.proxies.insert(channel, Proxy { unanswered: true, ..Proxy::new(home) });
         self.say_to_home(now, channel, ToHome::Attach(declaration));
         Ok(())
+    }
+
+    /// Whether there is a sending half of this channel here, or what is open on one that is gone.
+    pub fn has_half(&self, channel: ChannelId) -> bool {
+        self.proxies.contains_key(&channel)
     }
 
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
@@ -196,11 +202,12 @@ impl Machine {
             return Err("an answer from a node that is not the channel's home");
         }
         // The home answers an attachment before all else: this was said to one before.
-        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+        if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
+                proxy.unanswered = false;
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }
