@@ -229,6 +229,9 @@ impl Machine {
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
+        if self.leaving {
+            return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
+        }
         self.dial(None, address);
     }
 
@@ -238,9 +241,11 @@ impl Machine {
         self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
-    /// Makes a connection, if there is none.
+    /// Makes a connection, if there is none, and this node is not leaving.
     pub fn connect(&mut self, now: Time, node: NodeId) {
-        self.want(now, node);
+        if !self.leaving {
+            self.want(now, node);
+        }
     }
 
     /// How the connection to a node is: the socket that carries it.
@@ -277,7 +282,12 @@ impl Machine {
 
     /// Queues a frame for a node. If there is no connection, one is made.
     pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
+        let leaving = self.leaving;
         let connection = self.connection(node);
+        if leaving && matches!(connection.carried, Carried::Idle) {
+            // Who has left makes no connection anew.
+            return;
+        }
         connection.outbox.push(frame);
         match connection.carried {
             Carried::By(socket) => self.act_write(socket),

@@ -487,8 +487,11 @@ impl Driver {
             state.parting.insert(socket, Closed::Over);
             state.sockets[&socket].ring();
         }
-        let (stretched, hub) = (std::mem::take(&mut state.stretched), state.hub.take());
+        let (stretched, mut hub) = (std::mem::take(&mut state.stretched), state.hub.take());
         drop(held);
+        if let Some(hub) = &mut hub {
+            hub.farewell();
+        }
         // They drop what is their users'.
         drop((stretched, hub));
         self.bell.ring();

@@ -245,6 +245,14 @@ impl Hub {
         self.watchers.push(watcher);
     }
 
+    /// This node has left: its connections are over, and who watches them hears it before the channel ends.
+    pub(crate) fn farewell(&mut self) {
+        for life in std::mem::take(&mut self.lives).into_values() {
+            let news = (Peer(life), ConnectionState::Down(Down::Left));
+            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
+    }
+
     pub(crate) fn serves_names(&self) -> bool {
         self.serves
     }
