@@ -282,12 +282,7 @@ impl Machine {
 
     /// Queues a frame for a node. If there is no connection, one is made.
     pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
-        let leaving = self.leaving;
         let connection = self.connection(node);
-        if leaving && matches!(connection.carried, Carried::Idle) {
-            // Who has left makes no connection anew.
-            return;
-        }
         connection.outbox.push(frame);
         match connection.carried {
             Carried::By(socket) => self.act_write(socket),
