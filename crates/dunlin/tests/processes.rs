@@ -156,7 +156,7 @@ fn two_nodes() {
 
 #[derive(Serialize, Deserialize)]
 enum Turn {
-    Play { card: u8, next: Sender<Turn> },
+    Play { card: u8, next: Sender<Self> },
     Over,
 }
 
