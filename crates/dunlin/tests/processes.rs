@@ -3,77 +3,14 @@
 //! The test is the parent of all; it only starts them, hears what they say on their standard output, and kills.
 #![cfg(feature = "net")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+#[path = "support/actor.rs"]
+mod actor;
+
 use std::time::Duration;
 
+use actor::{Actor, say};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
-
-/// Nobody waits longer for anything; only a bug can make it pass.
-const LIMIT: Duration = Duration::from_secs(60);
-
-// Processes, from outside.
-
-/// A process that plays a role. Dropped, it is killed.
-struct Actor {
-    child: Child,
-    says: mpsc::Receiver<String>,
-}
-
-impl Actor {
-    /// Starts a process with its role and what it has to know.
-    fn start(role: &str, knows: &[&str]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "a_role", "--nocapture"])
-            .env("DUNLIN_ROLE", role)
-            .env("DUNLIN_KNOWS", knows.join("\n"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (tell, says) = mpsc::channel();
-        // (It ends with the process.)
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                // The rest is of the test harness.
-                if let Some(said) = line.strip_prefix("SAYS ") {
-                    let _ = tell.send(said.to_owned());
-                }
-            }
-        });
-        Self { child, says }
-    }
-
-    /// The next thing it says.
-    fn hear(&self) -> String {
-        self.says.recv_timeout(LIMIT).expect("it says nothing more, or not in time")
-    }
-
-    /// It ends by itself.
-    fn end(mut self) -> ExitStatus {
-        assert_eq!(
-            self.says.recv_timeout(LIMIT),
-            Err(mpsc::RecvTimeoutError::Disconnected),
-            "it has more to say, or hangs"
-        );
-        self.child.wait().unwrap()
-    }
-
-    /// Without a warning: on Unix by the signal 9.
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// An application that no other test run has.
 fn application(test: &str) -> String {
@@ -85,18 +22,11 @@ fn address() -> String {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-// Processes, from inside.
-
-fn say(what: impl std::fmt::Display) {
-    println!("SAYS {what}");
-}
-
 #[test]
 #[ignore = "what the processes of the other tests run"]
 fn a_role() {
-    let Ok(role) = std::env::var("DUNLIN_ROLE") else { return };
-    let knows = std::env::var("DUNLIN_KNOWS").unwrap();
-    let knows: Vec<&str> = knows.lines().collect();
+    let Some((role, knows)) = actor::role() else { return };
+    let knows: Vec<&str> = knows.iter().map(String::as_str).collect();
     dunlin::block_on(async {
         match (role.as_str(), &*knows) {
             ("here", [application]) => here(application).await,
@@ -143,7 +73,7 @@ async fn there(application: &str) -> Result {
 fn two_nodes() {
     for here_first in [true, false] {
         let application = application(&format!("two_nodes {here_first}"));
-        let start = |is_here| Actor::start(if is_here { "here" } else { "there" }, &[&application]);
+        let start = |is_here| Actor::start(&[], if is_here { "here" } else { "there" }, &[&application]);
         let (first, second) = (start(here_first), start(!here_first));
         let (here, there) = if here_first { (first, second) } else { (second, first) };
         assert_eq!(here.hear(), "21.5");
@@ -214,9 +144,9 @@ async fn player(node: Node) -> Result {
 #[test]
 fn guests_of_an_acceptor_send_and_receive_ends() {
     let (application, names) = (application("guests"), address());
-    let dealer = Actor::start("dealer", &[&application, &names]);
+    let dealer = Actor::start(&[], "dealer", &[&application, &names]);
     assert_eq!(dealer.hear(), "open");
-    let players = [(); 2].map(|()| Actor::start("player", &[&application, &names]));
+    let players = [(); 2].map(|()| Actor::start(&[], "player", &[&application, &names]));
     for player in players {
         assert_eq!(player.hear(), "welcome 7");
         let error = player.hear();
@@ -279,12 +209,12 @@ async fn listener(node: Node) -> Result {
 #[test]
 fn a_sender_hears_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed receiver"), address());
-    let sender = Actor::start("sender", &[&application, &names]);
+    let sender = Actor::start(&[], "sender", &[&application, &names]);
     for _ in 0..2 {
         assert_eq!(sender.hear(), "ready");
-        let receiver = Actor::start("receiver", &[&application, &names, "3"]);
+        let receiver = Actor::start(&[], "receiver", &[&application, &names, "3"]);
         assert_eq!(receiver.hear(), "received");
-        receiver.kill();
+        drop(receiver); // kills it
         // Perhaps the fourth had not been offered over there; and if the third's receipt was not heard of, nobody can know.
         let outcome = sender.hear();
         assert!(["2: Unknown", "3: Unknown", "3: NodeLost"].contains(&&*outcome), "{outcome}");
@@ -298,15 +228,15 @@ fn a_receiver_hears_that_its_sender_was_killed() {
     // Also if the one that is killed has served the names.
     for sender_serves in [true, false] {
         let start_sender = || {
-            let sender = Actor::start("sender", &[&application, &names]);
+            let sender = Actor::start(&[], "sender", &[&application, &names]);
             assert_eq!(sender.hear(), "ready");
             sender
         };
         let early = sender_serves.then(start_sender);
-        let receiver = Actor::start("listener", &[&application, &names]);
+        let receiver = Actor::start(&[], "listener", &[&application, &names]);
         let sender = early.unwrap_or_else(start_sender);
         assert_eq!(receiver.hear(), "received");
-        sender.kill();
+        drop(sender); // kills it
         assert_eq!(receiver.hear(), RecvError::NodeLost.to_string());
         assert!(receiver.end().success());
     }
@@ -344,12 +274,12 @@ async fn keeper(node: Node) -> Result {
 #[test]
 fn a_caller_hears_that_its_server_was_killed_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed server"), address());
-    let customer = Actor::start("customer", &[&application, &names]);
+    let customer = Actor::start(&[], "customer", &[&application, &names]);
     for _ in 0..2 {
         assert_eq!(customer.hear(), "ready");
-        let keeper = Actor::start("keeper", &[&application, &names]);
+        let keeper = Actor::start(&[], "keeper", &[&application, &names]);
         assert_eq!(keeper.hear(), "accepted");
-        keeper.kill();
+        drop(keeper); // kills it
         assert_eq!(customer.hear(), "lost");
     }
     assert!(customer.end().success());

@@ -662,3 +662,65 @@ impl Carrier {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_proto::Config;
+    use dunlin_proto::id::{Incarnation, Life};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
+    struct Stuck {
+        byte: Option<u8>,
+        awaited: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Stuck {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            self.awaited.store(self.byte.is_none(), Ordering::Relaxed);
+            let Some(byte) = self.byte.take() else { return Poll::Pending };
+            buf.put_slice(&[byte]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Socket for Stuck {
+        fn peer(&self) -> String {
+            "stuck".to_owned()
+        }
+    }
+
+    #[test]
+    fn who_cannot_write_waits_for_what_arrives() {
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let machine = Machine::new(Config::new("krill"), me, 1);
+        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
+        let id = SocketId(0);
+        driver.with(|state, now| state.machine.accepted(now, id));
+        let awaited = Arc::<AtomicBool>::default();
+        let mut carrier = Carrier {
+            driver,
+            id,
+            bell: Arc::default(),
+            socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
+            buffer: BytesMut::new(),
+            out: vec![Bytes::from_static(b"krill")],
+            parting: false,
+        };
+        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
+    }
+}
