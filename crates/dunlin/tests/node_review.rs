@@ -13,7 +13,7 @@ use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test hangs") })
+    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(8), test).await.expect("the test hangs") })
         .unwrap();
 }
 
@@ -270,6 +270,50 @@ fn a_socket_that_cannot_be_written_is_read() {
             assert_eq!(received.expect("it is not read")?, n);
         }
         gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sender_that_is_dropped_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-dropped-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        drop(a.sender::<u32>("n").await?);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_poisoned_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-poisoned-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        drop(sending);
+        tx.poison("no krill");
+        assert!(matches!(rx.recv().await, Err(RecvError::Poisoned(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_retired_before_its_home_is_known() {
+    run(async {
+        let [a, b] = nodes("r-retired-early").await;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        drop(sending);
+        tx.retire();
+        quiet().await;
+        let mut rx = b.receiver::<u32>("n").policy(fifo(3)).await?;
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        assert!(tx.send(2).await.unwrap_err().is_closed());
         Ok(())
     });
 }
