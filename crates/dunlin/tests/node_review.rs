@@ -317,3 +317,35 @@ fn a_channel_that_is_retired_before_its_home_is_known() {
         Ok(())
     });
 }
+
+/// Writes an end that somebody else holds too.
+struct Sneaky(Arc<Mutex<Sender<u32>>>);
+
+impl serde::Serialize for Sneaky {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.lock().unwrap().serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Sneaky {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Ok(Self(Arc::new(Mutex::new(Sender::deserialize(deserializer)?))))
+    }
+}
+
+#[test]
+fn an_end_that_stayed_is_gone_over_there() {
+    run(async {
+        let [a, b] = nodes("r-sneaky").await;
+        let mut tx = a.sender::<Sneaky>("n").await?;
+        let mut rx = b.receiver::<Sneaky>("n").await?;
+        let (ty, _ry) = channel::<u32>();
+        let kept = Arc::new(Mutex::new(ty));
+        let (sent, received) = par!(tx.send(Sneaky(kept.clone())), rx.recv());
+        assert!(sent.is_ok());
+        let there = Arc::into_inner(received?.0).unwrap().into_inner().unwrap();
+        let mut there = there;
+        assert!(there.send(1).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
