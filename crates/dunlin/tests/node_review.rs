@@ -349,3 +349,13 @@ fn an_end_that_stayed_is_gone_over_there() {
         Ok(())
     });
 }
+
+#[test]
+fn a_home_that_does_not_fit_is_told() {
+    run(async {
+        let [a, b] = nodes("r-home-refused").await;
+        let _rx = a.receiver::<u32>("n").await?;
+        assert!(matches!(b.receiver::<u32>("n").await, Err(dunlin::node::NameError::Refused { .. })));
+        Ok(())
+    });
+}

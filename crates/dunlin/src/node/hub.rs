@@ -558,8 +558,14 @@ impl Hub {
                 }
             }
             let mut events = Vec::new();
-            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
+            for directory in std::iter::once(&mut self.directory).chain(self.others.values_mut()) {
                 while let Some(event) = directory.poll() {
+                    events.push(event);
+                }
+            }
+            while let Some(event) = self.own.poll() {
+                // Whether a home is admitted says the application's name service; here it is only found.
+                if matches!(event, DirectoryEvent::Found { .. }) {
                     events.push(event);
                 }
             }
