@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dunlin::Why;
+use dunlin::node::NameError;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -84,7 +85,7 @@ fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
         a.leave().await?;
         assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
-        assert!(matches!(stays.sender::<u32>("late").await, Err(dunlin::node::NameError::Left)));
+        assert!(matches!(stays.sender::<u32>("late").await, Err(NameError::Left)));
         Ok(())
     });
 }
@@ -148,6 +149,17 @@ fn the_last_handle_of_a_node_in_a_value() {
         received?;
         Ok(())
     });
+}
+
+/// Declares an end as soon as its name is free.
+async fn freed<E, F: Future<Output = std::result::Result<E, NameError>>>(declare: impl Fn() -> F) -> E {
+    loop {
+        match declare().await {
+            Ok(end) => return end,
+            Err(NameError::Refused { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Memory whose sockets can be kept from writing.
@@ -355,7 +367,43 @@ fn a_home_that_does_not_fit_is_told() {
     run(async {
         let [a, b] = nodes("r-home-refused").await;
         let _rx = a.receiver::<u32>("n").await?;
-        assert!(matches!(b.receiver::<u32>("n").await, Err(dunlin::node::NameError::Refused { .. })));
+        assert!(matches!(b.receiver::<u32>("n").await, Err(NameError::Refused { .. })));
         Ok(())
     });
+}
+
+#[test]
+fn a_name_is_free_when_both_ends_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-free").await;
+        for n in 0..3 {
+            let mut rx = freed(|| async { a.receiver::<u32>("n").await }).await;
+            let mut tx = freed(|| async { a.sender::<u32>("n").await }).await;
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_is_free_when_both_faces_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-faces-free").await;
+        for n in 0..3 {
+            let mut server = freed(|| async { a.server::<Post>("post").await }).await;
+            let mut client = freed(|| async { a.client::<Post>("post").await }).await;
+            let (sent, received) = par!(client.letters.send(n), server.letters.recv());
+            assert_eq!((sent?, received?), ((), n));
+            let (sent, received) = par!(server.answers.send(n), client.answers.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Post {
+    letters: ToServer<u32>,
+    answers: ToClient<u32>,
 }

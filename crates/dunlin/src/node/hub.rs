@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -213,7 +214,7 @@ pub(crate) struct Hub {
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The name service is lost: somebody has to find or serve another.
-    pub(crate) names_lost: std::sync::Arc<Notify>,
+    pub(crate) names_lost: Arc<Notify>,
     /// Messages of this node to itself.
     local: VecDeque<Names>,
 }
@@ -236,7 +237,7 @@ impl Hub {
             watchers: Vec::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
-            names_lost: std::sync::Arc::default(),
+            names_lost: Arc::default(),
             local: VecDeque::new(),
         }
     }
@@ -681,7 +682,8 @@ impl Hub {
                 self.channels.remove(&own);
                 if here {
                     if let Some(outlet) = bridge.into_outlet() {
-                        self.join_here(cx, channel, outlet);
+                        let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
+                        self.join_here(cx, channel, outlet, &joined);
                     }
                 } else {
                     self.attach(cx, Some(number), channel, partner.node, bridge, declaration);
@@ -690,7 +692,7 @@ impl Hub {
             Role::Client(agents) => {
                 let Some(agents) = agents.take() else { return };
                 if here {
-                    return self.join_bundle_here(cx, channel, agents);
+                    return self.join_bundle_here(cx, number, channel, agents);
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
                 let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents);
@@ -704,8 +706,13 @@ impl Hub {
         }
     }
 
+    /// Whose declaration a home here is.
+    fn belonging(&self, channel: ChannelId) -> Option<u64> {
+        self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| *number)
+    }
+
     /// Both ends of a channel are on this node: they are joined in memory.
-    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet) {
+    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
         let home = cx.state.take_bridge(channel).and_then(Bridge::into_home);
         let number = self.channels.remove(&channel);
         cx.state.machine.end_home(cx.now, channel, End::Gone);
@@ -714,40 +721,45 @@ impl Hub {
                 self.directory.attached(number);
                 self.own.attached(number);
             }
-            join(outlet, inlet, credits);
+            join(outlet, inlet, credits, joined);
         }
     }
 
     /// Client and server of a bundle are on this node.
-    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, client: Vec<Agent>) {
+    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
         let me = self.me;
-        let Some(server) = self.ends.values_mut().find(|end| end.channel == channel) else { return };
+        let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
         match &mut server.role {
             Role::Acceptor(accept) => {
+                let joined = Joined::new(cx, vec![number]);
                 let server = accept(me).unwrap_or_default();
                 for pair in client.into_iter().zip(server) {
                     match pair {
                         (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
                             let credits = inlet.credits();
-                            join(outlet, inlet, credits);
+                            join(outlet, inlet, credits, &joined);
                         }
                         _ => {}
                     }
                 }
             }
             Role::Server(outlets) => {
+                let joined = Joined::new(cx, vec![number, home]);
                 let mut outlets = outlets.take().unwrap_or_default();
                 for (channel, agent) in numbered(channel, client) {
                     match agent {
-                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet),
+                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet, &joined),
                         Agent::Inlet(inlet) => {
                             if let Some(at) = outlets.iter().position(|(other, _)| *other == channel) {
                                 let credits = inlet.credits();
-                                join(outlets.swap_remove(at).1, inlet, credits);
+                                join(outlets.swap_remove(at).1, inlet, credits, &joined);
                             }
                         }
                     }
                 }
+                // It may have no channel that has its home at the server.
+                self.directory.attached(home);
+                self.own.attached(home);
             }
             Role::Sender | Role::Receiver | Role::Client(_) => {}
         }
@@ -799,11 +811,35 @@ fn poison(agent: &Agent, text: &str) {
     }
 }
 
+/// Ends of this node that are joined with each other. When the last of their channels is over, so are they, and their names are free.
+struct Joined {
+    driver: Weak<Driver>,
+    numbers: Vec<u64>,
+}
+
+impl Joined {
+    fn new(cx: &HubCx<'_>, numbers: Vec<u64>) -> Arc<Self> {
+        Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.upgrade() {
+            self.numbers.iter().for_each(|number| driver.give_up(*number));
+        }
+    }
+}
+
 /// Both halves are in this memory after all.
-fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
+fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) {
     match outlet.join(inlet, credits) {
         Ok(joining) => {
-            tokio::spawn(joining);
+            let joined = joined.clone();
+            tokio::spawn(async move {
+                joining.await;
+                drop(joined);
+            });
         }
         Err((outlet, inlet)) => {
             let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());
@@ -815,16 +851,11 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
 
 impl Driver {
     /// Declares an end, and waits until it is admitted.
-    pub(crate) async fn declare(
-        self: &std::sync::Arc<Self>,
-        name: &str,
-        options: Options,
-        half: Half,
-    ) -> Result<(), NameError> {
+    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<(), NameError> {
         let (number, answer) =
             self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
-        struct Guard<'a>(&'a std::sync::Arc<Driver>, Option<u64>);
+        struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
         impl Drop for Guard<'_> {
             fn drop(&mut self) {
                 if let Some(number) = self.1 {
