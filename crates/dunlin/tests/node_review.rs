@@ -407,3 +407,25 @@ struct Post {
     letters: ToServer<u32>,
     answers: ToClient<u32>,
 }
+
+#[test]
+fn a_node_that_is_asked_by_address_comes_back() {
+    run(async {
+        let test = "r-comes-back";
+        let [names, a] = nodes(test).await;
+        let there = |names: String| async move {
+            Node::builder().app("r-comes-back").names(&names).listen("memory:r-there").join().await
+        };
+        let address = format!("memory:names-of-{test}");
+        let b = there(address.clone()).await?;
+        let mut tx = a.sender::<u32>("memory:r-there/n").await?;
+        b.leave().await?;
+        quiet().await;
+        let b = there(address).await?;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        drop(names);
+        Ok(())
+    });
+}

@@ -110,10 +110,10 @@ impl NodeBuilder {
         tokio::spawn(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
-            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
+            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)).abort_handle());
-        let inner = Inner { driver, me, application: self.application, addresses, tasks };
+        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)));
+        let inner = Inner { driver, me, application: self.application, addresses, tasks: tasks.into() };
         Ok(Node { inner: Arc::new(inner) })
     }
 }

@@ -28,6 +28,9 @@ use super::name::{describe, split};
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
 
+/// So long a node waits before it asks again at an address where nobody is.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
 /// How an end is declared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
@@ -204,6 +207,8 @@ pub(crate) struct Hub {
     own: Directory,
     /// What is declared to a node that a name has told.
     others: BTreeMap<String, Directory>,
+    /// Addresses that did not answer, and for which ends here wait: when they are asked again.
+    ask_again: BTreeMap<String, Time>,
     ends: BTreeMap<u64, DeclaredEnd>,
     /// Which end a stretched channel belongs to.
     channels: BTreeMap<ChannelId, u64>,
@@ -230,6 +235,7 @@ impl Hub {
             directory: Directory::new(),
             own,
             others: BTreeMap::new(),
+            ask_again: BTreeMap::new(),
             ends: BTreeMap::new(),
             channels: BTreeMap::new(),
             introductions: BTreeMap::new(),
@@ -529,6 +535,10 @@ impl Hub {
                     let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
                     self.fail(cx, number, error);
                 }
+                // What was admitted there waits until somebody is there again.
+                if self.others.get(address).is_some_and(|directory| !directory.is_empty()) {
+                    self.ask_again.insert(address.to_owned(), cx.now + ASK_AGAIN);
+                }
             }
         }
     }
@@ -548,6 +558,10 @@ impl Hub {
     /// Lets names and directories speak until they are quiet.
     pub(crate) fn settle(&mut self, cx: &mut HubCx<'_>) {
         self.registry.tick(cx.now);
+        let now = cx.now;
+        let asked: Vec<String> =
+            self.ask_again.extract_if(.., |_, at| *at <= now).map(|(address, _)| address).collect();
+        asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
         loop {
             let mut said: Vec<(NodeId, Names)> = Vec::new();
             while let Some((to, answer)) = self.registry.poll() {
@@ -588,7 +602,7 @@ impl Hub {
                 self.event(cx, event);
             }
         }
-        if let Some(at) = self.registry.next_tick() {
+        if let Some(at) = self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).min() {
             cx.driver.alarm(cx.state, at);
         }
     }
