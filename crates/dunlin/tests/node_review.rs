@@ -19,7 +19,8 @@ fn run(test: impl Future<Output = Result>) {
 }
 
 async fn node(test: &str) -> Node {
-    Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen("memory:").join().await.unwrap()
+    let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
+    node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap()
 }
 
 async fn nodes<const N: usize>(test: &str) -> [Node; N] {
@@ -169,6 +170,7 @@ struct Gated(Arc<Gate>);
 #[derive(Default)]
 struct Gate {
     shut: AtomicBool,
+    cut: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -182,8 +184,18 @@ impl Gated {
         self.0.shut.store(true, Ordering::SeqCst);
     }
 
+    /// Its sockets break, those to come as well.
+    fn cut(&self) {
+        self.0.cut.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn open(&self) {
         self.0.shut.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.0.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
     }
 }
@@ -234,6 +246,10 @@ impl Socket for GatedSocket {
 
 impl AsyncRead for GatedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.gate.cut.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        self.gate.waiting.lock().unwrap().push(cx.waker().clone());
         Pin::new(&mut *self.socket).poll_read(cx, buf)
     }
 }
@@ -260,7 +276,8 @@ impl AsyncWrite for GatedSocket {
 async fn gated(test: &str) -> (Node, Gated) {
     let gate = Gated::default();
     let names = format!("memory:names-of-{test}");
-    let node = Node::builder().app(test).names(&names).network(gate.clone()).listen("memory:").join().await.unwrap();
+    let node = Node::builder().app(test).names(&names).network(gate.clone());
+    let node = node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap();
     (node, gate)
 }
 
@@ -427,5 +444,45 @@ fn a_node_that_is_asked_by_address_comes_back() {
         assert_eq!((sent?, received?), ((), 1));
         drop(names);
         Ok(())
+    });
+}
+
+#[test]
+fn a_guest_that_is_lost_before_it_attached() {
+    run(async {
+        let test = "r-guest-lost";
+        let names = format!("memory:names-of-{test}");
+        let grace = Duration::from_millis(100);
+        let a = Node::builder().app(test).names(&names).grace(grace).listen("memory:").join().await?;
+        let (b, gate) = gated(test).await;
+        let mut guests = a.acceptor::<Post>("post").await?;
+        let client = b.client::<Post>("post").await?;
+        // It has introduced itself with this.
+        let guest = guests.recv().await;
+        gate.shut();
+        drop((client, b));
+        let mut guest = guest?.into_face();
+        assert!(guest.letters.recv().await.is_err());
+        assert!(guest.answers.send(1).await.is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_server_that_is_lost_before_it_has_answered_its_client() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let test = "r-server-lost";
+        let b = node(test).await;
+        let (a, gate) = gated(test).await;
+        let server = a.server::<Post>("post").await.unwrap();
+        let mut client = b.client::<Post>("post").await.unwrap();
+        gate.shut();
+        quiet().await;
+        drop((server, a));
+        gate.cut();
+        let limit = Duration::from_secs(8);
+        tokio::time::timeout(limit, client.answers.recv()).await.expect("the test hangs").unwrap_err();
+        tokio::time::timeout(limit, client.letters.send(1)).await.expect("the test hangs").unwrap_err();
     });
 }

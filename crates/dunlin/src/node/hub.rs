@@ -332,7 +332,7 @@ impl Hub {
             }
             Half::Client(agents) => Role::Client(Some(agents)),
             Half::Server(agents) => {
-                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents)))
+                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents, None)))
             }
             Half::Acceptor(accept) => Role::Acceptor(accept),
         };
@@ -386,7 +386,9 @@ impl Hub {
         cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
     }
 
-    /// Opens the homes among a bundle's channels. Gives the others, which have their homes elsewhere.
+    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
+    /// homes elsewhere.
+    #[expect(clippy::too_many_arguments, reason = "what the channels of a bundle have in common")]
     fn open_homes(
         &mut self,
         cx: &mut HubCx<'_>,
@@ -395,11 +397,17 @@ impl Hub {
         options: Options,
         declaration: &Declaration,
         agents: Vec<Agent>,
+        from: Option<NodeId>,
     ) -> Outlets {
         let mut outlets = Vec::new();
         for (channel, agent) in numbered(first, agents) {
             match agent {
-                Agent::Inlet(inlet) => self.open_home(cx, number, channel, options, declaration, inlet),
+                Agent::Inlet(inlet) => {
+                    self.open_home(cx, number, channel, options, declaration, inlet);
+                    if let Some(from) = from {
+                        cx.state.machine.await_half(channel, from);
+                    }
+                }
                 Agent::Outlet(outlet) => outlets.push((channel, outlet)),
             }
         }
@@ -560,7 +568,8 @@ impl Hub {
         self.registry.tick(cx.now);
         let now = cx.now;
         let asked: Vec<String> =
-            self.ask_again.extract_if(.., |_, at| *at <= now).map(|(address, _)| address).collect();
+            self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
+        self.ask_again.retain(|_, at| *at > now);
         asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
         loop {
             let mut said: Vec<(NodeId, Names)> = Vec::new();
@@ -709,8 +718,8 @@ impl Hub {
                     return self.join_bundle_here(cx, number, channel, agents);
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
-                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents);
                 let server = partner.node;
+                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents, Some(server));
                 self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
                 let said = Names::Guest { acceptor: channel, guest };
                 let _ = cx.state.machine.say_names(cx.now, server, said);
@@ -798,10 +807,13 @@ impl Hub {
             Role::Acceptor(accept) => {
                 // No room: the client is not answered, and hears that the channels it attaches to are not there.
                 let agents = accept(from).unwrap_or_default();
-                (None, self.open_homes(cx, None, guest, options, &declaration, agents))
+                (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
             }
             Role::Server(outlets) => {
                 let Some(outlets) = outlets.take() else { return };
+                for (home, _) in self.channels.iter().filter(|(_, end)| **end == number) {
+                    cx.state.machine.await_half(*home, from.node);
+                }
                 self.directory.attached(number);
                 self.own.attached(number);
                 (Some(number), outlets)
