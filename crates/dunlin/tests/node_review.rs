@@ -8,17 +8,19 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dunlin::Why;
+use dunlin::node::NameError;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test hangs") })
+    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(8), test).await.expect("the test hangs") })
         .unwrap();
 }
 
 async fn node(test: &str) -> Node {
-    Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen("memory:").join().await.unwrap()
+    let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
+    node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap()
 }
 
 async fn nodes<const N: usize>(test: &str) -> [Node; N] {
@@ -84,7 +86,7 @@ fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
         a.leave().await?;
         assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
-        assert!(matches!(stays.sender::<u32>("late").await, Err(dunlin::node::NameError::Left)));
+        assert!(matches!(stays.sender::<u32>("late").await, Err(NameError::Left)));
         Ok(())
     });
 }
@@ -150,6 +152,17 @@ fn the_last_handle_of_a_node_in_a_value() {
     });
 }
 
+/// Declares an end as soon as its name is free.
+async fn freed<E, F: Future<Output = std::result::Result<E, NameError>>>(declare: impl Fn() -> F) -> E {
+    loop {
+        match declare().await {
+            Ok(end) => return end,
+            Err(NameError::Refused { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// Memory whose sockets can be kept from writing.
 #[derive(Clone, Default)]
 struct Gated(Arc<Gate>);
@@ -157,6 +170,7 @@ struct Gated(Arc<Gate>);
 #[derive(Default)]
 struct Gate {
     shut: AtomicBool,
+    cut: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -170,8 +184,18 @@ impl Gated {
         self.0.shut.store(true, Ordering::SeqCst);
     }
 
+    /// Its sockets break, those to come as well.
+    fn cut(&self) {
+        self.0.cut.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn open(&self) {
         self.0.shut.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.0.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
     }
 }
@@ -222,6 +246,10 @@ impl Socket for GatedSocket {
 
 impl AsyncRead for GatedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.gate.cut.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        self.gate.waiting.lock().unwrap().push(cx.waker().clone());
         Pin::new(&mut *self.socket).poll_read(cx, buf)
     }
 }
@@ -248,7 +276,8 @@ impl AsyncWrite for GatedSocket {
 async fn gated(test: &str) -> (Node, Gated) {
     let gate = Gated::default();
     let names = format!("memory:names-of-{test}");
-    let node = Node::builder().app(test).names(&names).network(gate.clone()).listen("memory:").join().await.unwrap();
+    let node = Node::builder().app(test).names(&names).network(gate.clone());
+    let node = node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap();
     (node, gate)
 }
 
@@ -271,5 +300,189 @@ fn a_socket_that_cannot_be_written_is_read() {
         }
         gate.open();
         Ok(())
+    });
+}
+
+#[test]
+fn a_sender_that_is_dropped_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-dropped-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        drop(a.sender::<u32>("n").await?);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_poisoned_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-poisoned-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        drop(sending);
+        tx.poison("no krill");
+        assert!(matches!(rx.recv().await, Err(RecvError::Poisoned(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_retired_before_its_home_is_known() {
+    run(async {
+        let [a, b] = nodes("r-retired-early").await;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        drop(sending);
+        tx.retire();
+        quiet().await;
+        let mut rx = b.receiver::<u32>("n").policy(fifo(3)).await?;
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        assert!(tx.send(2).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+/// Writes an end that somebody else holds too.
+struct Sneaky(Arc<Mutex<Sender<u32>>>);
+
+impl serde::Serialize for Sneaky {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.lock().unwrap().serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Sneaky {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Ok(Self(Arc::new(Mutex::new(Sender::deserialize(deserializer)?))))
+    }
+}
+
+#[test]
+fn an_end_that_stayed_is_gone_over_there() {
+    run(async {
+        let [a, b] = nodes("r-sneaky").await;
+        let mut tx = a.sender::<Sneaky>("n").await?;
+        let mut rx = b.receiver::<Sneaky>("n").await?;
+        let (ty, _ry) = channel::<u32>();
+        let kept = Arc::new(Mutex::new(ty));
+        let (sent, received) = par!(tx.send(Sneaky(kept.clone())), rx.recv());
+        assert!(sent.is_ok());
+        let there = Arc::into_inner(received?.0).unwrap().into_inner().unwrap();
+        let mut there = there;
+        assert!(there.send(1).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_home_that_does_not_fit_is_told() {
+    run(async {
+        let [a, b] = nodes("r-home-refused").await;
+        let _rx = a.receiver::<u32>("n").await?;
+        assert!(matches!(b.receiver::<u32>("n").await, Err(NameError::Refused { .. })));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_is_free_when_both_ends_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-free").await;
+        for n in 0..3 {
+            let mut rx = freed(|| async { a.receiver::<u32>("n").await }).await;
+            let mut tx = freed(|| async { a.sender::<u32>("n").await }).await;
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_is_free_when_both_faces_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-faces-free").await;
+        for n in 0..3 {
+            let mut server = freed(|| async { a.server::<Post>("post").await }).await;
+            let mut client = freed(|| async { a.client::<Post>("post").await }).await;
+            let (sent, received) = par!(client.letters.send(n), server.letters.recv());
+            assert_eq!((sent?, received?), ((), n));
+            let (sent, received) = par!(server.answers.send(n), client.answers.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Post {
+    letters: ToServer<u32>,
+    answers: ToClient<u32>,
+}
+
+#[test]
+fn a_node_that_is_asked_by_address_comes_back() {
+    run(async {
+        let test = "r-comes-back";
+        let [names, a] = nodes(test).await;
+        let there = |names: String| async move {
+            Node::builder().app("r-comes-back").names(&names).listen("memory:r-there").join().await
+        };
+        let address = format!("memory:names-of-{test}");
+        let b = there(address.clone()).await?;
+        let mut tx = a.sender::<u32>("memory:r-there/n").await?;
+        b.leave().await?;
+        quiet().await;
+        let b = there(address).await?;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        drop(names);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_guest_that_is_lost_before_it_attached() {
+    run(async {
+        let test = "r-guest-lost";
+        let names = format!("memory:names-of-{test}");
+        let grace = Duration::from_millis(100);
+        let a = Node::builder().app(test).names(&names).grace(grace).listen("memory:").join().await?;
+        let (b, gate) = gated(test).await;
+        let mut guests = a.acceptor::<Post>("post").await?;
+        let client = b.client::<Post>("post").await?;
+        // It has introduced itself with this.
+        let guest = guests.recv().await;
+        gate.shut();
+        drop((client, b));
+        let mut guest = guest?.into_face();
+        assert!(guest.letters.recv().await.is_err());
+        assert!(guest.answers.send(1).await.is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_server_that_is_lost_before_it_has_answered_its_client() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let test = "r-server-lost";
+        let b = node(test).await;
+        let (a, gate) = gated(test).await;
+        let server = a.server::<Post>("post").await.unwrap();
+        let mut client = b.client::<Post>("post").await.unwrap();
+        gate.shut();
+        quiet().await;
+        drop((server, a));
+        gate.cut();
+        let limit = Duration::from_secs(8);
+        tokio::time::timeout(limit, client.answers.recv()).await.expect("the test hangs").unwrap_err();
+        tokio::time::timeout(limit, client.letters.send(1)).await.expect("the test hangs").unwrap_err();
     });
 }

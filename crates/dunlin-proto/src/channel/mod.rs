@@ -158,8 +158,17 @@ pub(crate) struct Home {
     /// Whether several nodes may have a sending half.
     pub(crate) many: bool,
     pub(crate) attached: BTreeMap<NodeId, Attached>,
+    /// The node whose sending half is to come; no other may.
+    pub(crate) awaits: Option<NodeId>,
     /// How it ended; then it only waits for its proxies to notice.
     pub(crate) ended: Option<End>,
+}
+
+impl Home {
+    /// Whether its sending half is at this node, or will be.
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.attached.contains_key(&node) || (self.attached.is_empty() && self.awaits == Some(node))
+    }
 }
 
 /// What a home knows of a node with a sending half.

@@ -93,6 +93,8 @@ pub(crate) struct SendingBridge {
     home: Option<NodeId>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
+    /// How the channel was ended here before the home was known.
+    early_end: Option<End>,
     encoding: Encoding,
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
@@ -113,6 +115,7 @@ impl SendingBridge {
             outlet: Some(outlet),
             home,
             early: Vec::new(),
+            early_end: None,
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
@@ -152,7 +155,7 @@ impl SendingBridge {
     }
 
     /// Nothing can be offered yet: it waits, and can be taken back.
-    fn hear_early(&mut self, event: Event<Value>) -> bool {
+    fn hear_early(&mut self, event: Event<Value>, says: &mut Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
@@ -166,10 +169,32 @@ impl SendingBridge {
                     outlet.withdrawn(ticket, value);
                 }
             }
-            Event::Gone => return false,
-            _ => {}
+            Event::Retired => self.end_early(End::Retired, says),
+            Event::Poisoned(reason) => self.end_early(End::Poisoned(reason.as_str().to_owned()), says),
+            Event::Gone => {
+                // If a home is known, it will answer, and has to know that nobody hears it.
+                says.machine.end_proxy(says.now, says.channel, End::Gone);
+                return false;
+            }
+            // Nothing was sent on credits, and nothing reserved.
+            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) => {}
         }
         true
+    }
+
+    /// The sender has ended the channel, and its home has not answered: what waits for it has failed.
+    fn end_early(&mut self, how: End, says: &mut Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        for (ticket, early) in self.early.drain(..) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), why_ended(&how));
+            }
+        }
+        if self.home.is_some() {
+            says.machine.end_proxy(says.now, says.channel, how);
+        } else {
+            self.early_end = Some(how);
+        }
     }
 
     fn encode(&self, value: &Value) -> Result<(Bytes, Leaving), Why> {
@@ -355,7 +380,7 @@ impl Bridge for SendingBridge {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
                     let goes_on =
-                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event) };
+                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event, says) };
                     if !goes_on {
                         self.outlet = None;
                     }
@@ -383,6 +408,9 @@ impl Bridge for SendingBridge {
                         };
                         self.hear(event, says);
                     }
+                }
+                if let Some(how) = self.early_end.take() {
+                    says.machine.end_proxy(says.now, says.channel, how);
                 }
             }
             ProxyHears::Rejected(why) => {

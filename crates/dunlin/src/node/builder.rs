@@ -122,9 +122,10 @@ impl NodeBuilder {
         tokio::spawn(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
-            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
+            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)).abort_handle());
+        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)));
+        let tasks = tasks.into();
         let inner = Inner { driver, me, application: self.application, addresses, listening, tasks };
         Ok(Node { inner: Arc::new(inner) })
     }

@@ -146,7 +146,11 @@ impl Leaving {
         for (token, (channel, kind)) in (0u64..).zip(self.ends) {
             let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
             let Some(Agent::Inlet(inlet)) = agent else {
-                // The end was somebody else's too, who keeps it: over there it never was.
+                // The end was somebody else's too, who keeps it: over there it never was. Who adopted it hears nothing before the terms.
+                if kind != EndKind::Reply {
+                    let terms = Terms { window: WINDOW, credits: 0, value_max: says.machine.value_max() };
+                    says.machine.tell_terms(says.now, channel, to, terms);
+                }
                 says.machine.end_home(says.now, channel, End::Gone);
                 continue;
             };

@@ -46,7 +46,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
@@ -82,7 +82,8 @@ struct Inner {
     application: String,
     addresses: Vec<String>,
     listening: Vec<String>,
-    tasks: Vec<tokio::task::AbortHandle>,
+    /// They listen, and look for names.
+    tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
 
 /// So long `leave` waits for the others to have heard everything.
@@ -214,7 +215,12 @@ impl Node {
         let driver = &self.inner.driver;
         driver.with(|state, now| state.machine.leave(now));
         let flushed = tokio::time::timeout(LEAVE, driver.flushed()).await;
-        self.inner.close();
+        self.inner.driver.close();
+        let tasks = self.inner.stop();
+        for task in tasks {
+            // It was aborted. Once it has ended, its address is free.
+            let _ = task.await;
+        }
         match flushed {
             Ok(_) => Ok(()),
             Err(_) => Err(NodeError::NotFlushed.into()),
@@ -223,9 +229,10 @@ impl Node {
 }
 
 impl Inner {
-    fn close(&self) {
-        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
-        self.driver.close();
+    fn stop(&self) -> Vec<tokio::task::JoinHandle<()>> {
+        let tasks = std::mem::take(&mut *driver::lock(&self.tasks));
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        tasks
     }
 }
 
@@ -233,7 +240,7 @@ impl Drop for Inner {
     /// Whoever forgets to leave says goodbye, but does not wait until that is heard.
     fn drop(&mut self) {
         // Not here: a message may have had the last handle, and be dropped where the node is locked.
-        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        drop(self.stop());
         self.driver.abandon();
     }
 }
