@@ -718,6 +718,7 @@ mod tests {
             socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
             buffer: BytesMut::new(),
             out: vec![Bytes::from_static(b"krill")],
+            flushing: false,
             parting: false,
         };
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
