@@ -12,6 +12,7 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::{Inner, Node, id, message, serve};
+use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
 #[derive(Default)]
@@ -81,10 +82,11 @@ impl NodeBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn join(self) -> Result<Node, NodeError> {
+        let (networks, host) = world::networks(self.networks);
         let addresses = if self.listen.is_empty() { vec!["127.0.0.1:0".to_owned()] } else { self.listen };
         let mut listeners = Vec::new();
         for address in addresses {
-            let listener = self.networks.listen(&address).await;
+            let listener = networks.listen(&address).await;
             listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
         }
         let mut config = Config::new(self.application.clone());
@@ -105,13 +107,13 @@ impl NodeBuilder {
         let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
-        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
-        let mut tasks = vec![tokio::spawn(driver.clone().run()).abort_handle()];
+        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), Hub::new(me));
+        let mut tasks = vec![world::spawn_own(driver.clone().run())];
         for listener in listeners {
-            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)).abort_handle());
+            tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)).abort_handle());
-        let inner = Inner { driver, me, application: self.application, addresses, tasks };
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
+        let inner = Inner { driver, me, application: self.application, addresses, tasks, host };
         Ok(Node { inner: Arc::new(inner) })
     }
 }

@@ -797,7 +797,7 @@ fn poison(agent: &Agent, text: &str) {
 fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
     match outlet.join(inlet, credits) {
         Ok(joining) => {
-            tokio::spawn(joining);
+            crate::world::spawn_own(joining);
         }
         Err((outlet, inlet)) => {
             let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());

@@ -58,10 +58,14 @@ use dunlin_proto::wire::{Expected, Face};
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
+#[cfg(feature = "sim")]
+pub(crate) use driver::lock;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, WaitingEnd};
 pub use name::Expects;
+
+use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
@@ -77,7 +81,10 @@ struct Inner {
     me: Life,
     application: String,
     addresses: Vec<String>,
-    tasks: Vec<tokio::task::AbortHandle>,
+    tasks: Vec<Own>,
+    /// What a simulation calls it.
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
+    host: u64,
 }
 
 /// So long `leave` waits for the others to have heard everything.
@@ -167,6 +174,12 @@ impl Node {
         self.naming(name, Face::Acceptor)
     }
 
+    /// What its simulation calls it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn host(&self) -> u64 {
+        self.inner.host
+    }
+
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
         Naming {
             node: self,
@@ -203,18 +216,18 @@ impl Node {
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.with(|state, now| state.machine.leave(now));
-        let flushed = tokio::time::timeout(LEAVE, driver.flushed()).await;
+        let flushed = world::within(LEAVE, driver.flushed()).await;
         self.inner.close();
         match flushed {
-            Ok(_) => Ok(()),
-            Err(_) => Err(NodeError::NotFlushed.into()),
+            Some(_) => Ok(()),
+            None => Err(NodeError::NotFlushed.into()),
         }
     }
 }
 
 impl Inner {
     fn close(&self) {
-        self.tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        self.tasks.iter().for_each(Own::abort);
         self.driver.close();
     }
 }
