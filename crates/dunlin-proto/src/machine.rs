@@ -33,7 +33,7 @@ pub enum Action {
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
-    /// What became of [`Machine::introduce`]: the node at this address, or why there is none.
+    /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
 }
 
@@ -713,8 +713,16 @@ impl Machine {
     }
 
     fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
-        let Some(Phase::Greeting { wanted, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else { return };
-        let wanted = *wanted;
+        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else {
+            return;
+        };
+        let (wanted, address) = (*wanted, address.clone());
+        if wanted.is_none() && why == Refusal::Myself {
+            // That is an answer as well: the address leads to this node.
+            self.sockets.remove(&id);
+            self.actions.push_back(Action::Close(id, Closed::Refused(why)));
+            return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
+        }
         self.close(now, id, Closed::Refused(why.clone()));
         // These will not be different the next time; the others may.
         if let Some(node) = wanted

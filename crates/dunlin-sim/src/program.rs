@@ -723,10 +723,10 @@ impl World {
         channel.buffer.len() as u64 + channel.halves.iter().map(|half| half.granted).sum::<u64>()
     }
 
-    fn home_call(
+    fn home_call<R>(
         &mut self,
         offer: usize,
-        call: impl FnOnce(&mut dunlin_proto::Machine, dunlin_proto::time::Time, ChannelId, dunlin_proto::id::NodeId),
+        call: impl FnOnce(&mut dunlin_proto::Machine, dunlin_proto::time::Time, ChannelId, dunlin_proto::id::NodeId) -> R,
     ) {
         let channel = &self.channels[self.offers[offer].channel];
         let from = node_id(self.procs[self.senders[self.offers[offer].sender].proc].node);

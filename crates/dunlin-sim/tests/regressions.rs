@@ -63,7 +63,7 @@ impl Pair {
     /// Node 1 has the receiver, node 0 the sender, and they are attached.
     fn attached(config: &Config, terms: Terms) -> Self {
         let mut pair = Self::new(config);
-        pair.nodes[1].open_home(CHANNEL, terms, face(), false);
+        pair.nodes[1].open_home(CHANNEL, terms, face(), false).unwrap();
         pair.knows(0, 1);
         pair.attach();
         pair.run();
@@ -76,7 +76,7 @@ impl Pair {
     }
 
     fn attach(&mut self) {
-        self.nodes[0].attach(self.now, CHANNEL, id(1), face());
+        self.nodes[0].attach(self.now, CHANNEL, id(1), face()).unwrap();
     }
 
     fn offer(&mut self, ticket: u64, value: &'static [u8]) {
@@ -243,7 +243,7 @@ fn a_node_that_leaves_comes_back_to_say_the_rest() {
 #[test]
 fn a_late_connection_hears_the_goodbye() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.holds_dials = true;
     pair.attach();
@@ -269,7 +269,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
     pair.run();
     pair.dials.clear();
     pair.holds_dials = false;
-    pair.nodes[1].open_home(CHANNEL, terms(5, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(5, 0), face(), false).unwrap();
     pair.knows(1, 0);
     pair.nodes[1].connect(pair.now, id(0));
     pair.run();
@@ -280,7 +280,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
 #[test]
 fn a_late_address_is_dialled() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.attach();
     pair.run();
     pair.knows(0, 1);
@@ -303,7 +303,7 @@ fn an_address_that_leads_home_is_only_wrong() {
 #[test]
 fn a_hello_that_comes_late_harms_nobody() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.knows(1, 0);
     // Node 1 dials, and says hello; node 0 is told of the socket only at the end.
@@ -380,7 +380,7 @@ fn a_new_half_does_not_hear_what_was_said_to_the_one_before() {
 #[test]
 fn every_attachment_gets_its_own_answer() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.attach();
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);

@@ -156,6 +156,7 @@ mod node {
 
     #[cfg(feature = "sim")]
     use std::sync::Arc;
+    use std::time::SystemTime;
 
     use dunlin_proto::time::Time;
 
@@ -233,6 +234,16 @@ mod node {
             std::task::Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
         })
         .await
+    }
+
+    /// Of a node that begins now: one that is started later is a later life.
+    pub(crate) fn incarnation() -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return sim.now() + 1;
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
     /// Random bits.

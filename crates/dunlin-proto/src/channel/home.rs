@@ -75,19 +75,21 @@ impl Machine {
         stood
     }
 
-    /// A receive has returned the value of this offer.
-    pub fn taken(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        if self.settle_offer(channel, from, ticket) {
+    /// A receive has returned the value of this offer. `false`: its node is lost, and does not hear of it.
+    pub fn taken(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let stood = self.settle_offer(channel, from, ticket);
+        if stood {
             self.tell(now, from, channel, FromHome::Taken(ticket));
         }
+        stood
     }
 
-    /// An extended receive has returned the value.
-    pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        if let Some(standing) = self.standing(channel, from, ticket) {
-            *standing = Standing::Held;
-            self.tell(now, from, channel, FromHome::Held(ticket));
-        }
+    /// An extended receive has returned the value. `false`: its node is lost, and does not hear of it.
+    pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let Some(standing) = self.standing(channel, from, ticket) else { return false };
+        *standing = Standing::Held;
+        self.tell(now, from, channel, FromHome::Held(ticket));
+        true
     }
 
     /// The extended receive is over.

@@ -457,8 +457,11 @@ impl ReceivingBridge {
         Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
     }
 
-    fn received(&mut self, ticket: Ticket, from: NodeId, says: &mut Says<'_>) {
-        if let Some(arriving) = self.arriving.remove(&ticket) {
+    /// `heard`: the sender's node hears of it. If not, it is lost, and with it the homes of the ends in the value: they end.
+    fn received(&mut self, ticket: Ticket, from: NodeId, heard: bool, says: &mut Says<'_>) {
+        if let Some(arriving) = self.arriving.remove(&ticket)
+            && heard
+        {
             arriving.adopt(from, self.encoding, says);
         }
     }
@@ -482,12 +485,12 @@ impl ReceivingBridge {
         let Some(from) = self.from else { return true };
         match event {
             FromReceiver::Taken(ticket) => {
-                machine.taken(now, channel, from, ticket);
-                self.received(ticket, from, says);
+                let heard = machine.taken(now, channel, from, ticket);
+                self.received(ticket, from, heard, says);
             }
             FromReceiver::Held(ticket) => {
-                machine.held(now, channel, from, ticket);
-                self.received(ticket, from, says);
+                let heard = machine.held(now, channel, from, ticket);
+                self.received(ticket, from, heard, says);
             }
             FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.

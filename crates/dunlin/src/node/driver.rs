@@ -127,11 +127,13 @@ pub(crate) struct Driver {
     stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
     networks: Networks,
+    /// So long a dial may take: a network that drops what is sent to it answers nothing.
+    dial_max: std::time::Duration,
     closing: AtomicBool,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: std::time::Duration, hub: Hub) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::new(),
             state: Mutex::new(State {
@@ -149,8 +151,14 @@ impl Driver {
             stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
             networks,
+            dial_max,
             closing: AtomicBool::new(false),
         })
+    }
+
+    /// Which node this is.
+    pub(crate) fn me(&self) -> NodeId {
+        lock(&self.state).machine.me().node
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -333,6 +341,7 @@ impl Driver {
             socket,
             buffer: BytesMut::new(),
             out: Vec::new(),
+            flushing: false,
             parting: false,
         };
         world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
@@ -380,7 +389,8 @@ impl Driver {
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
-        let result = self.networks.dial(&address).await;
+        let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
+        let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);
@@ -471,6 +481,8 @@ struct Carrier {
     buffer: BytesMut,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
+    /// Something was written and not flushed.
+    flushing: bool,
     parting: bool,
 }
 
@@ -500,20 +512,20 @@ impl Carrier {
                 Poll::Ready(bytes) => Some(bytes),
                 Poll::Pending => None,
             };
-            if fetch || arrived.is_some() {
+            let news = fetch || arrived.is_some();
+            if news {
                 self.exchange(arrived);
-                fetch = false;
-            } else if self.out.is_empty() {
-                return Poll::Pending;
             }
-            if !self.out.is_empty() {
-                match self.poll_write(cx)? {
-                    // There may be more than was taken at once.
-                    Poll::Ready(()) => fetch = true,
-                    Poll::Pending => return Poll::Pending,
-                }
+            fetch = false;
+            if !self.out.is_empty() || self.flushing {
+                // There may be more than was taken at once.
+                fetch = self.poll_write(cx)?.is_ready();
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx);
+            }
+            // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
+            if !news && !fetch {
+                return Poll::Pending;
             }
         }
     }
@@ -561,7 +573,10 @@ impl Carrier {
                 whole += 1;
             }
             self.out.drain(..whole);
+            self.flushing = true;
         }
-        Pin::new(&mut *self.socket).poll_flush(cx)
+        ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
+        self.flushing = false;
+        Poll::Ready(Ok(()))
     }
 }

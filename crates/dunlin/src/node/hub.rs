@@ -269,17 +269,16 @@ impl Hub {
 
     /// This node serves the application's names from now on. `again`: after another one.
     pub(crate) fn serve(&mut self, cx: &mut HubCx<'_>, again: bool) {
-        let config = RegistryConfig::default();
-        self.registry = if again { Registry::taking_over(config, cx.now) } else { Registry::new(config) };
+        // What others have declared to this node because they dialled it, perhaps for its names already, is the application's now.
+        if again {
+            self.registry.take_over(cx.now);
+        }
         self.registry.met(self.me, cx.state.machine.addresses_here());
         for (node, life) in &self.lives {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
         }
         self.serves = true;
         self.directory.server_is(self.me.node);
-        // What others have declared to this node for those who dial it is the application's now.
-        self.own.server_lost();
-        self.own.server_is(self.me.node);
     }
 
     /// That node serves the application's names.
@@ -515,7 +514,9 @@ impl Hub {
         match who {
             Ok(node) => {
                 directory.server_is(node);
-                cx.state.machine.connect(cx.now, node);
+                if node != self.me.node {
+                    cx.state.machine.connect(cx.now, node);
+                }
             }
             Err(why) => {
                 let waits: Vec<u64> = self
@@ -558,8 +559,14 @@ impl Hub {
                 }
             }
             let mut events = Vec::new();
-            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
+            for directory in [&mut self.directory].into_iter().chain(self.others.values_mut()) {
                 while let Some(event) = directory.poll() {
+                    events.push(event);
+                }
+            }
+            while let Some(event) = self.own.poll() {
+                // Only the name service can say that the end fits what is there under its name.
+                if !matches!(event, DirectoryEvent::Waiting { .. }) {
                     events.push(event);
                 }
             }

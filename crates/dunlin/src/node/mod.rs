@@ -23,7 +23,7 @@
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`]: the other nodes, and how the connections to them are;
+//! - [`Peer`], [`ConnectionState`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -60,6 +60,7 @@ pub use codec::Encoding;
 use driver::Driver;
 #[cfg(feature = "sim")]
 pub(crate) use driver::lock;
+pub use dunlin_proto::Down;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, WaitingEnd};
@@ -81,6 +82,7 @@ struct Inner {
     me: Life,
     application: String,
     addresses: Vec<String>,
+    listening: Vec<String>,
     tasks: Vec<Own>,
     /// What a simulation calls it.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
@@ -115,9 +117,14 @@ impl Node {
         &self.inner.application
     }
 
-    /// Where others can dial this node.
+    /// What others are told to dial: see [`NodeBuilder::advertise`].
     pub fn addresses(&self) -> &[String] {
         &self.inner.addresses
+    }
+
+    /// Where this node listens: with the ports that were chosen, if free ones were asked for.
+    pub fn listening(&self) -> &[String] {
+        &self.inner.listening
     }
 
     /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.

@@ -42,6 +42,8 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
     let lost = driver.names_lost();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         match find_or_serve(&driver, &networks, &addresses).await {
+            // The address leads to this node itself, which listens there already.
+            Found::At(node) if node == driver.me() => return driver.with_hub_now(|hub, cx| hub.serve(cx, again)),
             Found::At(node) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
             Found::Here(listener) => {
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
