@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dunlin::node::Node;
@@ -85,7 +85,13 @@ impl Transport for Simulated {
     }
 
     fn end(&self) {
-        self.world.replace(None);
+        let Some(world) = self.world.replace(None) else { return };
+        // Nobody holds an end any more. Both nodes have to notice, and to forget the channels.
+        let cx = Context::from_waker(Waker::noop());
+        while world.sim.step(&cx, REST) {}
+        for node in &world.nodes {
+            assert_eq!(node.records(), [0; 5], "homes, attached halves, proxies, offers, unfinished values are left");
+        }
     }
 
     fn seeds_max(&self) -> u64 {

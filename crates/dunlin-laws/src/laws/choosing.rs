@@ -340,7 +340,10 @@ async fn party(
         for rx in &mut into {
             choice = choice.on(rx.recv(), |value| value.map(Some).map_err(drop));
         }
-        let chosen = cut_off(cuts.next().unwrap_or(u64::MAX), choice.into_future()).await;
+        let chosen = match cuts.next() {
+            Some(polls) => cut_off(polls, choice.into_future()).await,
+            None => Some(choice.await),
+        };
         let empty = slots.iter().position(Option::is_none);
         match chosen {
             Some((n, Ok(None))) => assert_eq!(empty, Some(n)),

@@ -181,6 +181,13 @@ impl Node {
         self.naming(name, Face::Acceptor)
     }
 
+    /// How many records of channels its machine holds: homes, halves attached to them, proxies, offers, unfinished values.
+    #[doc(hidden)]
+    pub fn records(&self) -> [usize; 5] {
+        let census = self.inner.driver.with(|state, _| state.machine.census());
+        [census.homes, census.attached, census.proxies, census.offers, census.unfinished]
+    }
+
     /// What its simulation calls it.
     #[cfg(feature = "sim")]
     pub(crate) fn host(&self) -> u64 {
