@@ -161,8 +161,11 @@ impl Machine {
     /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
-        if home.ended.replace(how.clone()).is_some() {
-            return;
+        match home.ended {
+            None => home.ended = Some(how.clone()),
+            // Poison counts after a retirement, for whoever is still there.
+            Some(End::Retired) if matches!(how, End::Poisoned(_)) => home.ended = Some(how.clone()),
+            Some(_) => return,
         }
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
@@ -244,7 +247,7 @@ impl Machine {
                             attached.gone = true;
                         }
                         if over {
-                            attached.open.clear();
+                            attached.open.retain(|_, standing| *standing == Standing::Held);
                         }
                         if !over || home.ended == Some(End::Retired) {
                             self.hears(channel, from, HomeHears::Ended(how));

@@ -103,18 +103,24 @@ impl Machine {
     }
 
     /// Hands over what was [asked for](ProxyHears::Reserve). A value larger than the terms allow does not go: its offer is withdrawn.
-    pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) {
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+    ///
+    /// `false`: it is not asked for any more under this number, and nothing will be heard of it. Another request may have come behind
+    /// this one, which the driver has yet to hear.
+    pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) -> bool {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
         if let Some(standing) = proxy.open.get_mut(&ticket)
             && *standing == Standing::Asked(request)
         {
             if proxy.terms.is_some_and(|terms| value.len() as u64 > terms.value_max) {
-                return self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+                self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+                return true;
             }
             *standing = Standing::Reserved(request, None);
             let total = value.len() as u64;
             self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
+            return true;
         }
+        false
     }
 
     /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
@@ -285,7 +291,8 @@ impl Machine {
                 ProxyHears::Credit(count)
             }
             FromHome::Ended(how) => {
-                proxy.open.clear();
+                // What is held has been received; its release is still to come.
+                proxy.open.retain(|_, standing| *standing == Standing::Held);
                 proxy.backlog.clear();
                 proxy.retired = true;
                 // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.

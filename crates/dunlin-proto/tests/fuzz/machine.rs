@@ -229,7 +229,9 @@ impl World {
             1..=2 => machine.attach(now, channel, node, messages::declaration(u)?).expect("it is not too long"),
             3..=5 => machine.offer(now, channel, messages::number(u)?, messages::bytes(u, 60)?),
             6 => machine.offer_choice(now, channel, messages::number(u)?, 1),
-            7 => machine.grant(now, channel, messages::number(u)?, messages::number(u)?, messages::bytes(u, 60)?),
+            7 => {
+                machine.grant(now, channel, messages::number(u)?, messages::number(u)?, messages::bytes(u, 60)?);
+            }
             8 => {
                 machine.send_on_credit(now, channel, messages::bytes(u, 60)?);
             }

@@ -1,7 +1,7 @@
 //! Settings of a node, and how it comes to be.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dunlin_core::agent;
 use dunlin_proto::id::{Incarnation, Life};
@@ -12,6 +12,7 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::{Inner, Node, id, message, serve};
+use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
 #[derive(Default)]
@@ -89,10 +90,11 @@ impl NodeBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn join(self) -> Result<Node, NodeError> {
+        let (networks, host) = world::networks(self.networks);
         let addresses = if self.listen.is_empty() { vec!["127.0.0.1:0".to_owned()] } else { self.listen };
         let mut listeners = Vec::new();
         for address in addresses {
-            let listener = self.networks.listen(&address).await;
+            let listener = networks.listen(&address).await;
             listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
         }
         let mut config = Config::new(self.application.clone());
@@ -113,28 +115,22 @@ impl NodeBuilder {
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
-        let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
+        let me = Life { node: id::node(), incarnation: Incarnation(world::incarnation()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
-        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), dial_max, Hub::new(me));
+        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
         // It ends when the node has left.
-        tokio::spawn(driver.clone().run());
+        world::spawn_own(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
-            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)));
+            tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)));
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
         let tasks = tasks.into();
-        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks };
+        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
         Ok(Node { inner: Arc::new(inner) })
     }
-}
-
-/// A node that is started later is a later life.
-fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 impl std::fmt::Debug for NodeBuilder {

@@ -4,7 +4,7 @@
 //! writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
 //! detour. One more task per node dials, keeps the time, and stands in where there is no socket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -19,11 +19,11 @@ use dunlin_proto::wire::End;
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
 
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
+use crate::world::{self, Clock};
 use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
@@ -44,10 +44,12 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel)
-            && let Some(waker) = lock(&self.waker).take()
-        {
-            waker.wake();
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Not within the lock: who is woken may want to wait again at once.
+            let waker = lock(&self.waker).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 
@@ -103,11 +105,11 @@ struct Stretched {
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    stretched: HashMap<ChannelId, Stretched>,
+    stretched: BTreeMap<ChannelId, Stretched>,
     sockets: BTreeMap<SocketId, Arc<Bell>>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
-    parting: HashMap<SocketId, Closed>,
+    parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
@@ -141,7 +143,7 @@ impl Drop for Held<'_> {
 }
 
 pub(crate) struct Driver {
-    start: Instant,
+    clock: Clock,
     state: Mutex<State>,
     /// Which thread has locked it. Code of users may run meanwhile (they write, read and drop messages), and must not wait for itself.
     holder: AtomicUsize,
@@ -161,13 +163,13 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: std::time::Duration, hub: Hub) -> Arc<Self> {
         Arc::new(Self {
-            start: Instant::now(),
+            clock: Clock::new(),
             state: Mutex::new(State {
                 machine,
-                stretched: HashMap::new(),
+                stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
-                parting: HashMap::new(),
+                parting: BTreeMap::new(),
                 dials: Vec::new(),
                 alarm: None,
                 hub_alarm: None,
@@ -192,7 +194,7 @@ impl Driver {
     }
 
     pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// Speaks to the machine, and does what it says.
@@ -410,13 +412,14 @@ impl Driver {
             flushing: false,
             parting: false,
         };
-        tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
+        world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
     }
 
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut sleep = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
+        let mut sleep = Box::pin(self.clock.timer(Time(0)));
+        let mut sleeps_until = Time(0);
         loop {
             if self.abandoned.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
                 self.with(|state, now| state.machine.leave(now));
@@ -437,7 +440,7 @@ impl Driver {
                 state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
             }
             for (id, address) in dials {
-                tokio::spawn(self.clone().dial(id, address));
+                world::spawn_own(self.clone().dial(id, address));
             }
             if self.closing.load(Ordering::Acquire) && lock(&self.state).sockets.is_empty() {
                 return;
@@ -447,9 +450,9 @@ impl Driver {
                     return Poll::Ready(());
                 }
                 let Some(at) = lock(&self.state).alarm else { return Poll::Pending };
-                let at = self.start + std::time::Duration::from_micros(at.0);
-                if sleep.deadline() != at {
-                    sleep.as_mut().reset(at);
+                if sleeps_until != at {
+                    sleeps_until = at;
+                    sleep.set(self.clock.timer(at));
                 }
                 sleep.as_mut().poll(cx)
             })
@@ -458,8 +461,8 @@ impl Driver {
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
-        let dialled = tokio::time::timeout(self.dial_max, self.networks.dial(&address)).await;
-        let result = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
+        let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);

@@ -872,7 +872,7 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) 
     match outlet.join(inlet, credits) {
         Ok(joining) => {
             let joined = joined.clone();
-            tokio::spawn(async move {
+            crate::world::spawn_own(async move {
                 joining.await;
                 drop(joined);
             });
