@@ -171,6 +171,7 @@ struct Gated(Arc<Gate>);
 struct Gate {
     shut: AtomicBool,
     cut: AtomicBool,
+    deaf: AtomicBool,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -192,6 +193,11 @@ impl Gated {
 
     fn open(&self) {
         self.0.shut.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn listen(&self, listens: bool) {
+        self.0.deaf.store(!listens, Ordering::SeqCst);
         self.wake();
     }
 
@@ -250,6 +256,9 @@ impl AsyncRead for GatedSocket {
             return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
         }
         self.gate.waiting.lock().unwrap().push(cx.waker().clone());
+        if self.gate.deaf.load(Ordering::SeqCst) {
+            return Poll::Pending;
+        }
         Pin::new(&mut *self.socket).poll_read(cx, buf)
     }
 }
@@ -470,19 +479,64 @@ fn a_guest_that_is_lost_before_it_attached() {
 
 #[test]
 fn a_server_that_is_lost_before_it_has_answered_its_client() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    run_alone(async {
         let test = "r-server-lost";
         let b = node(test).await;
         let (a, gate) = gated(test).await;
-        let server = a.server::<Post>("post").await.unwrap();
-        let mut client = b.client::<Post>("post").await.unwrap();
+        let server = a.server::<Post>("post").await?;
+        let mut client = b.client::<Post>("post").await?;
         gate.shut();
         quiet().await;
         drop((server, a));
         gate.cut();
-        let limit = Duration::from_secs(8);
-        tokio::time::timeout(limit, client.answers.recv()).await.expect("the test hangs").unwrap_err();
-        tokio::time::timeout(limit, client.letters.send(1)).await.expect("the test hangs").unwrap_err();
+        assert!(client.answers.recv().await.is_err());
+        assert!(client.letters.send(1).await.is_err());
+        Ok(())
+    });
+}
+
+/// Whoever is polled first is known here.
+fn run_alone(test: impl Future<Output = Result>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limit = Duration::from_secs(8);
+    runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
+}
+
+#[test]
+fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
+    // Before its node has heard of the guest, and just then.
+    for before in [true, false] {
+        run_alone(async {
+            let test = format!("r-turned-away-{before}");
+            let names = node(&test).await;
+            while !names.serves_names() {
+                tokio::task::yield_now().await;
+            }
+            let (a, gate) = gated(&test).await;
+            let b = node(&test).await;
+            let guests = a.acceptor::<Post>("post").await?;
+            gate.listen(!before);
+            let mut client = b.client::<Post>("post").await?;
+            drop(guests);
+            quiet().await;
+            gate.listen(true);
+            assert!(client.letters.send(1).await.unwrap_err().is_closed());
+            assert_eq!(client.answers.recv().await, Err(RecvError::Closed));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn the_name_of_an_acceptor_that_is_gone_is_free() {
+    run(async {
+        let [a, b] = nodes("r-acceptor-anew").await;
+        drop(a.acceptor::<Post>("post").await?);
+        let mut guests = freed(|| async { a.acceptor::<Post>("post").await }).await;
+        let mut client = b.client::<Post>("post").await?;
+        let mut guest = guests.recv().await?.into_face();
+        let (sent, received) = par!(client.letters.send(1), guest.letters.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        Ok(())
     });
 }

@@ -28,6 +28,9 @@ use super::name::{describe, split};
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
 
+/// What answers a client, in the place of the acceptor, if that is not there any more.
+const NOT_THERE: ChannelId = ChannelId(0);
+
 /// So long a node waits before it asks again at an address where nobody is.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -48,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// Makes a fresh bundle for a guest, and hands it over. `None`: there is no room for another.
+/// Makes a fresh bundle for a guest, and hands it over; if there is no room, the guest's other face has been dropped. `None`: the acceptor is gone.
 pub(crate) type Acceptance = Box<dyn FnMut(Life) -> Option<Vec<Agent>> + Send>;
 
 /// What is to be declared: the agents in the place of the other end.
@@ -503,7 +506,7 @@ impl Hub {
             State::Resumed => ConnectionState::Resumed,
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
-                // Their agents are dropped, and with them the clients' ends end.
+                // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
                 self.introductions.retain(|_, client| client.server != node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
@@ -765,6 +768,7 @@ impl Hub {
         match &mut server.role {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
+                // An acceptor that is gone has no face: the client's ends end with their agents.
                 let server = accept(me).unwrap_or_default();
                 for pair in client.into_iter().zip(server) {
                     match pair {
@@ -798,10 +802,26 @@ impl Hub {
         }
     }
 
+    /// What a client was to be joined to is not there any more: its ends end.
+    fn turned_away(&mut self, cx: &mut HubCx<'_>, number: u64) {
+        let homes: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, end)| **end == number).map(|(channel, _)| *channel).collect();
+        for channel in homes {
+            self.channels.remove(&channel);
+            // Dropped, the inlet is a sender that is gone.
+            drop(cx.state.take_bridge(channel).and_then(Bridge::into_home));
+            cx.state.machine.end_home(cx.now, channel, End::Gone);
+        }
+        self.undeclare(number);
+    }
+
     /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
     fn guest(&mut self, cx: &mut HubCx<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
+            if acceptor == NOT_THERE {
+                return self.turned_away(cx, client.number);
+            }
             return self.attach_all(
                 cx,
                 Some(client.number),
@@ -811,12 +831,23 @@ impl Hub {
                 &client.declaration,
             );
         }
-        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else { return };
+        if acceptor == NOT_THERE {
+            // The client has gone meanwhile.
+            return;
+        }
+        let not_there = Names::Guest { acceptor: NOT_THERE, guest };
+        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else {
+            let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+            return;
+        };
         let (options, declaration) = (end.options, end.declaration.clone());
         let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
-                // No room: the client is not answered, and hears that the channels it attaches to are not there.
-                let agents = accept(from).unwrap_or_default();
+                let Some(agents) = accept(from) else {
+                    self.undeclare(number);
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                };
                 (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
             }
             Role::Server(outlets) => {
@@ -886,8 +917,8 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) 
 }
 
 impl Driver {
-    /// Declares an end, and waits until it is admitted.
-    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<(), NameError> {
+    /// Declares an end, and waits until it is admitted. Gives its number.
+    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<u64, NameError> {
         let (number, answer) =
             self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
@@ -902,6 +933,6 @@ impl Driver {
         let mut guard = Guard(self, Some(number));
         let answer = answer.await;
         guard.1 = None;
-        answer.unwrap_or(Err(NameError::Left))
+        answer.unwrap_or(Err(NameError::Left)).map(|()| number)
     }
 }

@@ -43,10 +43,11 @@ pub mod network;
 mod serve;
 
 use std::fmt;
-use std::future::IntoFuture;
+use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
@@ -54,6 +55,7 @@ use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::id::Life;
 use dunlin_proto::wire::{Expected, Face};
+use tokio::sync::mpsc::error::TrySendError;
 
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
@@ -432,15 +434,40 @@ where
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
             let (client, _server) = B::pair(&ChannelFactory::default());
             hub::agents_of(client)?;
-            let (mut door, guests) = channel_with::<Guest<B::Server>>(dunlin_core::fifo(hub::GUESTS_MAX));
+            let (mut door, guests) = channel::<Guest<B::Server>>();
+            let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
             let accept: Acceptance = Box::new(move |peer| {
                 let (client, server) = B::pair(&ChannelFactory::default());
                 let agents = hub::agents_of(client).ok()?;
-                door.try_send(Guest::new(server, Peer(peer))).ok()?;
-                Some(agents)
+                match welcomed.try_send(Guest::new(server, Peer(peer))) {
+                    Err(TrySendError::Closed(_)) => None,
+                    // With no room the server's face is dropped here, and the client hears that.
+                    Ok(()) | Err(TrySendError::Full(_)) => Some(agents),
+                }
             });
-            self.node.inner.driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = &self.node.inner.driver;
+            let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = Arc::downgrade(driver);
+            tokio::spawn(async move {
+                while let Some(guest) = next_guest(&mut door, &mut queue).await {
+                    if door.send(guest).await.is_err() {
+                        break;
+                    }
+                }
+                if let Some(driver) = driver.upgrade() {
+                    driver.give_up(number);
+                }
+            });
             Ok(guests)
         })
     }
+}
+
+/// `None`: nobody receives guests any more, or there will be none.
+async fn next_guest<S>(
+    door: &mut Sender<Guest<S>>,
+    queue: &mut tokio::sync::mpsc::Receiver<Guest<S>>,
+) -> Option<Guest<S>> {
+    let mut closed = pin!(door.closed());
+    poll_fn(|cx| if closed.as_mut().poll(cx).is_ready() { Poll::Ready(None) } else { queue.poll_recv(cx) }).await
 }
