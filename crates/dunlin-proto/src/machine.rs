@@ -472,7 +472,8 @@ impl Machine {
         let speaks = connection.outbox.has_something(&self.config);
         let silent = now >= connection.said + self.config.heartbeat;
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
-        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= ACK_BYTES) {
+        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= self.config.ack_bytes)
+        {
             connection.inbox.acked = connection.inbox.seen;
             connection.inbox.unacked_bytes = 0;
             connection.ack_at = None;
@@ -497,7 +498,7 @@ impl Machine {
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
                 || connection.ack_at.is_some_and(|at| now >= at)
-                || connection.inbox.unacked_bytes >= ACK_BYTES
+                || connection.inbox.unacked_bytes >= self.config.ack_bytes
         })
     }
 
@@ -861,10 +862,10 @@ impl Machine {
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.arrived = arrived;
         }
-        let ack_delay = self.config.ack_delay;
+        let (ack_delay, ack_bytes) = (self.config.ack_delay, self.config.ack_bytes);
         let connection = self.connection(node);
         if connection.inbox.seen != connection.inbox.acked {
-            if connection.inbox.unacked_bytes >= ACK_BYTES {
+            if connection.inbox.unacked_bytes >= ack_bytes {
                 self.act_write(id);
             } else if connection.ack_at.is_none() {
                 connection.ack_at = Some(now + ack_delay);
@@ -1007,9 +1008,6 @@ impl Machine {
         }
     }
 }
-
-/// So many bytes of frames are acknowledged at once, even if nothing else is to be written.
-const ACK_BYTES: usize = 64 << 10;
 
 /// Answers to one node take so many bytes at most, if it does not read them.
 const CONTROL_MAX: usize = 4 << 20;
