@@ -502,6 +502,40 @@ impl Machine {
         })
     }
 
+    /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
+    /// Returns how many more bytes that frame needs at least.
+    pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
+        let Some(socket) = self.sockets.get_mut(&id) else {
+            buffer.clear();
+            return 0;
+        };
+        let Phase::Carries(node) = socket.phase else {
+            self.received(now, id, buffer.split().freeze());
+            return 0;
+        };
+        if !socket.arrived.is_empty() {
+            // Left by the handshake.
+            let mut arrived = std::mem::take(&mut socket.arrived);
+            arrived.unsplit(buffer.split());
+            *buffer = arrived;
+        }
+        let (mut whole, mut missing) = (0, 0);
+        while whole < buffer.len() {
+            match codec::next(&buffer[whole..]) {
+                Ok(codec::Next::Frame { head, body }) => whole += head + body,
+                Ok(codec::Next::Wait(more)) => {
+                    missing = more;
+                    break;
+                }
+                // It is said by who reads the frames.
+                Err(_) => whole = buffer.len(),
+            }
+        }
+        let frames = buffer.split_to(whole).freeze();
+        self.carry(now, id, node, BytesMut::new(), frames);
+        missing
+    }
+
     /// Bytes have arrived.
     pub fn received(&mut self, now: Time, id: SocketId, bytes: Bytes) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };

@@ -507,12 +507,20 @@ fn speech() -> Vec<Bytes> {
     said
 }
 
-/// What a listener wants done when it hears these pieces, but for writing: that it does.
-fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
+/// What a listener wants done when it hears these pieces, but for writing: that it does. `kept`: they arrive in a buffer that keeps the
+/// beginning of a frame.
+fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<Action> {
+    let mut buffer = BytesMut::new();
     let mut listener = listener();
     let mut actions = Vec::new();
     for piece in pieces {
-        listener.received(Time(0), SOCKET, Bytes::copy_from_slice(piece));
+        if kept {
+            buffer.extend_from_slice(piece);
+            let missing = listener.received_in(Time(0), SOCKET, &mut buffer);
+            assert_eq!(missing > 0, !buffer.is_empty(), "only what is not whole is kept");
+        } else {
+            listener.received(Time(0), SOCKET, Bytes::copy_from_slice(piece));
+        }
         while let Some(action) = listener.poll() {
             match action {
                 Action::Write(_) => while listener.fill(Time(0), SOCKET, 1 << 16, &mut Vec::new()) > 0 {},
@@ -523,6 +531,10 @@ fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
     actions
 }
 
+fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
+    heard_as(pieces, false)
+}
+
 #[test]
 fn frames_arrive_the_same_however_they_are_split() {
     let said = speech();
@@ -530,6 +542,12 @@ fn frames_arrive_the_same_however_they_are_split() {
     let values = whole.iter().filter(|action| matches!(action, Action::Home(_, _, heard) if is_offer(heard)));
     assert_eq!(values.count(), 6);
     assert!(heard(said.iter().flat_map(|turn| turn.chunks(1))) == whole, "byte by byte");
+    for size in [1, 7, 1000, 1 << 20] {
+        assert!(
+            heard_as(said.iter().flat_map(|turn| turn.chunks(size)), true) == whole,
+            "kept, {size} bytes at a time"
+        );
+    }
     for split in 0..said.len() {
         for at in 1..said[split].len() {
             let pieces = said.iter().enumerate().flat_map(|(turn, bytes)| {
