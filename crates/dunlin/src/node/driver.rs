@@ -27,12 +27,14 @@ use super::network::{Networks, Socket};
 
 /// So much is read from a socket at once.
 const READ: usize = 256 << 10;
-/// With less room than this, a new buffer is taken.
+/// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
+/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+const READ_EMPTY_MIN: usize = READ / 2;
 /// So many pieces go in one call to the kernel.
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 64 << 10;
+const WRITE: usize = 128 << 10;
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -102,8 +104,10 @@ struct Stretched {
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    stretched: HashMap<ChannelId, Stretched>,
+    stretched: BTreeMap<ChannelId, Stretched>,
     sockets: BTreeMap<SocketId, Arc<Bell>>,
+    /// The socket whose task has the lock, and will ask what there is to write before it gives it back.
+    at_hand: Option<SocketId>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
     parting: HashMap<SocketId, Closed>,
@@ -134,8 +138,9 @@ impl Driver {
             start: Instant::now(),
             state: Mutex::new(State {
                 machine,
-                stretched: HashMap::new(),
+                stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
+                at_hand: None,
                 next_socket: 0,
                 parting: HashMap::new(),
                 dials: Vec::new(),
@@ -215,7 +220,9 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Write(socket) => {
-                if let Some(bell) = state.sockets.get(&socket) {
+                if state.at_hand != Some(socket)
+                    && let Some(bell) = state.sockets.get(&socket)
+                {
                     bell.ring();
                 }
             }
@@ -330,7 +337,9 @@ impl Driver {
             bell,
             socket,
             buffer: BytesMut::new(),
+            missing: 0,
             out: Vec::new(),
+            more: false,
             parting: false,
         };
         tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
@@ -465,9 +474,14 @@ struct Carrier {
     id: SocketId,
     bell: Arc<Bell>,
     socket: Box<dyn Socket>,
+    /// What has arrived and is no whole frame, and room for what follows.
     buffer: BytesMut,
+    /// So much of that frame is missing at least.
+    missing: usize,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
+    /// The machine may have more for this socket than is in `out`.
+    more: bool,
     parting: bool,
 }
 
@@ -493,20 +507,17 @@ impl Carrier {
         let mut fetch = true;
         loop {
             fetch |= self.bell.poll_rung(cx);
-            let arrived = match self.poll_read(cx)? {
-                Poll::Ready(bytes) => Some(bytes),
-                Poll::Pending => None,
-            };
-            if fetch || arrived.is_some() {
+            let arrived = self.poll_read(cx)?.is_ready();
+            if fetch || arrived {
                 self.exchange(arrived);
                 fetch = false;
-            } else if self.out.is_empty() {
+            } else if self.out.is_empty() && !self.parting {
                 return Poll::Pending;
             }
             if !self.out.is_empty() {
                 match self.poll_write(cx)? {
                     // There may be more than was taken at once.
-                    Poll::Ready(()) => fetch = true,
+                    Poll::Ready(()) => fetch = self.more,
                     Poll::Pending => return Poll::Pending,
                 }
             } else if self.parting {
@@ -516,35 +527,45 @@ impl Carrier {
     }
 
     /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: Option<Bytes>) {
-        let (id, out) = (self.id, &mut self.out);
-        self.parting |= self.driver.with(|state, now| {
-            if let Some(bytes) = arrived {
-                state.machine.received(now, id, bytes);
-            }
-            state.parting.contains_key(&id)
-        });
-        if out.is_empty() {
-            self.driver.with(|state, now| state.machine.fill(now, id, WRITE, out));
+    fn exchange(&mut self, arrived: bool) {
+        let id = self.id;
+        let now = self.driver.now();
+        let mut state = lock(&self.driver.state);
+        let state = &mut *state;
+        state.at_hand = Some(id);
+        if arrived {
+            self.missing = state.machine.received_in(now, id, &mut self.buffer);
         }
+        self.driver.act(state, now);
+        state.at_hand = None;
+        self.parting |= state.parting.contains_key(&id);
+        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        if self.buffer.capacity() - self.buffer.len() < READ_MIN {
-            self.buffer.reserve(READ);
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        if self.buffer.capacity() - self.buffer.len() < min {
+            self.buffer.reserve(READ.max(self.missing));
         }
         let reading = pin!(self.socket.read_buf(&mut self.buffer));
         match ready!(reading.poll(cx))? {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(self.buffer.split().freeze())),
+            _ => Poll::Ready(Ok(())),
         }
     }
 
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let slices: Vec<IoSlice<'_>> = self.out.iter().take(SLICES).map(|bytes| IoSlice::new(bytes)).collect();
-            let mut written = ready!(Pin::new(&mut *self.socket).poll_write_vectored(cx, &slices))?;
+            let socket = Pin::new(&mut *self.socket);
+            let mut written = if let [bytes] = &self.out[..] {
+                ready!(socket.poll_write(cx, bytes))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let count = self.out.len().min(SLICES);
+                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
