@@ -67,6 +67,7 @@ impl World {
         let mut config = Config::new(APPLICATION);
         config.addresses = vec!["here".to_owned()];
         config.chunk = 3;
+        config.chunk_alone = config.chunk;
         config.unacked_max = 200;
         config.value_max = 40;
         config.strangers_max = 3;

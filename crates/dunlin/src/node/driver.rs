@@ -28,12 +28,14 @@ use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
 const READ: usize = 256 << 10;
-/// With less room than this, a new buffer is taken.
+/// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
+/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+const READ_EMPTY_MIN: usize = READ / 2;
 /// So many pieces go in one call to the kernel.
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 64 << 10;
+const WRITE: usize = 128 << 10;
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -107,6 +109,8 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
     stretched: BTreeMap<ChannelId, Stretched>,
     sockets: BTreeMap<SocketId, Arc<Bell>>,
+    /// The socket whose task has the lock, and will ask what there is to write before it gives it back.
+    at_hand: Option<SocketId>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
     parting: BTreeMap<SocketId, Closed>,
@@ -168,6 +172,7 @@ impl Driver {
                 machine,
                 stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
+                at_hand: None,
                 next_socket: 0,
                 parting: BTreeMap::new(),
                 dials: Vec::new(),
@@ -277,7 +282,9 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Write(socket) => {
-                if let Some(bell) = state.sockets.get(&socket) {
+                if state.at_hand != Some(socket)
+                    && let Some(bell) = state.sockets.get(&socket)
+                {
                     bell.ring();
                 }
             }
@@ -408,8 +415,10 @@ impl Driver {
             bell,
             socket,
             buffer: BytesMut::new(),
+            missing: 0,
             out: Vec::new(),
             flushing: false,
+            more: false,
             parting: false,
         };
         world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
@@ -563,11 +572,16 @@ struct Carrier {
     id: SocketId,
     bell: Arc<Bell>,
     socket: Box<dyn Socket>,
+    /// What has arrived and is no whole frame, and room for what follows.
     buffer: BytesMut,
+    /// So much of that frame is missing at least.
+    missing: usize,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
     /// Something was written and not flushed.
     flushing: bool,
+    /// The machine may have more for this socket than is in `out`.
+    more: bool,
     parting: bool,
 }
 
@@ -593,18 +607,15 @@ impl Carrier {
         let mut fetch = true;
         loop {
             fetch |= self.bell.poll_rung(cx);
-            let arrived = match self.poll_read(cx)? {
-                Poll::Ready(bytes) => Some(bytes),
-                Poll::Pending => None,
-            };
-            let news = fetch || arrived.is_some();
+            let arrived = self.poll_read(cx)?.is_ready();
+            let news = fetch || arrived;
             if news {
                 self.exchange(arrived);
             }
             fetch = false;
             if !self.out.is_empty() || self.flushing {
                 // There may be more than was taken at once.
-                fetch = self.poll_write(cx)?.is_ready();
+                fetch = self.poll_write(cx)?.is_ready() && self.more;
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx);
             }
@@ -616,35 +627,48 @@ impl Carrier {
     }
 
     /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: Option<Bytes>) {
-        let (id, out) = (self.id, &mut self.out);
-        self.parting |= self.driver.with(|state, now| {
-            if let Some(bytes) = arrived {
-                state.machine.received(now, id, bytes);
-            }
-            state.parting.contains_key(&id)
-        });
-        if out.is_empty() {
-            self.driver.with(|state, now| state.machine.fill(now, id, WRITE, out));
+    fn exchange(&mut self, arrived: bool) {
+        let id = self.id;
+        let now = self.driver.now();
+        let mut held = self.driver.hold();
+        let state = &mut *held.state;
+        state.at_hand = Some(id);
+        if arrived {
+            self.missing = state.machine.received_in(now, id, &mut self.buffer);
         }
+        self.driver.act(state, now);
+        state.at_hand = None;
+        self.parting |= state.parting.contains_key(&id);
+        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
+        let dropped = std::mem::take(&mut state.dropped);
+        drop(held);
+        drop(dropped);
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        if self.buffer.capacity() - self.buffer.len() < READ_MIN {
-            self.buffer.reserve(READ);
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        if self.buffer.capacity() - self.buffer.len() < min {
+            self.buffer.reserve(READ.max(self.missing));
         }
         let reading = pin!(self.socket.read_buf(&mut self.buffer));
         match ready!(reading.poll(cx))? {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(self.buffer.split().freeze())),
+            _ => Poll::Ready(Ok(())),
         }
     }
 
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let slices: Vec<IoSlice<'_>> = self.out.iter().take(SLICES).map(|bytes| IoSlice::new(bytes)).collect();
-            let mut written = ready!(Pin::new(&mut *self.socket).poll_write_vectored(cx, &slices))?;
+            let socket = Pin::new(&mut *self.socket);
+            let mut written = if let [bytes] = &self.out[..] {
+                ready!(socket.poll_write(cx, bytes))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let count = self.out.len().min(SLICES);
+                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -720,8 +744,10 @@ mod tests {
             bell: Arc::default(),
             socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
             buffer: BytesMut::new(),
+            missing: 0,
             out: vec![Bytes::from_static(b"krill")],
             flushing: false,
+            more: false,
             parting: false,
         };
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
