@@ -11,6 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
@@ -19,7 +20,7 @@ use dunlin_proto::wire::End;
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
@@ -34,6 +35,9 @@ const READ_MIN: usize = 4 << 10;
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
 const WRITE: usize = 64 << 10;
+
+/// So long a socket that is to be closed may take to write what it still has.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -401,6 +405,7 @@ impl Driver {
             out: Vec::new(),
             flushing: false,
             parting: false,
+            linger: None,
         };
         tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
@@ -428,6 +433,7 @@ impl Driver {
                 let mut state = lock(&self.state);
                 state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
             }
+            let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
                 tokio::spawn(self.clone().dial(id, address));
             }
@@ -452,6 +458,8 @@ impl Driver {
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
         let result = self.networks.dial(&address).await;
         self.with(|state, now| match result {
+            // Nobody is here any more. Whoever closes looks for sockets after it has said so.
+            _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);
                 state.machine.dialled(now, id, socket);
@@ -463,6 +471,9 @@ impl Driver {
     /// Somebody has dialled this node.
     pub(crate) fn accepted(self: &Arc<Self>, socket: Box<dyn Socket>) {
         self.with(|state, now| {
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
             let socket = self.add_socket(state, socket);
             state.machine.accepted(now, socket);
         });
@@ -554,6 +565,8 @@ struct Carrier {
     /// Something was written and not flushed.
     flushing: bool,
     parting: bool,
+    /// Until when the last words may take.
+    linger: Option<Pin<Box<Sleep>>>,
 }
 
 impl Carrier {
@@ -595,7 +608,11 @@ impl Carrier {
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
-                return Poll::Pending;
+                if !self.parting {
+                    return Poll::Pending;
+                }
+                let linger = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+                return linger.as_mut().poll(cx).map(Ok);
             }
         }
     }
