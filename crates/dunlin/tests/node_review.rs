@@ -584,3 +584,24 @@ fn a_socket_that_cannot_be_written_is_closed_all_the_same() {
         Ok(())
     });
 }
+
+#[test]
+fn an_end_that_has_failed_fast_frees_its_name() {
+    run(async {
+        let test = "r-fail-fast";
+        let a = node(test).await;
+        while !a.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let (b, gate) = gated(test).await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").fail_fast().await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        gate.cut();
+        assert!(tx.send(2).await.is_err());
+        drop(tx);
+        freed(|| async { a.sender::<u32>("n").await }).await;
+        Ok(())
+    });
+}

@@ -285,8 +285,10 @@ impl Driver {
                 state.carried_by(node);
                 if matches!(how, ConnectionState::Lost(_)) {
                     let mut new = Vec::new();
-                    state.tell_lost(node, now, &mut new);
+                    let told = state.tell_lost(node, now, &mut new);
                     self.stretch_all(state, new);
+                    // Some may be over with that.
+                    told.into_iter().for_each(|channel| self.fetch(state, channel, now));
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
@@ -527,7 +529,8 @@ impl State {
         }
     }
 
-    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) {
+    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) -> Vec<ChannelId> {
+        let mut told = Vec::new();
         for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
             stretched.bridge.connection_lost(&mut Says {
                 machine: &mut self.machine,
@@ -536,7 +539,9 @@ impl State {
                 new,
                 dropped: &mut self.dropped,
             });
+            told.push(*channel);
         }
+        told
     }
 
     /// The end of this channel cannot be what its holder has declared.
