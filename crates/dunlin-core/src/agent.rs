@@ -72,7 +72,7 @@
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
 //!   the receiver's: [`Inlet::down`].
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
@@ -87,6 +87,7 @@ use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
+use crate::lock::Lock;
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits::{self, ChannelId};
 
@@ -132,8 +133,8 @@ pub enum Event<T> {
 /// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
-    /// What was buffered here: it goes before everything else.
-    buffered: VecDeque<T>,
+    /// What was buffered here, in order, and has not been said or has come back: it goes before everything else.
+    buffered: Lock<BTreeMap<u64, T>>,
 }
 
 /// The tickets of what was buffered start here; nothing else knows them.
@@ -178,6 +179,7 @@ impl<T: Send + 'static> Outlet<T> {
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
         let buffered = chan.add_agent(Queue::replace_receiver);
+        let buffered = Lock::new((BUFFERED_TICKETS..).zip(buffered).collect());
         // The receiver's end lives on as this.
         receiver.into_outlet();
         Self { chan, buffered }
@@ -190,13 +192,10 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The next thing the sender's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
-        let buffered = &mut self.buffered;
         self.chan.with_queue(|queue, _, after| {
-            match queue.carry(buffered, cx.waker(), after) {
+            match queue.carry(&mut self.buffered.lock(), cx.waker(), after) {
                 Carried::Sent(value) => return Poll::Ready(Event::Sent(value)),
-                Carried::Offered(value) => {
-                    return Poll::Ready(Event::FirmOffer(BUFFERED_TICKETS + buffered.len() as u64, value));
-                }
+                Carried::Offered(ticket, value) => return Poll::Ready(Event::FirmOffer(ticket, value)),
                 Carried::Waits => return Poll::Pending,
                 Carried::Nothing => {}
             }
@@ -250,6 +249,12 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The value is not wanted now; the offer stands as it did.
     pub fn give_back(&self, ticket: u64, value: T) {
+        if ticket >= BUFFERED_TICKETS {
+            return self.chan.with_queue(|queue, _, after| {
+                self.buffered.lock().insert(ticket, value);
+                queue.carry_again(&mut after.wakes);
+            });
+        }
         self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value, after));
     }
 

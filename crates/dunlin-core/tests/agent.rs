@@ -678,13 +678,21 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
     let mut waits = Box::pin(async move { tx.send(3).await.map(|()| drop(tx)) });
     assert!(poll_once(waits.as_mut()).is_pending());
     let mut outlet = Outlet::new(rx);
+    let offered = [(); 3].map(|()| match next(&mut outlet) {
+        Poll::Ready(Event::FirmOffer(ticket, value)) => (ticket, value),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(offered.map(|(_, value)| value), [0, 1, 2]);
+    // What comes back stands as it did, in its place: it is said again.
+    for (ticket, value) in offered {
+        outlet.give_back(ticket, value);
+    }
     for n in 0..3 {
         let Poll::Ready(Event::FirmOffer(ticket, value)) = next(&mut outlet) else { panic!() };
         assert_eq!(value, n);
         // Its send was done long ago, so whatever comes of it concerns nobody.
         match n {
             0 => outlet.failed(ticket, Some(value), Why::Closed),
-            1 => outlet.give_back(ticket, value),
             _ => outlet.taken(ticket),
         }
         assert!(poll_once(waits.as_mut()).is_pending());
@@ -768,6 +776,32 @@ fn a_credit_wakes_who_carries_what_is_buffered() {
     outlet.credit(1);
     assert!(woken.0.load(Relaxed));
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
+}
+
+/// A carrier that did not know of the credits yet gives back what it heard before them: it goes on them, and is not lost.
+#[test]
+fn what_was_offered_before_the_credits_comes_back_and_goes_on_them() {
+    let (mut tx, rx) = channel_with(fifo(2));
+    (0..2).for_each(|n| tx.try_send(n).unwrap());
+    let mut sending = pin!(tx.send(2));
+    assert!(poll_once(sending.as_mut()).is_pending());
+    let mut outlet = Outlet::new(rx);
+    let early = [(); 3].map(|()| match next(&mut outlet) {
+        Poll::Ready(Event::FirmOffer(ticket, value)) => (ticket, value),
+        other => panic!("{other:?}"),
+    });
+    assert!(next(&mut outlet).is_pending());
+    for (ticket, value) in early {
+        outlet.give_back(ticket, value);
+    }
+    outlet.credit(2);
+    assert!(poll_once(sending.as_mut()).is_pending(), "it is behind those that were buffered");
+    outlet.credit(1);
+    assert_eq!(poll_once(sending), Poll::Ready(Ok(())));
+    for n in 0..3 {
+        assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(value)) if value == n));
+    }
+    assert!(next(&mut outlet).is_pending());
 }
 
 /// A policy of the sender's own half says nothing any more once the receiver has moved.

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use dunlin::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, calls};
-use dunlin::{Callee, Caller, Policy, Reason, Receiver, Sender, channel, channel_with};
+use dunlin::{Callee, Caller, Policy, Portable, Reason, Receiver, Sender, channel, channel_with};
 
 use crate::joined::hole;
 use crate::kind::Kind;
@@ -24,11 +24,7 @@ impl Transport for Apart {
         "apart"
     }
 
-    fn channel<T: Send + 'static>(
-        &self,
-        policy: Policy,
-        spawn: &mut dyn FnMut(Background),
-    ) -> (Sender<T>, Receiver<T>) {
+    fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         let (sender, far) = channel();
         let (near, receiver) = channel_with(policy);
         let mut carrier = Carrier::new(Outlet::new(far), Inlet::new(near));
@@ -36,7 +32,7 @@ impl Transport for Apart {
         (sender, receiver)
     }
 
-    fn call<Q: Send + 'static, A: Send + 'static>(
+    fn call<Q: Portable, A: Portable>(
         &self,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {

@@ -4,7 +4,7 @@
 //! sharing memory. It is the local stand-in for a connection between nodes.
 
 use dunlin::agent::{Inlet, Outlet, calls, join};
-use dunlin::{Callee, Caller, Policy, Receiver, Sender, channel, channel_with};
+use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, channel, channel_with};
 
 use crate::kind::{Full, Kind};
 use crate::transport::{Background, Feature, Transport};
@@ -18,11 +18,7 @@ impl Transport for Joined {
         "agent"
     }
 
-    fn channel<T: Send + 'static>(
-        &self,
-        policy: Policy,
-        spawn: &mut dyn FnMut(Background),
-    ) -> (Sender<T>, Receiver<T>) {
+    fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         let (sender, far) = channel();
         // The policy is at home, which is where the receiver is.
         let (near, receiver) = channel_with(policy);
@@ -30,7 +26,7 @@ impl Transport for Joined {
         (sender, receiver)
     }
 
-    fn call<Q: Send + 'static, A: Send + 'static>(
+    fn call<Q: Portable, A: Portable>(
         &self,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {

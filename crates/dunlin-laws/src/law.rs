@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dunlin::{Callee, Caller, Operation, Policy, Receiver, RecvError, Sender, Until, waits};
+use dunlin::{Callee, Caller, Operation, Policy, Portable, Receiver, RecvError, Sender, Until, waits};
 
 use crate::kind::Kind;
 use crate::rig::{Hand, Rig, Task};
@@ -80,12 +80,12 @@ impl<X: Transport> fmt::Debug for Cx<'_, X> {
 
 impl<'a, X: Transport> Cx<'a, X> {
     /// A channel of the column's policy.
-    pub fn channel<T: Send + 'static>(&self) -> (Sender<T>, Receiver<T>) {
+    pub fn channel<T: Portable>(&self) -> (Sender<T>, Receiver<T>) {
         self.channel_of(self.kind.policy.clone())
     }
 
     /// A channel of this policy.
-    pub fn channel_of<T: Send + 'static>(&self, policy: impl Into<Policy>) -> (Sender<T>, Receiver<T>) {
+    pub fn channel_of<T: Portable>(&self, policy: impl Into<Policy>) -> (Sender<T>, Receiver<T>) {
         let ends = self.transport.channel(policy.into(), &mut |work| {
             self.rig.spawn_boxed(work);
         });
@@ -97,7 +97,7 @@ impl<'a, X: Transport> Cx<'a, X> {
     ///
     /// # Panics
     /// If the transport has none: the law must say that it needs [`Feature::Calls`].
-    pub fn call<Q: Send + 'static, A: Send + 'static>(&self) -> (Caller<Q, A>, Callee<Q, A>) {
+    pub fn call<Q: Portable, A: Portable>(&self) -> (Caller<Q, A>, Callee<Q, A>) {
         let ends = self.transport.call(&mut |work| {
             self.rig.spawn_boxed(work);
         });

@@ -21,6 +21,7 @@
 //! ```
 
 pub mod apart;
+mod counted;
 pub mod joined;
 pub mod kind;
 pub mod law;
@@ -28,6 +29,7 @@ pub mod laws;
 pub mod refusals;
 pub mod report;
 pub mod rig;
+pub mod simulated;
 pub mod transport;
 
 pub use apart::Apart;
@@ -37,4 +39,5 @@ pub use law::{Cx, Law};
 pub use laws::laws;
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
+pub use simulated::Simulated;
 pub use transport::{Background, Feature, Local, Transport};

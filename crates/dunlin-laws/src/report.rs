@@ -97,12 +97,16 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
     }
     let seeds = match number("DUNLIN_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..law.seeds_max.min(number("DUNLIN_SEEDS").unwrap_or(SEEDS)),
+        None => 0..law.seeds_max.min(transport.seeds_max()).min(number("DUNLIN_SEEDS").unwrap_or(SEEDS)),
     };
     for seed in seeds {
         QUIET.set(true);
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            (law.run)(&Cx { rig: &Rig::new(seed), transport, kind });
+            let rig = Rig::new(seed);
+            transport.begin(&rig, seed);
+            (law.run)(&Cx { rig: &rig, transport, kind });
+            drop(rig);
+            transport.end();
         }));
         QUIET.set(false);
         if ran.is_err() {

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Wake, Waker};
 pub type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// More polls than any law needs: whoever gets here runs in circles.
-const POLLS_MAX: u32 = 200_000;
+const POLLS_MAX: u32 = 500_000;
 
 /// One in so many polls goes to a task that nobody woke.
 const SPURIOUS: u64 = 7;

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use dunlin::{Callee, Caller, Policy, Receiver, Sender, call, channel_with};
+use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, call, channel_with};
 
 use crate::kind::Kind;
+use crate::rig::Rig;
 
 /// Work that a transport does in the background.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -32,6 +33,8 @@ pub enum Feature {
     PolicyPanics,
     /// The wait records name both ends' channel.
     Waits,
+    /// Values are moved, not copied: each is dropped once.
+    Moved,
 }
 
 /// A way to connect the two ends of a channel.
@@ -41,16 +44,31 @@ pub trait Transport {
 
     /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is given to
     /// `spawn`.
-    fn channel<T: Send + 'static>(&self, policy: Policy, spawn: &mut dyn FnMut(Background))
-    -> (Sender<T>, Receiver<T>);
+    fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>);
 
     /// A call channel over this transport, if it has them.
-    fn call<Q: Send + 'static, A: Send + 'static>(
+    fn call<Q: Portable, A: Portable>(
         &self,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
         let _ = spawn;
         None
+    }
+
+    /// A run of a law begins, with this seed, on this rig.
+    fn begin(&self, rig: &Rig, seed: u64) {
+        let _ = (rig, seed);
+    }
+
+    /// The run is over, and nothing of it is there any more.
+    ///
+    /// # Panics
+    /// If the transport still has something of it.
+    fn end(&self) {}
+
+    /// Under how many seeds at most a law runs.
+    fn seeds_max(&self) -> u64 {
+        u64::MAX
     }
 
     /// Why `feature` is missing with channels of this kind: the typed error that says so to users, and the test that shows it.
@@ -71,14 +89,11 @@ impl Transport for Local {
         "local"
     }
 
-    fn channel<T: Send + 'static>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         channel_with(policy)
     }
 
-    fn call<Q: Send + 'static, A: Send + 'static>(
-        &self,
-        _: &mut dyn FnMut(Background),
-    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+    fn call<Q: Portable, A: Portable>(&self, _: &mut dyn FnMut(Background)) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
         Some(call())
     }
 }

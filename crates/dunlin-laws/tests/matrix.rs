@@ -1,6 +1,6 @@
 //! The law matrix, over every transport: prints the table, and fails with law, policy, transport and seed.
 
-use dunlin_laws::{Apart, Joined, Local, Transport, kinds, laws, run};
+use dunlin_laws::{Apart, Joined, Local, Simulated, Transport, kinds, laws, run};
 
 fn matrix_of<X: Transport>(transport: &X) {
     let report = run(transport, &kinds(), &laws());
@@ -22,4 +22,9 @@ fn two_halves_joined_by_agents() {
 #[test]
 fn two_halves_with_messages_on_their_way() {
     matrix_of(&Apart);
+}
+
+#[test]
+fn two_nodes_in_a_simulation() {
+    matrix_of(&Simulated::default());
 }

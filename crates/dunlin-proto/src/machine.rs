@@ -33,7 +33,7 @@ pub enum Action {
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
-    /// What became of [`Machine::introduce`]: the node at this address, or why there is none.
+    /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
 }
 
@@ -229,12 +229,23 @@ impl Machine {
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
+        if self.leaving {
+            return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
+        }
         self.dial(None, address);
     }
 
-    /// Makes a connection, if there is none.
+    /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
+    /// by [`Action::Connection`].
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+    }
+
+    /// Makes a connection, if there is none, and this node is not leaving.
     pub fn connect(&mut self, now: Time, node: NodeId) {
-        self.want(now, node);
+        if !self.leaving {
+            self.want(now, node);
+        }
     }
 
     /// How the connection to a node is: the socket that carries it.
@@ -249,7 +260,11 @@ impl Machine {
         let peers: Vec<NodeId> = self.connections.keys().copied().collect();
         for peer in peers {
             let connection = self.connection(peer);
-            if !connection.leaving && (connection.was_up || !connection.outbox.is_done()) {
+            let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
+            if done && !is_carried && connection.was_up {
+                // It would be called only to be told goodbye; it will notice by itself.
+                self.die(peer, Down::Left);
+            } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
             }
@@ -496,6 +511,7 @@ impl Machine {
         let Phase::Carries(node) = entry.phase else { return false };
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
+                || now >= connection.said + self.config.heartbeat
                 || connection.ack_at.is_some_and(|at| now >= at)
                 || connection.inbox.unacked_bytes >= ACK_BYTES
         })
@@ -713,8 +729,16 @@ impl Machine {
     }
 
     fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
-        let Some(Phase::Greeting { wanted, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else { return };
-        let wanted = *wanted;
+        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else {
+            return;
+        };
+        let (wanted, address) = (*wanted, address.clone());
+        if wanted.is_none() && why == Refusal::Myself {
+            // That is an answer as well: the address leads to this node.
+            self.sockets.remove(&id);
+            self.actions.push_back(Action::Close(id, Closed::Refused(why)));
+            return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
+        }
         self.close(now, id, Closed::Refused(why.clone()));
         // These will not be different the next time; the others may.
         if let Some(node) = wanted

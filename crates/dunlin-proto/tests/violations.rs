@@ -244,3 +244,36 @@ fn a_credit_is_spent_when_its_value_begins() {
     node.hears(&[value(Head::Sent, 1, b"x")]);
     assert_eq!(node.down, Some(Down::Violation("a value without a credit".to_owned())));
 }
+
+/// An extended receive goes on when its channel ends meanwhile.
+#[test]
+fn what_is_held_is_released_after_the_end() {
+    for end in [End::Retired, End::Poisoned("enough".into())] {
+        let mut node = Node::new();
+        node.hears(&[from_home(THERE, FromHome::Held(1)), from_home(THERE, FromHome::Ended(end.clone()))]);
+        node.hears(&[from_home(THERE, FromHome::Released(1))]);
+        assert_eq!(node.down, None, "{end:?}");
+        // And a home lets it be released, whose sending half is gone by then.
+        node.hears(&[attach(), offer(1)]);
+        node.machine.held(NOW, HERE, PEERS[0], 1);
+        node.machine.end_home(NOW, HERE, end.clone());
+        node.hears(&[gone()]);
+        node.machine.released(NOW, HERE, PEERS[0], 1);
+        let mut out = Vec::new();
+        node.machine.fill(NOW, SocketId(0), 1 << 16, &mut out);
+        let mut released = BytesMut::new();
+        codec::encode(&from_home(HERE, FromHome::Released(1)), &mut released);
+        let out = out.concat();
+        assert!(out.windows(released.len()).any(|bytes| bytes == released), "{end:?}: {out:?}");
+    }
+}
+
+/// Both requests may have arrived before the driver hears of the first.
+#[test]
+fn a_request_that_was_given_up_is_not_granted() {
+    let mut node = Node::new();
+    node.hears(&[from_home(THERE, FromHome::Reserve(3, 0)), from_home(THERE, FromHome::Reserve(3, 1))]);
+    assert!(!node.machine.grant(NOW, THERE, 3, 0, Bytes::from_static(b"three")));
+    assert!(node.machine.grant(NOW, THERE, 3, 1, Bytes::from_static(b"three")));
+    assert_eq!(node.down, None);
+}

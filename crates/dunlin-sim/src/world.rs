@@ -435,6 +435,10 @@ impl World {
             self.meet();
             // Until every socket that is dead, and every dial that is late, has been noticed.
             self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
+            // Whoever still dials a node that is no more gives up.
+            if self.current.iter().any(|proc| !self.procs[*proc].alive) {
+                self.run_until(self.now + micros(self.plan.config.grace));
+            }
             // A connection that has died meanwhile is made again only if somebody asks.
             for _ in 0..10 {
                 if self.unmet().is_some() && self.broken.is_none() {

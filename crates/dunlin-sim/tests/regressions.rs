@@ -63,7 +63,7 @@ impl Pair {
     /// Node 1 has the receiver, node 0 the sender, and they are attached.
     fn attached(config: &Config, terms: Terms) -> Self {
         let mut pair = Self::new(config);
-        pair.nodes[1].open_home(CHANNEL, terms, face(), false);
+        pair.nodes[1].open_home(CHANNEL, terms, face(), false).unwrap();
         pair.knows(0, 1);
         pair.attach();
         pair.run();
@@ -76,7 +76,7 @@ impl Pair {
     }
 
     fn attach(&mut self) {
-        self.nodes[0].attach(self.now, CHANNEL, id(1), face());
+        self.nodes[0].attach(self.now, CHANNEL, id(1), face()).unwrap();
     }
 
     fn offer(&mut self, ticket: u64, value: &'static [u8]) {
@@ -243,7 +243,7 @@ fn a_node_that_leaves_comes_back_to_say_the_rest() {
 #[test]
 fn a_late_connection_hears_the_goodbye() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.holds_dials = true;
     pair.attach();
@@ -269,7 +269,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
     pair.run();
     pair.dials.clear();
     pair.holds_dials = false;
-    pair.nodes[1].open_home(CHANNEL, terms(5, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(5, 0), face(), false).unwrap();
     pair.knows(1, 0);
     pair.nodes[1].connect(pair.now, id(0));
     pair.run();
@@ -280,7 +280,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
 #[test]
 fn a_late_address_is_dialled() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.attach();
     pair.run();
     pair.knows(0, 1);
@@ -303,7 +303,7 @@ fn an_address_that_leads_home_is_only_wrong() {
 #[test]
 fn a_hello_that_comes_late_harms_nobody() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.knows(1, 0);
     // Node 1 dials, and says hello; node 0 is told of the socket only at the end.
@@ -380,13 +380,13 @@ fn a_new_half_does_not_hear_what_was_said_to_the_one_before() {
 #[test]
 fn every_attachment_gets_its_own_answer() {
     let mut pair = Pair::new(&config());
-    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.attach();
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
-    assert_eq!(pair.nodes[0].census().proxies, 1, "its answer is still to come");
+    assert!(pair.nodes[0].has_half(CHANNEL), "its answer is still to come");
     pair.run();
-    assert_eq!(pair.nodes[0].census().proxies, 0);
+    assert!(!pair.nodes[0].has_half(CHANNEL));
     pair.attach();
     pair.run();
     assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
@@ -530,4 +530,51 @@ fn the_last_word_survives_a_tick() {
     prey.node.received(Time(6_000_000), socket, goodbye.freeze());
     prey.node.tick(Time(6_000_000));
     assert!(prey.node.fill(Time(6_000_000), socket, 100, &mut Vec::new()) > 0);
+}
+
+/// An end that came in a message and was dropped at once: its home had heard so before it could tell the terms, and the record stayed.
+#[test]
+fn an_adopted_half_that_goes_at_once_leaves_nothing() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    let reply = ChannelId(8);
+    pair.nodes[1].open_home_to(reply, terms(1, 0), face(), id(0));
+    pair.nodes[0].adopt(reply, id(1), None);
+    pair.nodes[0].end_proxy(pair.now, reply, End::Gone);
+    pair.run();
+    pair.nodes[1].tell_terms(pair.now, reply, id(0), terms(1, 0));
+    pair.run();
+    assert_eq!(pair.nodes[0].census().proxies, 1, "only the other channel's");
+    assert_eq!(pair.deaths(), 0);
+}
+
+/// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and the offer stayed reserved for ever.
+#[test]
+fn a_request_anew_gives_back_what_came_for_the_one_before() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.nodes[0].offer_choice(pair.now, CHANNEL, 1, 1);
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 1);
+    pair.run();
+    pair.nodes[0].grant(pair.now, CHANNEL, 1, 1, Bytes::from_static(b"egg"));
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 2);
+    pair.run();
+    assert_eq!(pair.proxy_heard()[2..], [ProxyHears::Abort(1), ProxyHears::Reserve(1, 2)]);
+    pair.nodes[0].grant(pair.now, CHANNEL, 1, 2, Bytes::from_static(b"egg"));
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
+}
+
+/// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
+#[test]
+fn a_peer_that_is_away_holds_up_nobody_who_leaves() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.wait(Duration::from_secs(1));
+    pair.holds_dials = true;
+    pair.cut();
+    pair.run();
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    assert!(pair.nodes[0].is_flushed());
+    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
 }

@@ -172,7 +172,8 @@ impl<R> Blocking<R> {
         let ended = Pin::new(&mut self.task).poll(cx);
         let ended = self.watch.note(ended, Doing::Return, self.pid, self.made);
         ended.map(|ended| {
-            let returned = ended.map_err(ExitReason::of).and_then(|run| run.ok_or(ExitReason::Cancelled));
+            let returned =
+                ended.map_err(|error| ExitReason::of(error.into())).and_then(|run| run.ok_or(ExitReason::Cancelled));
             returned.map_err(|reason| Exit { pid: self.pid, name: None, reason })
         })
     }

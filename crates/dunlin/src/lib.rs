@@ -38,10 +38,15 @@ mod face;
 pub mod node;
 #[cfg(feature = "rt")]
 mod runtime;
+#[cfg(feature = "sim")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
+pub mod sim;
 #[cfg(feature = "rt")]
 mod spawn;
 #[cfg(feature = "rt")]
 mod time;
+#[cfg(feature = "rt")]
+mod world;
 
 pub use dunlin_core::*;
 #[cfg(feature = "macros")]

@@ -12,6 +12,8 @@ use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 
+use crate::world::{self, NoOutput};
+
 /// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
 /// whether or not the handle is awaited.
 ///
@@ -56,7 +58,7 @@ where
         identities.set_name(name);
     }
     let who = Who { pid: identities.first(), name: name.map(Arc::from) };
-    Process { task: tokio::spawn(Running { identities, future }), who, made, watch: Watch::default() }
+    Process { task: world::spawn(Running { identities, future }), who, made, watch: Watch::default() }
 }
 
 pin_project_lite::pin_project! {
@@ -96,7 +98,7 @@ struct Who {
 /// # Waits
 /// Who awaits it has a line in the [wait records](crate::waits): for which process, started where, since when.
 pub struct Process<T> {
-    task: tokio::task::JoinHandle<T>,
+    task: world::Task<T>,
     who: Who,
     made: &'static Location<'static>,
     watch: Watch,
@@ -135,7 +137,7 @@ impl<T> Future for Process<T> {
     type Output = Result<T, Exit>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let ended = Pin::new(&mut self.task).poll(cx);
+        let ended = self.task.poll(cx);
         let (on, made) = (self.who.pid, self.made);
         let ended = self.watch.note(ended, Doing::Exit, on, made);
         ended.map(|ended| {
@@ -185,10 +187,10 @@ pub enum ExitReason {
 }
 
 impl ExitReason {
-    pub(crate) fn of(error: tokio::task::JoinError) -> Self {
-        match error.try_into_panic() {
-            Ok(panic) => Self::Panicked(panic_text(&*panic)),
-            Err(_) => Self::Cancelled,
+    pub(crate) fn of(error: NoOutput) -> Self {
+        match error {
+            NoOutput::Panicked(panic) => Self::Panicked(panic_text(&*panic)),
+            NoOutput::Cancelled => Self::Cancelled,
         }
     }
 }

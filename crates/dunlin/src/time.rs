@@ -12,6 +12,8 @@ use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::waits::{Doing, Pid, Watch};
 use dunlin_core::{Branch, Operation, Until};
 
+use crate::world::{self, Timer};
+
 /// A point in time: tokio's, so that a paused test clock is respected.
 pub type Instant = tokio::time::Instant;
 
@@ -78,7 +80,7 @@ pin_project_lite::pin_project! {
         when: When,
         // Made when first polled: an operation that is ready at once needs no timer.
         #[pin]
-        timer: Option<tokio::time::Sleep>,
+        timer: Option<Timer>,
         // Where it was made, and its wait record; none for a deadline, whose operation has one.
         watched: Option<(&'static Location<'static>, Watch)>,
     }
@@ -139,8 +141,8 @@ impl Future for Sleep {
                 return Poll::Ready(());
             }
             this.timer.set(Some(match *this.when {
-                When::After(duration) => tokio::time::sleep(duration),
-                When::At(instant) => tokio::time::sleep_until(instant),
+                When::After(duration) => Timer::after(duration),
+                When::At(instant) => Timer::at(instant),
             }));
         }
         let polled = this.timer.as_pin_mut().map_or(Poll::Ready(()), |timer| timer.poll(cx));
@@ -172,6 +174,10 @@ pub fn start_clock() {
 }
 
 pub(crate) fn keep_ticking() {
+    // A simulation moves it itself.
+    if world::is_simulated() {
+        return;
+    }
     static TICKING: OnceLock<()> = OnceLock::new();
     TICKING.get_or_init(|| {
         let began = std::time::Instant::now();

@@ -249,6 +249,27 @@ fn a_node_that_leaves_is_lost() {
     });
 }
 
+/// Who leaves hears of its own connections what the others hear of theirs.
+#[test]
+fn who_leaves_hears_that_its_connections_are_over() {
+    run(async {
+        let [a, b] = nodes("who_leaves_hears", "memory:").await;
+        let mut connections = a.connections();
+        let (rx, tx) = (b.receiver::<u32>("numbers").await?, a.sender::<u32>("numbers").await?);
+        a.leave().await?;
+        let mut heard = Vec::new();
+        while let Some((peer, state)) = connections.next().await? {
+            assert_eq!(peer, b.me());
+            heard.push(state);
+        }
+        // It may have been up before anybody looked.
+        heard.retain(|state| *state != ConnectionState::Up);
+        assert_eq!(heard, [ConnectionState::Down(dunlin::node::Down::Left)]);
+        drop((rx, tx));
+        Ok(())
+    });
+}
+
 /// The node that serves the names ends; another one takes over, and what was joined goes on.
 #[test]
 fn names_are_taken_over() {
@@ -267,6 +288,80 @@ fn names_are_taken_over() {
         assert!(a.serves_names() != b.serves_names());
         let (sent, received) = par!(tx.send(3), rx.recv());
         assert_eq!((sent?, received?), ((), 3));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_may_serve_the_names_where_it_listens() {
+    run(async {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let node = |names: &str| Node::builder().app("a_node_may_serve_the_names").names(names);
+        let a = node(&port).listen(&port).join().await?;
+        let b = node(&port).join().await?;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let mut tx = b.sender::<u32>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        assert!(a.serves_names() && !b.serves_names());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_may_tell_the_node_itself() {
+    run(async {
+        let [a] = nodes("a_name_may_tell_the_node_itself", "127.0.0.1:0").await;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let mut tx = a.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        Ok(())
+    });
+}
+
+#[test]
+fn others_dial_what_is_advertised() {
+    run(async {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let advertised = port.local_addr()?.to_string();
+        let node = || Node::builder().app("others_dial_what_is_advertised").names("memory:names-of-advertised");
+        // Whoever serves the names has met the others already, and so need not dial them.
+        let names = node().listen("memory:").join().await?;
+        let _here = names.receiver::<u32>("others").await?;
+        let a = node().listen("127.0.0.1:0").advertise(&advertised).join().await?;
+        let b = node().listen("127.0.0.1:0").join().await?;
+        assert_eq!(a.addresses(), [advertised]);
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let dialled = dunlin::blocking(move |_| port.accept().map(|_| ()));
+        let _tx = b.sender::<u32>("numbers").await?;
+        alt! {
+            dialled = dialled => dialled??,
+            _ = rx.recv() => panic!("nothing was sent"),
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_declared_to_a_node_stays_when_it_serves_the_names() {
+    run(async {
+        // Whoever asks here for the names gets no answer.
+        let port = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let names = port.local_addr()?.to_string();
+        let app = "what_was_declared_to_a_node_stays";
+        let a = Node::builder().app(app).names(&names).join().await?;
+        let asks = port.accept().await?;
+        let b = Node::builder().app(app).names("memory:names-of-what_was_declared").join().await?;
+        let mut tx = b.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
+        assert!(!a.serves_names());
+        drop((port, asks));
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
         Ok(())
     });
 }

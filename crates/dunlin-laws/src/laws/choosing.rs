@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use dunlin::{Choice, ChoiceFuture, Receiver, RecvError, SendError, Sender, Why, alt, future, send_to_any};
 
+use crate::counted::Counted;
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, laws};
 use crate::rig::{Hand, cut_off, eager, give_way};
@@ -339,7 +340,10 @@ async fn party(
         for rx in &mut into {
             choice = choice.on(rx.recv(), |value| value.map(Some).map_err(drop));
         }
-        let chosen = cut_off(cuts.next().unwrap_or(u64::MAX), choice.into_future()).await;
+        let chosen = match cuts.next() {
+            Some(polls) => cut_off(polls, choice.into_future()).await,
+            None => Some(choice.await),
+        };
         let empty = slots.iter().position(Option::is_none);
         match chosen {
             Some((n, Ok(None))) => assert_eq!(empty, Some(n)),
@@ -423,7 +427,7 @@ type TwoSends<'a> = Hand<'a, ChoiceFuture<'a, Result<(), SendError<()>>>>;
 
 fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
     const OFFERS: usize = 550;
-    let counted = std::sync::Arc::new(());
+    let counted = Counted::new();
     let policy = dunlin::rendezvous();
     let ((x_tx, mut x_rx), (y_tx, mut y_rx)) = (cx.channel_of(policy.clone()), cx.channel_of(policy));
     let (x_tx, y_tx) = (x_tx.share(), y_tx.share());
@@ -457,7 +461,7 @@ fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
     assert!(slots.iter().all(|(left, right)| left.is_none() && right.is_some()));
     drop(slots);
     cx.settle();
-    assert_eq!(std::sync::Arc::strong_count(&counted), 1, "a value was left in the channel");
+    assert_eq!(counted.count(), 1, "a value was left in the channel");
     assert_eq!(y_rx.try_recv().map(|value| value.0), Err(RecvError::WouldBlock));
 }
 

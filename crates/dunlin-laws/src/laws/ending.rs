@@ -2,6 +2,7 @@
 
 use dunlin::{Receiver, RecvError, SendError, Sender, Why};
 
+use crate::counted::Counted;
 use crate::kind::Kind;
 use crate::law::{Cx, Law, all, laws};
 use crate::rig::give_way;
@@ -177,13 +178,13 @@ fn poison_reaches_both_ends<X: Transport>(cx: &Cx<'_, X>) {
 
 fn poison_destroys_what_is_buffered<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
-    let counted = std::sync::Arc::new(());
+    let counted = Counted::new();
     for _ in 0..cx.kind.room.min(3) {
         assert_eq!(cx.now(tx.send(counted.clone())), Ok(()));
     }
     tx.poison("now");
     cx.settle();
-    assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+    assert_eq!(counted.count(), 1);
     assert!(cx.now(rx.recv()).unwrap_err().is_poisoned());
 }
 
@@ -316,7 +317,7 @@ fn the_end_is_for_all_clones<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn drop_of_both_ends_drops_the_values<X: Transport>(cx: &Cx<'_, X>) {
-    let counted = std::sync::Arc::new(());
+    let counted = Counted::new();
     let (mut tx, rx) = cx.channel();
     for _ in 0..3 {
         drop(cx.begin(tx.send(counted.clone())));
@@ -331,11 +332,11 @@ fn drop_of_both_ends_drops_the_values<X: Transport>(cx: &Cx<'_, X>) {
     } else {
         drop(rx);
         cx.settle();
-        assert_eq!(std::sync::Arc::strong_count(&counted), 1, "nobody is left to receive them");
+        assert_eq!(counted.count(), 1, "nobody is left to receive them");
         drop(tx);
     }
     cx.settle();
-    assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+    assert_eq!(counted.count(), 1);
 }
 
 fn no_poison_ends_work_the_same<X: Transport>(cx: &Cx<'_, X>) {

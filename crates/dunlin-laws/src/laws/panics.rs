@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dunlin::{Admit, Buffering, Choice, Why, future};
+use serde::{Deserialize, Serialize};
 
 use crate::kind::{Full, Kind};
 use crate::law::{Cx, Law, laws};
@@ -16,13 +17,13 @@ fn own(kind: &Kind) -> bool {
 
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
-        drop_panics_in_overwriting if |kind| !kind.keeps() =>
+        drop_panics_in_overwriting if |kind| !kind.keeps(), needs [Moved] =>
             "if the Drop of an overwritten value panics, the send panics and the channel goes on";
-        drop_panics_in_poison if |kind| !kind.is_rendezvous() =>
+        drop_panics_in_poison if |kind| !kind.is_rendezvous(), needs [Moved] =>
             "if the Drop of a destroyed value panics, the channel is poisoned and everybody learns of it";
-        drop_panics_in_closing if |kind| !kind.is_rendezvous() =>
+        drop_panics_in_closing if |kind| !kind.is_rendezvous(), needs [Moved] =>
             "if the Drop of a buffered value panics as the receiver goes, the channel has ended";
-        drop_panics_in_release if Kind::is_rendezvous, needs [Extended] =>
+        drop_panics_in_release if Kind::is_rendezvous, needs [Moved, Extended] =>
             "if the Drop of a held value panics, its sender goes on";
         admit_panics_in_send if own, needs [PolicyPanics] =>
             "if a policy panics at a send, the slot keeps its value and the channel goes on";
@@ -36,6 +37,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
 }
 
 /// Panics when dropped armed.
+#[derive(Serialize, Deserialize)]
 struct Bomb(u32, bool);
 
 impl Drop for Bomb {

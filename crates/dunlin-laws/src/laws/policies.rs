@@ -2,6 +2,7 @@
 
 use dunlin::{Receiver, RecvError, SendError, Sender, Why};
 
+use crate::counted::Counted;
 use crate::kind::{Full, Kind, NO_BOUND};
 use crate::law::{Cx, Law, all, laws};
 use crate::transport::Transport;
@@ -162,8 +163,8 @@ fn try_forms_agree<X: Transport>(cx: &Cx<'_, X>) {
 
 fn dropped_values_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
-    let counted = std::sync::Arc::new(());
-    let inside = || std::sync::Arc::strong_count(&counted) - 1;
+    let counted = Counted::new();
+    let inside = || counted.count() - 1;
     for n in 0..8 {
         assert_eq!(cx.now(tx.send(counted.clone())), Ok(()));
         cx.settle();

@@ -84,19 +84,21 @@ impl Machine {
         stood
     }
 
-    /// A receive has returned the value of this offer.
-    pub fn taken(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        if self.settle_offer(channel, from, ticket) {
+    /// A receive has returned the value of this offer. `false`: its node is lost, and does not hear of it.
+    pub fn taken(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let stood = self.settle_offer(channel, from, ticket);
+        if stood {
             self.tell(now, from, channel, FromHome::Taken(ticket));
         }
+        stood
     }
 
-    /// An extended receive has returned the value.
-    pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        if let Some(standing) = self.standing(channel, from, ticket) {
-            *standing = Standing::Held;
-            self.tell(now, from, channel, FromHome::Held(ticket));
-        }
+    /// An extended receive has returned the value. `false`: its node is lost, and does not hear of it.
+    pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let Some(standing) = self.standing(channel, from, ticket) else { return false };
+        *standing = Standing::Held;
+        self.tell(now, from, channel, FromHome::Held(ticket));
+        true
     }
 
     /// The extended receive is over.
@@ -122,6 +124,10 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
+            // Its value has come meanwhile, and whoever asks anew has not heard of it: it goes back.
+            self.abort(now, channel, from, ticket);
+        }
         if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));
@@ -155,8 +161,11 @@ impl Machine {
     /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
-        if home.ended.replace(how.clone()).is_some() {
-            return;
+        match home.ended {
+            None => home.ended = Some(how.clone()),
+            // Poison counts after a retirement, for whoever is still there.
+            Some(End::Retired) if matches!(how, End::Poisoned(_)) => home.ended = Some(how.clone()),
+            Some(_) => return,
         }
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
@@ -238,7 +247,7 @@ impl Machine {
                             attached.gone = true;
                         }
                         if over {
-                            attached.open.clear();
+                            attached.open.retain(|_, standing| *standing == Standing::Held);
                         }
                         if !over || home.ended == Some(End::Retired) {
                             self.hears(channel, from, HomeHears::Ended(how));

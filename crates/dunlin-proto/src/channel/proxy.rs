@@ -12,7 +12,8 @@ use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
 
 impl Machine {
-    /// The sender of this channel is here, its home at that node. Offers may follow at once.
+    /// The sender of this channel is here, its home at that node. Offers may follow at once. The half before it has to be over
+    /// ([`has_half`](Self::has_half)): what is still open on it would be forgotten.
     ///
     /// # Errors
     /// The declaration is too long to be sent; there is no sender here then.
@@ -24,9 +25,14 @@ impl Machine {
         declaration: Declaration,
     ) -> Result<(), WireError> {
         declaration.check()?;
-        self.proxies.insert(channel, Proxy::new(home));
+        self.proxies.insert(channel, Proxy { unanswered: true, ..Proxy::new(home) });
         self.say_to_home(now, channel, ToHome::Attach(declaration));
         Ok(())
+    }
+
+    /// Whether there is a sending half of this channel here, or what is open on one that is gone.
+    pub fn has_half(&self, channel: ChannelId) -> bool {
+        self.proxies.contains_key(&channel)
     }
 
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
@@ -97,18 +103,24 @@ impl Machine {
     }
 
     /// Hands over what was [asked for](ProxyHears::Reserve). A value larger than the terms allow does not go: its offer is withdrawn.
-    pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) {
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+    ///
+    /// `false`: it is not asked for any more under this number, and nothing will be heard of it. Another request may have come behind
+    /// this one, which the driver has yet to hear.
+    pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) -> bool {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
         if let Some(standing) = proxy.open.get_mut(&ticket)
             && *standing == Standing::Asked(request)
         {
             if proxy.terms.is_some_and(|terms| value.len() as u64 > terms.value_max) {
-                return self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+                self.say_to_home(now, channel, ToHome::Withdraw(ticket));
+                return true;
             }
             *standing = Standing::Reserved(request, None);
             let total = value.len() as u64;
             self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
+            return true;
         }
+        false
     }
 
     /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
@@ -196,11 +208,12 @@ impl Machine {
             return Err("an answer from a node that is not the channel's home");
         }
         // The home answers an attachment before all else: this was said to one before.
-        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+        if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
+                proxy.unanswered = false;
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }
@@ -278,7 +291,8 @@ impl Machine {
                 ProxyHears::Credit(count)
             }
             FromHome::Ended(how) => {
-                proxy.open.clear();
+                // What is held has been received; its release is still to come.
+                proxy.open.retain(|_, standing| *standing == Standing::Held);
                 proxy.backlog.clear();
                 proxy.retired = true;
                 // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.

@@ -157,8 +157,16 @@ impl Registry {
 
     /// A server after another one: for one lease, those come first that the other had admitted.
     pub fn taking_over(config: RegistryConfig, now: Time) -> Self {
-        let quiet_until = Some(now + config.lease);
-        Self { quiet_until, due: quiet_until, ..Self::new(config) }
+        let mut registry = Self::new(config);
+        registry.take_over(now);
+        registry
+    }
+
+    /// From now on this one serves what another one has served: as [`taking_over`](Self::taking_over), with what was declared here before.
+    pub fn take_over(&mut self, now: Time) {
+        let until = now + self.config.lease;
+        self.quiet_until = Some(until);
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
     }
 
     /// The next answer: to whom, and what.

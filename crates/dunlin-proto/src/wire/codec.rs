@@ -293,6 +293,7 @@ fn failure(out: &mut BytesMut, why: &Failure) {
             out.put_u8(6);
             string(out, clip(text));
         }
+        Failure::OwnChannel => out.put_u8(7),
     }
 }
 
@@ -676,6 +677,7 @@ impl Reader {
             4 => Failure::WouldBlock,
             5 => Failure::TooLarge { max: self.number("a limit")? },
             6 => Failure::Undecodable(self.text("a reason", limits::TEXT)?),
+            7 => Failure::OwnChannel,
             value => return Err(invalid("a failure", value)),
         })
     }

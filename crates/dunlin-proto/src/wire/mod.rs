@@ -178,6 +178,8 @@ pub enum Failure {
     },
     /// What arrived is no value of the receiver's type.
     Undecodable(String),
+    /// The receive is in the same choice as the send.
+    OwnChannel,
 }
 
 /// Why an attachment was rejected.

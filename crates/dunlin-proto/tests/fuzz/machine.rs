@@ -229,15 +229,17 @@ impl World {
             1..=2 => machine.attach(now, channel, node, messages::declaration(u)?).expect("it is not too long"),
             3..=5 => machine.offer(now, channel, messages::number(u)?, messages::bytes(u, 60)?),
             6 => machine.offer_choice(now, channel, messages::number(u)?, 1),
-            7 => machine.grant(now, channel, messages::number(u)?, messages::number(u)?, messages::bytes(u, 60)?),
+            7 => {
+                machine.grant(now, channel, messages::number(u)?, messages::number(u)?, messages::bytes(u, 60)?);
+            }
             8 => {
                 machine.send_on_credit(now, channel, messages::bytes(u, 60)?);
             }
             9 => machine.withdraw(now, channel, messages::number(u)?),
             10 => machine.revoke(now, channel, messages::number(u)?),
             11 => machine.end_proxy(now, channel, messages::end(u)?),
-            12 => machine.taken(now, channel, node, messages::number(u)?),
-            13 => machine.held(now, channel, node, messages::number(u)?),
+            12 => drop(machine.taken(now, channel, node, messages::number(u)?)),
+            13 => drop(machine.held(now, channel, node, messages::number(u)?)),
             14 => machine.released(now, channel, node, messages::number(u)?),
             15 => machine.failed(now, channel, node, messages::number(u)?, messages::failure(u)?),
             16 => machine.withdrawn(now, channel, node, messages::number(u)?),

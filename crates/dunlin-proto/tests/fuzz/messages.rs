@@ -57,13 +57,14 @@ pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
 }
 
 pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
-    Ok(match u.int_in_range(0..=6)? {
+    Ok(match u.int_in_range(0..=7)? {
         0 => Failure::Closed,
         1 => Failure::Poisoned(text(u, limits::TEXT)?),
         2 => Failure::Refused,
         3 => Failure::Expired,
         4 => Failure::WouldBlock,
         5 => Failure::TooLarge { max: number(u)? },
+        6 => Failure::OwnChannel,
         _ => Failure::Undecodable(text(u, limits::TEXT)?),
     })
 }

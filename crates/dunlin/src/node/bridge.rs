@@ -103,8 +103,8 @@ pub(crate) struct SendingBridge {
     later: BTreeMap<Ticket, Request>,
     /// The user wants to hear at once when the connection is lost.
     fail_fast: bool,
-    /// The home has retired the channel.
-    retired: bool,
+    /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
+    is_reply: bool,
 }
 
 impl SendingBridge {
@@ -119,13 +119,14 @@ impl SendingBridge {
             kept: BTreeMap::new(),
             later: BTreeMap::new(),
             fail_fast,
-            retired: false,
+            is_reply: false,
         }
     }
 
-    /// The home's terms are known without a word.
-    pub(crate) fn with_terms(mut self, value_max: u64) -> Self {
+    /// For a reply: the home's terms are known without a word.
+    pub(crate) fn for_reply(mut self, value_max: u64) -> Self {
         self.value_max = Some(value_max);
+        self.is_reply = true;
         self
     }
 
@@ -204,7 +205,13 @@ impl SendingBridge {
             Reserved::Granted(value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
                     self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: true }, says);
-                    says.machine.grant(says.now, says.channel, ticket, request, bytes);
+                    // Two requests may have come at once: this may be the first, which has been given up for the second.
+                    if !says.machine.grant(says.now, says.channel, ticket, request, bytes)
+                        && let Some(kept) = self.kept.remove(&ticket)
+                        && let Some(outlet) = &self.outlet
+                    {
+                        outlet.give_back(ticket, kept.back(says));
+                    }
                 }
                 Err(why) => {
                     outlet.failed(ticket, Some(value), why);
@@ -227,6 +234,11 @@ impl SendingBridge {
                 Ok((bytes, leaving)) => {
                     self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
                     says.machine.offer(now, channel, ticket, bytes);
+                }
+                Err(why) if self.is_reply => {
+                    let reason = Reason::from(format!("the reply could not be written: {why}"));
+                    outlet.poison(reason.clone());
+                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
             },
@@ -256,10 +268,6 @@ impl SendingBridge {
                 }
             }
             Event::Revoke(ticket) => says.machine.revoke(now, channel, ticket),
-            Event::Retired if self.retired => {
-                says.machine.end_proxy(now, channel, End::Gone);
-                return false;
-            }
             Event::Retired => says.machine.end_proxy(now, channel, End::Retired),
             Event::Poisoned(reason) => {
                 says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
@@ -307,11 +315,9 @@ impl SendingBridge {
         match how {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
+            // What is held is released yet.
+            End::Poisoned(reason) => outlet.poison(reason.as_str().into()),
             End::Gone => self.outlet = None,
-            End::Poisoned(reason) => {
-                outlet.poison(reason.as_str().into());
-                self.outlet = None;
-            }
         }
     }
 
@@ -434,18 +440,19 @@ impl Bridge for SendingBridge {
             }
             ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
             ProxyHears::Abort(ticket) => {
-                self.later.remove(&ticket);
+                let asked_anew = self.later.remove(&ticket);
                 if self.kept.get(&ticket).is_some_and(|kept| kept.granted)
                     && let Some(kept) = self.kept.remove(&ticket)
                 {
                     outlet.give_back(ticket, kept.back(says));
+                    // What was granted is given up; a request behind it still stands.
+                    if let Some(request) = asked_anew {
+                        self.reserve(ticket, request, says);
+                    }
                 }
             }
             ProxyHears::Credit(count) => outlet.credit(count),
-            ProxyHears::Ended(how) => {
-                self.retired = how == End::Retired;
-                self.end(&how, says);
-            }
+            ProxyHears::Ended(how) => self.end(&how, says),
             ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
         }
     }
@@ -485,6 +492,7 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::Refused => Why::Refused,
         Failure::Expired => Why::Expired,
         Failure::WouldBlock => Why::WouldBlock,
+        Failure::OwnChannel => Why::OwnChannel,
         Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
     }
@@ -508,8 +516,11 @@ impl ReceivingBridge {
         Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
     }
 
-    fn received(&mut self, ticket: Ticket, from: NodeId, says: &mut Says<'_>) {
-        if let Some(arriving) = self.arriving.remove(&ticket) {
+    /// `heard`: the sender's node hears of it. If not, it is lost, and with it the homes of the ends in the value: they end.
+    fn received(&mut self, ticket: Ticket, from: NodeId, heard: bool, says: &mut Says<'_>) {
+        if let Some(arriving) = self.arriving.remove(&ticket)
+            && heard
+        {
             arriving.adopt(from, self.encoding, says);
         }
     }
@@ -525,7 +536,8 @@ impl ReceivingBridge {
             _ => None,
         };
         if let Some(end) = end {
-            let goes_on = end == End::Retired;
+            // Before it is gone it may poison what it has retired, and release what it holds.
+            let goes_on = end != End::Gone;
             machine.end_home(now, channel, end);
             return goes_on;
         }
@@ -533,12 +545,12 @@ impl ReceivingBridge {
         let Some(from) = self.from else { return true };
         match event {
             FromReceiver::Taken(ticket) => {
-                machine.taken(now, channel, from, ticket);
-                self.received(ticket, from, says);
+                let heard = machine.taken(now, channel, from, ticket);
+                self.received(ticket, from, heard, says);
             }
             FromReceiver::Held(ticket) => {
-                machine.held(now, channel, from, ticket);
-                self.received(ticket, from, says);
+                let heard = machine.held(now, channel, from, ticket);
+                self.received(ticket, from, heard, says);
             }
             FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.
@@ -566,6 +578,7 @@ fn failure(why: Why) -> Failure {
         Why::Refused => Failure::Refused,
         Why::Expired => Failure::Expired,
         Why::WouldBlock => Failure::WouldBlock,
+        Why::OwnChannel => Failure::OwnChannel,
         _ => Failure::Closed,
     }
 }

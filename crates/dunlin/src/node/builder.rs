@@ -1,7 +1,7 @@
 //! Settings of a node, and how it comes to be.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use dunlin_core::agent;
 use dunlin_proto::id::{Incarnation, Life};
@@ -12,6 +12,7 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::{Inner, Node, id, message, serve};
+use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
 #[derive(Default)]
@@ -19,6 +20,7 @@ use super::{Inner, Node, id, message, serve};
 pub struct NodeBuilder {
     application: String,
     listen: Vec<String>,
+    advertise: Vec<String>,
     names: Option<String>,
     networks: Networks,
     grace: Option<Duration>,
@@ -39,7 +41,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Where the application's name service is. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
+    /// What the others are told to dial, if that is another address than the one this node listens at: of a forwarded port, or
+    /// of a host that others know by another name. Can be said several times. Default: where it listens.
+    pub fn advertise(mut self, address: &str) -> Self {
+        self.advertise.push(address.to_owned());
+        self
+    }
+
+    /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
     /// (or `memory:`, `unix:`) a node that finds none there serves it itself.
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
@@ -81,20 +90,24 @@ impl NodeBuilder {
     /// # Panics
     /// Outside of a tokio runtime.
     pub async fn join(self) -> Result<Node, NodeError> {
+        let (networks, host) = world::networks(self.networks);
         let addresses = if self.listen.is_empty() { vec!["127.0.0.1:0".to_owned()] } else { self.listen };
         let mut listeners = Vec::new();
         for address in addresses {
-            let listener = self.networks.listen(&address).await;
+            let listener = networks.listen(&address).await;
             listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
         }
         let mut config = Config::new(self.application.clone());
-        config.addresses = listeners.iter().map(|listener| listener.address()).collect();
+        let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        config.addresses = if self.advertise.is_empty() { listening.clone() } else { self.advertise };
         if let Some(grace) = self.grace {
             config.grace = grace;
         }
         if let Some(heartbeat) = self.heartbeat {
             config.heartbeat = heartbeat;
             config.silence = heartbeat.mul_f32(3.5);
+            // Who does not answer a handshake is as silent as who says nothing later.
+            config.handshake = config.handshake.min(config.silence);
         }
         if let Some(max) = self.message_max {
             config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -102,26 +115,22 @@ impl NodeBuilder {
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
-        let me = Life { node: id::node(), incarnation: Incarnation(now_micros()) };
+        let me = Life { node: id::node(), incarnation: Incarnation(world::incarnation()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
-        let driver = Driver::new(Machine::new(config, me, id::seed()), self.networks.clone(), Hub::new(me));
+        let dial_max = config.handshake;
+        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
         // It ends when the node has left.
-        tokio::spawn(driver.clone().run());
+        world::spawn_own(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
-            tasks.push(tokio::spawn(serve::accept(Arc::downgrade(&driver), listener)));
+            tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(tokio::spawn(serve::names(driver.clone(), self.networks, self.names)));
-        let inner = Inner { driver, me, application: self.application, addresses, tasks: tasks.into() };
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
+        let tasks = tasks.into();
+        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
         Ok(Node { inner: Arc::new(inner) })
     }
-}
-
-/// A node that is started later is a later life.
-fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 impl std::fmt::Debug for NodeBuilder {

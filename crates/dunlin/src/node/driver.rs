@@ -4,7 +4,7 @@
 //! writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
 //! detour. One more task per node dials, keeps the time, and stands in where there is no socket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -20,11 +20,11 @@ use dunlin_proto::wire::End;
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, Sleep};
 
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
+use crate::world::{self, Clock, Timer};
 use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
@@ -48,10 +48,12 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel)
-            && let Some(waker) = lock(&self.waker).take()
-        {
-            waker.wake();
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Not within the lock: who is woken may want to wait again at once.
+            let waker = lock(&self.waker).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 
@@ -107,11 +109,11 @@ struct Stretched {
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    stretched: HashMap<ChannelId, Stretched>,
+    stretched: BTreeMap<ChannelId, Stretched>,
     sockets: BTreeMap<SocketId, Arc<Bell>>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
-    parting: HashMap<SocketId, Closed>,
+    parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
@@ -145,7 +147,7 @@ impl Drop for Held<'_> {
 }
 
 pub(crate) struct Driver {
-    start: Instant,
+    clock: Clock,
     state: Mutex<State>,
     /// Which thread has locked it. Code of users may run meanwhile (they write, read and drop messages), and must not wait for itself.
     holder: AtomicUsize,
@@ -157,19 +159,21 @@ pub(crate) struct Driver {
     stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
     networks: Networks,
+    /// So long a dial may take: a network that drops what is sent to it answers nothing.
+    dial_max: std::time::Duration,
     closing: AtomicBool,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: std::time::Duration, hub: Hub) -> Arc<Self> {
         Arc::new(Self {
-            start: Instant::now(),
+            clock: Clock::new(),
             state: Mutex::new(State {
                 machine,
-                stretched: HashMap::new(),
+                stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
-                parting: HashMap::new(),
+                parting: BTreeMap::new(),
                 dials: Vec::new(),
                 alarm: None,
                 hub_alarm: None,
@@ -183,12 +187,18 @@ impl Driver {
             stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
             networks,
+            dial_max,
             closing: AtomicBool::new(false),
         })
     }
 
+    /// Which node this is.
+    pub(crate) fn me(&self) -> NodeId {
+        lock(&self.state).machine.me().node
+    }
+
     pub(crate) fn now(&self) -> Time {
-        Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// Speaks to the machine, and does what it says.
@@ -409,13 +419,14 @@ impl Driver {
             parting: false,
             linger: None,
         };
-        tokio::spawn(async move { poll_fn(|cx| carrier.poll(cx)).await });
+        world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
     }
 
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
-        let mut sleep = Box::pin(tokio::time::sleep(std::time::Duration::ZERO));
+        let mut sleep = Box::pin(self.clock.timer(Time(0)));
+        let mut sleeps_until = Time(0);
         loop {
             if self.abandoned.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
                 self.with(|state, now| state.machine.leave(now));
@@ -437,7 +448,7 @@ impl Driver {
             }
             let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
-                tokio::spawn(self.clone().dial(id, address));
+                world::spawn_own(self.clone().dial(id, address));
             }
             if self.closing.load(Ordering::Acquire) && lock(&self.state).sockets.is_empty() {
                 return;
@@ -447,9 +458,9 @@ impl Driver {
                     return Poll::Ready(());
                 }
                 let Some(at) = lock(&self.state).alarm else { return Poll::Pending };
-                let at = self.start + std::time::Duration::from_micros(at.0);
-                if sleep.deadline() != at {
-                    sleep.as_mut().reset(at);
+                if sleeps_until != at {
+                    sleeps_until = at;
+                    sleep.set(self.clock.timer(at));
                 }
                 sleep.as_mut().poll(cx)
             })
@@ -458,7 +469,8 @@ impl Driver {
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
-        let result = self.networks.dial(&address).await;
+        let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
+        let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
@@ -491,8 +503,11 @@ impl Driver {
             state.parting.insert(socket, Closed::Over);
             state.sockets[&socket].ring();
         }
-        let (stretched, hub) = (std::mem::take(&mut state.stretched), state.hub.take());
+        let (stretched, mut hub) = (std::mem::take(&mut state.stretched), state.hub.take());
         drop(held);
+        if let Some(hub) = &mut hub {
+            hub.farewell();
+        }
         // They drop what is their users'.
         drop((stretched, hub));
         self.bell.ring();
@@ -571,7 +586,7 @@ struct Carrier {
     flushing: bool,
     parting: bool,
     /// Until when the last words may take.
-    linger: Option<Pin<Box<Sleep>>>,
+    linger: Option<Pin<Box<Timer>>>,
 }
 
 impl Carrier {
@@ -616,7 +631,7 @@ impl Carrier {
                 if !self.parting {
                     return Poll::Pending;
                 }
-                let linger = self.linger.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+                let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(Ok);
             }
         }
@@ -670,5 +685,68 @@ impl Carrier {
         ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
         self.flushing = false;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_proto::Config;
+    use dunlin_proto::id::{Incarnation, Life};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
+    struct Stuck {
+        byte: Option<u8>,
+        awaited: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Stuck {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            self.awaited.store(self.byte.is_none(), Ordering::Relaxed);
+            let Some(byte) = self.byte.take() else { return Poll::Pending };
+            buf.put_slice(&[byte]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Socket for Stuck {
+        fn peer(&self) -> String {
+            "stuck".to_owned()
+        }
+    }
+
+    #[test]
+    fn who_cannot_write_waits_for_what_arrives() {
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let machine = Machine::new(Config::new("krill"), me, 1);
+        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
+        let id = SocketId(0);
+        driver.with(|state, now| state.machine.accepted(now, id));
+        let awaited = Arc::<AtomicBool>::default();
+        let mut carrier = Carrier {
+            driver,
+            id,
+            bell: Arc::default(),
+            socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
+            buffer: BytesMut::new(),
+            out: vec![Bytes::from_static(b"krill")],
+            flushing: false,
+            parting: false,
+        };
+        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
     }
 }

@@ -255,6 +255,14 @@ impl Hub {
         self.watchers.push(watcher);
     }
 
+    /// This node has left: its connections are over, and who watches them hears it before the channel ends.
+    pub(crate) fn farewell(&mut self) {
+        for life in std::mem::take(&mut self.lives).into_values() {
+            let news = (Peer(life), ConnectionState::Down(Down::Left));
+            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
+    }
+
     pub(crate) fn serves_names(&self) -> bool {
         self.serves
     }
@@ -279,17 +287,16 @@ impl Hub {
 
     /// This node serves the application's names from now on. `again`: after another one.
     pub(crate) fn serve(&mut self, cx: &mut HubCx<'_>, again: bool) {
-        let config = RegistryConfig::default();
-        self.registry = if again { Registry::taking_over(config, cx.now) } else { Registry::new(config) };
+        // What others have declared to this node because they dialled it, perhaps for its names already, is the application's now.
+        if again {
+            self.registry.take_over(cx.now);
+        }
         self.registry.met(self.me, cx.state.machine.addresses_here());
         for (node, life) in &self.lives {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
         }
         self.serves = true;
         self.directory.server_is(self.me.node);
-        // What others have declared to this node for those who dial it is the application's now.
-        self.own.server_lost();
-        self.own.server_is(self.me.node);
     }
 
     /// That node serves the application's names.
@@ -533,7 +540,9 @@ impl Hub {
         match who {
             Ok(node) => {
                 directory.server_is(node);
-                cx.state.machine.connect(cx.now, node);
+                if node != self.me.node {
+                    cx.state.machine.connect(cx.now, node);
+                }
             }
             Err(why) => {
                 let waits: Vec<u64> = self
@@ -602,7 +611,8 @@ impl Hub {
             for (to, message) in said {
                 if to == self.me.node {
                     self.local.push_back(message);
-                } else {
+                } else if !cx.state.machine.is_idle(to) {
+                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
                     // What can be declared is checked where it is declared.
                     let _ = cx.state.machine.say_names(cx.now, to, message);
                 }
@@ -893,7 +903,7 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) 
     match outlet.join(inlet, credits) {
         Ok(joining) => {
             let joined = joined.clone();
-            tokio::spawn(async move {
+            crate::world::spawn_own(async move {
                 joining.await;
                 drop(joined);
             });

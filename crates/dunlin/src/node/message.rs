@@ -179,7 +179,7 @@ impl Arriving {
             };
             let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
             let bridge = match terms {
-                Some(terms) => bridge.with_terms(terms.value_max),
+                Some(terms) => bridge.for_reply(terms.value_max),
                 None => bridge,
             };
             says.new.push(NewBridge { channel, peer: home, bridge: Box::new(bridge) });

@@ -23,7 +23,7 @@
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`]: the other nodes, and how the connections to them are;
+//! - [`Peer`], [`ConnectionState`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -60,10 +60,15 @@ use tokio::sync::mpsc::error::TrySendError;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
+#[cfg(feature = "sim")]
+pub(crate) use driver::lock;
+pub use dunlin_proto::Down;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, WaitingEnd};
 pub use name::Expects;
+
+use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
@@ -82,8 +87,12 @@ struct Inner {
     me: Life,
     application: String,
     addresses: Vec<String>,
+    listening: Vec<String>,
     /// They listen, and look for names.
-    tasks: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    tasks: Mutex<Vec<Own>>,
+    /// What a simulation calls it.
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
+    host: u64,
 }
 
 /// So long `leave` waits for the others to have heard everything.
@@ -114,9 +123,14 @@ impl Node {
         &self.inner.application
     }
 
-    /// Where others can dial this node.
+    /// What others are told to dial: see [`NodeBuilder::advertise`].
     pub fn addresses(&self) -> &[String] {
         &self.inner.addresses
+    }
+
+    /// Where this node listens: with the ports that were chosen, if free ones were asked for.
+    pub fn listening(&self) -> &[String] {
+        &self.inner.listening
     }
 
     /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.
@@ -173,6 +187,19 @@ impl Node {
         self.naming(name, Face::Acceptor)
     }
 
+    /// How many records of channels its machine holds: homes, halves attached to them, proxies, offers, unfinished values.
+    #[doc(hidden)]
+    pub fn records(&self) -> [usize; 5] {
+        let census = self.inner.driver.with(|state, _| state.machine.census());
+        [census.homes, census.attached, census.proxies, census.offers, census.unfinished]
+    }
+
+    /// What its simulation calls it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn host(&self) -> u64 {
+        self.inner.host
+    }
+
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
         Naming {
             node: self,
@@ -209,24 +236,24 @@ impl Node {
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.with(|state, now| state.machine.leave(now));
-        let flushed = tokio::time::timeout(LEAVE, driver.flushed()).await;
+        let flushed = world::within(LEAVE, driver.flushed()).await;
         self.inner.driver.close();
         let tasks = self.inner.stop();
         for task in tasks {
-            // It was aborted. Once it has ended, its address is free.
-            let _ = task.await;
+            // Once it has ended, its address is free.
+            task.ended().await;
         }
         match flushed {
-            Ok(_) => Ok(()),
-            Err(_) => Err(NodeError::NotFlushed.into()),
+            Some(_) => Ok(()),
+            None => Err(NodeError::NotFlushed.into()),
         }
     }
 }
 
 impl Inner {
-    fn stop(&self) -> Vec<tokio::task::JoinHandle<()>> {
+    fn stop(&self) -> Vec<Own> {
         let tasks = std::mem::take(&mut *driver::lock(&self.tasks));
-        tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        tasks.iter().for_each(Own::abort);
         tasks
     }
 }
@@ -421,7 +448,7 @@ where
             let driver = &self.node.inner.driver;
             let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
-            tokio::spawn(async move {
+            world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {
                     if door.send(guest).await.is_err() {
                         break;

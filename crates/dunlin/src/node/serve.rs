@@ -9,11 +9,15 @@ use dunlin_proto::id::NodeId;
 use super::builder::BoxListener;
 use super::driver::Driver;
 use super::network::{Networks, is_transient};
+use crate::world::Timer;
 
 /// The default addresses of name services: each application takes the first that no other has.
 const PORTS: std::ops::Range<u16> = 7400..7416;
 /// So long a node waits before it looks for a name service again.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// So often a node asks somebody who listens at such an address.
+const ASKS: u32 = 3;
 
 /// Accepts sockets for as long as the node lives.
 pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
@@ -23,7 +27,7 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
                 Some(driver) => driver.accepted(socket),
                 None => return,
             },
-            Err(error) if is_transient(&error) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Err(error) if is_transient(&error) => Timer::after(Duration::from_millis(20)).await,
             Err(_) => return,
         }
     }
@@ -38,6 +42,8 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
     let lost = driver.names_lost();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         match find_or_serve(&driver, &networks, &addresses).await {
+            // The address leads to this node itself, which listens there already.
+            Found::At(node) if node == driver.me() => return driver.with_hub_now(|hub, cx| hub.serve(cx, again)),
             Found::At(node) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
             Found::Here(listener) => {
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
@@ -65,15 +71,19 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
             match networks.listen(address).await {
                 Ok(listener) => return Found::Here(listener),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    if let Some(node) = ask(driver, address).await {
-                        return Found::At(node);
+                    // Once may not do: if its socket was lost just then, two would serve the same names.
+                    for _ in 0..ASKS {
+                        if let Some(node) = ask(driver, address).await {
+                            return Found::At(node);
+                        }
+                        Timer::after(AGAIN).await;
                     }
                     // Another application's.
                 }
                 Err(_) => {}
             }
         }
-        tokio::time::sleep(AGAIN).await;
+        Timer::after(AGAIN).await;
     }
 }
 
@@ -85,6 +95,7 @@ async fn ask(driver: &Arc<Driver>, address: &str) -> Option<NodeId> {
 /// Whether a node may serve the application's names there unasked.
 fn is_local(address: &str) -> bool {
     let tcp = address.strip_prefix("tcp:").unwrap_or(address);
-    ["memory:", "unix:"].iter().any(|scheme| address.starts_with(scheme))
+    crate::world::is_simulated()
+        || ["memory:", "unix:"].iter().any(|scheme| address.starts_with(scheme))
         || ["127.", "localhost:", "[::1]:", ":"].iter().any(|host| tcp.starts_with(host))
 }

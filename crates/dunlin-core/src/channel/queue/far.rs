@@ -3,7 +3,7 @@
 //! Part of [`Queue`]; nothing here is reached by a channel without agents. Who calls what, and the picture of the whole, is in
 //! [`crate::agent`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -158,7 +158,8 @@ pub(crate) enum Collected<T> {
 pub(crate) enum Carried<T> {
     /// On a credit.
     Sent(T),
-    Offered(T),
+    /// As an offer; the number is its ticket, which no other offer has.
+    Offered(u64, T),
     /// It waits for a credit, and all else waits behind it.
     Waits,
     /// None is left.
@@ -231,10 +232,10 @@ impl<T> Queue<T> {
     }
 
     /// How the first of `buffered` goes, which the outlet took out of the buffer here.
-    pub(crate) fn carry(&mut self, buffered: &mut VecDeque<T>, waker: &Waker, after: &mut After<T>) -> Carried<T> {
+    pub(crate) fn carry(&mut self, buffered: &mut BTreeMap<u64, T>, waker: &Waker, after: &mut After<T>) -> Carried<T> {
         if self.poison.is_some() {
             self.carried = 0;
-            after.dropped.extend(buffered.drain(..));
+            after.dropped.extend(std::mem::take(buffered).into_values());
         }
         let Some(outlet) = self.outlet.as_mut().filter(|_| !buffered.is_empty()) else { return Carried::Nothing };
         let paid = buffered.len() > self.carried as usize;
@@ -243,10 +244,18 @@ impl<T> Queue<T> {
             return Carried::Waits;
         }
         self.carried -= u32::from(!paid);
-        match buffered.pop_front() {
-            Some(value) if paid => Carried::Sent(value),
-            Some(value) => Carried::Offered(value),
+        match buffered.pop_first() {
+            Some((_, value)) if paid => Carried::Sent(value),
+            Some((ticket, value)) => Carried::Offered(ticket, value),
             None => Carried::Nothing,
+        }
+    }
+
+    /// One of those was offered, and comes back.
+    pub(crate) fn carry_again(&mut self, wakes: &mut Wakes) {
+        self.carried += 1;
+        if let Some(outlet) = &mut self.outlet {
+            wakes.add(outlet.waker.take());
         }
     }
 

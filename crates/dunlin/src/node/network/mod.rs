@@ -165,6 +165,12 @@ impl Networks {
         self
     }
 
+    /// This one and no other, as a simulation has it: for all addresses, if its prefix is TCP's.
+    #[cfg(feature = "sim")]
+    pub(crate) fn only(network: impl Network) -> Self {
+        Self { known: vec![Arc::new(network)] }
+    }
+
     /// Opens a socket to whoever listens at `address`: see [`Network::dial`].
     ///
     /// # Errors

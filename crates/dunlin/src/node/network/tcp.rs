@@ -27,7 +27,7 @@ const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 pub struct Tcp;
 
 impl Tcp {
-    pub(super) const SCHEME: &'static str = "tcp";
+    pub(crate) const SCHEME: &'static str = "tcp";
 }
 
 impl Network for Tcp {

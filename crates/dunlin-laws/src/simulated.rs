@@ -1,0 +1,130 @@
+//! The fourth transport: two nodes in a simulation, whose connection is delayed, split and cut.
+//!
+//! All that is between the ends is what a node runs: `Node` with its names, bridges, encodings and the protocol's machine; only
+//! time and sockets are simulated. The simulation is one task of the law's rig: it goes on when the rig lets it, and time passes in it when
+//! it has nothing else to do. Which end of a channel is on which of the nodes, and when a socket is cut, follows from the
+//! law's seed.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use dunlin::node::Node;
+use dunlin::sim::Sim;
+use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender};
+
+use crate::joined;
+use crate::kind::Kind;
+use crate::rig::Rig;
+use crate::transport::{Background, Feature, Transport};
+
+/// Two nodes in a simulation.
+#[derive(Default)]
+pub struct Simulated {
+    world: RefCell<Option<Arc<World>>>,
+}
+
+struct World {
+    sim: Sim,
+    nodes: [Node; 2],
+    names: std::sync::atomic::AtomicU32,
+}
+
+/// A law at rest stays at rest for so long: nothing that has to do with a channel takes longer, and heartbeats come later.
+const REST: Duration = Duration::from_secs(100);
+const HEARTBEAT: Duration = Duration::from_secs(10_000);
+
+/// One in so many steps cuts the socket.
+const CUTS: u64 = 150;
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let sim = Sim::new(seed);
+        let node = || Node::builder().app("laws").names("names").heartbeat(HEARTBEAT).join();
+        let nodes = sim.run(async { [node().await.expect("joins"), node().await.expect("joins")] });
+        Self { sim, nodes, names: 0.into() }
+    }
+
+    fn channel<T: Portable>(&self, policy: Policy) -> (Sender<T>, Receiver<T>) {
+        let name = self.names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
+        let from = self.sim.below(2) as usize;
+        self.sim.run(async {
+            let rx = self.nodes[1 - from].receiver::<T>(&name).policy(policy).await.expect("declared");
+            (self.nodes[from].sender::<T>(&name).await.expect("declared"), rx)
+        })
+    }
+}
+
+impl Simulated {
+    fn world(&self) -> Arc<World> {
+        self.world.borrow().clone().expect("the run has begun")
+    }
+}
+
+impl Transport for Simulated {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn begin(&self, rig: &Rig, seed: u64) {
+        let world = Arc::new(World::new(seed));
+        self.world.replace(Some(world.clone()));
+        rig.spawn_boxed(Box::pin(poll_fn(move |cx| {
+            if world.sim.step(cx, REST) {
+                cx.waker().wake_by_ref();
+                if world.sim.below(CUTS) == 0 {
+                    let [one, other] = &world.nodes;
+                    world.sim.cut(one, other);
+                }
+            }
+            Poll::Pending
+        })));
+    }
+
+    fn end(&self) {
+        let Some(world) = self.world.replace(None) else { return };
+        // Nobody holds an end any more. Both nodes have to notice, and to forget the channels.
+        let cx = Context::from_waker(Waker::noop());
+        while world.sim.step(&cx, REST) {}
+        for node in &world.nodes {
+            assert_eq!(node.records(), [0; 5], "homes, attached halves, proxies, offers, unfinished values are left");
+        }
+    }
+
+    fn seeds_max(&self) -> u64 {
+        8
+    }
+
+    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        self.world().channel(policy)
+    }
+
+    fn call<Q: Portable, A: Portable>(
+        &self,
+        spawn: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+        let (requests, asked) = self.channel(Policy::default(), spawn);
+        Some(dunlin::agent::calls(requests, asked))
+    }
+
+    fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
+        hole(feature, kind)
+    }
+}
+
+impl fmt::Debug for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulated").finish_non_exhaustive()
+    }
+}
+
+/// What ends on two nodes cannot do.
+pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
+    match feature {
+        Feature::Moved => Some("a value crosses as a copy, and both are dropped (tests/holes.rs)"),
+        _ => joined::hole(feature, kind),
+    }
+}

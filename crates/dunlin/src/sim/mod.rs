@@ -1,0 +1,182 @@
+//! Simulations: whole programs in virtual time, with a network that misbehaves, and everything that happens follows from a seed.
+//!
+//! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()), deadlines and
+//! [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a real network. Time stands still while
+//! anybody can go on, and then jumps to the next timer. Which task goes on first, how long bytes are under way, and where they are
+//! split, the seed says: a run that has failed is run again with its seed.
+//!
+//! # Examples
+//! A connection is cut while a send is under way, and nobody notices; then it stays away:
+//! ```
+//! use dunlin::prelude::*;
+//! use dunlin::sim::Sim;
+//!
+//! for seed in 0..10 {
+//!     let sim = Sim::new(seed);
+//!     sim.run(async {
+//!         let here = Node::join("zoo").await?;
+//!         let there = Node::join("zoo").await?;
+//!         let mut feeder = here.sender::<String>("krill").await?;
+//!         let mut penguin = there.receiver::<String>("krill").await?;
+//!
+//!         let eats = spawn(async move {
+//!             assert_eq!(penguin.recv().await?, "first");
+//!             assert_eq!(penguin.recv().await?, "second");
+//!             penguin.closed().await; // it has had enough
+//!             Result::<()>::Ok(())
+//!         });
+//!         feeder.send("first".to_owned()).await?;
+//!         let (sent, ()) = par!(feeder.send("second".to_owned()), async { sim.cut(&here, &there) });
+//!         sent?; // the connection has come back: nothing was lost or doubled
+//!
+//!         let patience = Duration::from_secs(60); // of virtual time: it passes at once
+//!         let error = feeder.send("third".to_owned()).within(patience).await.unwrap_err();
+//!         assert!(matches!(error, SendError::NotTaken { why: Why::TimedOut, .. }));
+//!         assert!(sim.elapsed() >= patience);
+//!         drop(feeder);
+//!         eats.await??;
+//!         Result::<()>::Ok(())
+//!     })
+//!     .unwrap();
+//! }
+//! ```
+//!
+//! # What is not simulated
+//! - [`blocking`](crate::blocking()) calls, and all that tokio itself offers: they panic, as there is no tokio runtime.
+//! - Threads: all of a simulation is on one.
+//! - `Instant::now()`: it is real. Use [`Sim::now`] with [`sleep_until`](crate::sleep_until) and `by`.
+//! - [Claims](crate::Claim) of a sleeping process move on with the virtual time, which is the whole program's: a second simulation at the same
+//!   time in another thread moves it too.
+
+mod executor;
+mod network;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+pub(crate) use executor::{Own, Shared, Task, Timer, current};
+pub(crate) use network::Simulated as Network;
+
+use crate::node::Node;
+use crate::time::Instant;
+
+/// A simulation: an executor, a clock and a network. See the [module](self).
+pub struct Sim {
+    shared: Arc<Shared>,
+    limit: Duration,
+}
+
+/// A virtual hour: no test of a program takes longer, but one that hangs does, since nodes always have something to wait for.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+impl Sim {
+    /// A simulation in which everything follows from `seed`, at its time zero.
+    pub fn new(seed: u64) -> Self {
+        Self { shared: Shared::new(seed), limit: LIMIT }
+    }
+
+    /// So much virtual time [`run`](Self::run) may take before it counts as hanging. Default: one hour.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs `future` to its end, and with it what it spawns. What was spawned and still runs, goes on in the next `run` of the same
+    /// simulation, or is dropped with it.
+    ///
+    /// # Panics
+    /// If nobody can go on any more, or virtual time has passed the [limit](Self::limit): the text says who waits for what. If a
+    /// task of a node panics: what a process of yours panics of is in its [`Exit`](crate::Exit).
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        let _running = executor::enter(&self.shared);
+        let main = self.shared.main();
+        let mut future = pin!(future);
+        let end = self.elapsed() + self.limit;
+        loop {
+            if main.take()
+                && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&Waker::from(main.clone())))
+            {
+                return output;
+            }
+            while !main.is_woken() && !self.shared.poll_one() {
+                let before = self.elapsed();
+                let left = end.saturating_sub(before);
+                let passed = self.shared.pass_time(left);
+                assert!(passed, "{}", self.hangs());
+                let ticks = (self.elapsed().as_millis() - before.as_millis()) as u32;
+                dunlin_core::waits::advance(dunlin_core::waits::tick().wrapping_add(ticks));
+            }
+        }
+    }
+
+    fn hangs(&self) -> String {
+        let waits = dunlin_core::waits::snapshot();
+        let lines: Vec<String> = waits.iter().map(|wait| format!("\n  {wait}")).collect();
+        format!("the simulation hangs, at {:?} of virtual time; who waits:{}", self.elapsed(), lines.concat())
+    }
+
+    /// How much virtual time has passed.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.shared.now())
+    }
+
+    /// The present virtual moment.
+    pub fn now(&self) -> Instant {
+        self.shared.instant()
+    }
+
+    /// From now on bytes, and attempts to dial, are under way for a time between these two. Default: 0.1 to 2 ms.
+    pub fn delay(&self, min: Duration, max: Duration) {
+        self.shared.network().delay(min, max);
+    }
+
+    /// Ends the sockets between two nodes, in the midst of what is under way on them. They may dial again.
+    pub fn cut(&self, one: &Node, other: &Node) {
+        self.shared.network().cut(one.host(), other.host());
+    }
+
+    /// Parts two nodes: their sockets end, and they cannot dial each other until they are [healed](Self::heal).
+    pub fn part(&self, one: &Node, other: &Node) {
+        self.shared.network().part(one.host(), other.host());
+        self.cut(one, other);
+    }
+
+    /// Undoes [`part`](Self::part).
+    pub fn heal(&self, one: &Node, other: &Node) {
+        self.shared.network().heal(one.host(), other.host());
+    }
+
+    /// A random number below `n`, from the seed.
+    pub fn below(&self, n: u64) -> u64 {
+        self.shared.below(n)
+    }
+
+    /// For another executor that has this simulation among its tasks: takes one step, if there is one to take before `horizon` of virtual
+    /// time has passed. `false`: there is none, and `cx` will be woken.
+    #[doc(hidden)]
+    pub fn step(&self, cx: &Context<'_>, horizon: Duration) -> bool {
+        let _running = executor::enter(&self.shared);
+        self.shared.poll_one() || {
+            self.shared.watch(cx.waker());
+            self.shared.poll_one() || self.shared.pass_time(horizon)
+        }
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Sim {
+    /// What still runs is dropped now, as if within the simulation.
+    fn drop(&mut self) {
+        let _running = executor::enter(&self.shared);
+        self.shared.drop_tasks();
+    }
+}

@@ -1,0 +1,362 @@
+//! A network in virtual time. It knows one kind of address, any text, and stands for all kinds of networks.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::executor::{Shared, Timer};
+use crate::node::lock;
+use crate::node::network::{self, BoxFuture, Listener, Socket};
+
+/// So many bytes may be under way in one direction of a socket.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// A node, as the network knows it.
+pub(crate) type Host = u64;
+
+/// All that is under way.
+#[derive(Default)]
+pub(super) struct Wires(Mutex<State>);
+
+struct State {
+    next_host: Host,
+    next_port: u64,
+    listeners: BTreeMap<String, Arc<Mutex<Backlog>>>,
+    /// Each socket's two directions.
+    sockets: Vec<(Pair, [Weak<Mutex<Pipe>>; 2])>,
+    parted: BTreeSet<Pair>,
+    delay: (u64, u64),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            next_host: 0,
+            next_port: 0,
+            listeners: BTreeMap::new(),
+            sockets: Vec::new(),
+            parted: BTreeSet::new(),
+            delay: (100, 2000),
+        }
+    }
+}
+
+/// Two hosts, the lower first.
+type Pair = (Host, Host);
+
+fn pair(one: Host, other: Host) -> Pair {
+    (one.min(other), one.max(other))
+}
+
+struct Backlog {
+    host: Host,
+    sockets: VecDeque<End>,
+    waker: Option<Waker>,
+}
+
+/// One direction of a socket.
+#[derive(Default)]
+struct Pipe {
+    /// When each piece arrives.
+    pieces: VecDeque<(u64, VecDeque<u8>)>,
+    bytes: usize,
+    /// No more is written.
+    closed: bool,
+    /// What was under way ends in the midst.
+    cut: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn wake(&mut self) -> [Option<Waker>; 2] {
+        [self.reader.take(), self.writer.take()]
+    }
+}
+
+fn wake(wakers: impl IntoIterator<Item = Option<Waker>>) {
+    wakers.into_iter().flatten().for_each(Waker::wake);
+}
+
+/// What a simulation's owner can do to its network.
+pub(super) struct Control<'a>(pub(super) &'a Arc<Shared>);
+
+impl Control<'_> {
+    pub(super) fn delay(&self, min: Duration, max: Duration) {
+        lock(&self.0.wires().0).delay = (min.as_micros() as u64, max.as_micros() as u64);
+    }
+
+    pub(super) fn cut(&self, one: Host, other: Host) {
+        let pipes: Vec<Arc<Mutex<Pipe>>> = {
+            let mut state = lock(&self.0.wires().0);
+            state.sockets.retain(|(_, pipes)| pipes.iter().any(|pipe| pipe.strong_count() > 0));
+            let between = state.sockets.iter().filter(|(ends, _)| *ends == pair(one, other));
+            between.flat_map(|(_, pipes)| pipes.iter().filter_map(Weak::upgrade)).collect()
+        };
+        for pipe in pipes {
+            let mut pipe = lock(&pipe);
+            // Some of it still arrives.
+            let mut left = self.0.below(pipe.bytes as u64 + 1) as usize;
+            pipe.bytes = left;
+            for (_, piece) in &mut pipe.pieces {
+                piece.truncate(left);
+                left -= piece.len();
+            }
+            pipe.pieces.retain(|(_, piece)| !piece.is_empty());
+            pipe.cut = true;
+            let wakers = pipe.wake();
+            drop(pipe);
+            wake(wakers);
+        }
+    }
+
+    pub(super) fn part(&self, one: Host, other: Host) {
+        lock(&self.0.wires().0).parted.insert(pair(one, other));
+    }
+
+    pub(super) fn heal(&self, one: Host, other: Host) {
+        lock(&self.0.wires().0).parted.remove(&pair(one, other));
+    }
+}
+
+/// The network as one node sees it.
+#[derive(Clone)]
+pub(crate) struct Simulated {
+    sim: Arc<Shared>,
+    host: Host,
+}
+
+impl Simulated {
+    /// For a new node.
+    pub(crate) fn new(sim: Arc<Shared>) -> Self {
+        let mut state = lock(&sim.wires().0);
+        state.next_host += 1;
+        let host = state.next_host;
+        drop(state);
+        Self { sim, host }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        self.host
+    }
+
+    fn delay(&self) -> u64 {
+        delay(&self.sim)
+    }
+}
+
+fn delay(sim: &Shared) -> u64 {
+    let (min, max) = lock(&sim.wires().0).delay;
+    min + sim.below(max.saturating_sub(min) + 1)
+}
+
+fn error(kind: io::ErrorKind, text: String) -> io::Error {
+    io::Error::new(kind, text)
+}
+
+impl network::Network for Simulated {
+    /// An address without a prefix that is known is TCP's: so all are this network's.
+    fn scheme(&self) -> &'static str {
+        network::Tcp::SCHEME
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            wait(&self.sim, self.delay()).await;
+            let mut state = lock(&self.sim.wires().0);
+            let refused = |why| error(io::ErrorKind::ConnectionRefused, format!("cannot dial `{address}`: {why}"));
+            let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("nobody listens there"))?;
+            let there = lock(&backlog).host;
+            if state.parted.contains(&pair(self.host, there)) {
+                return Err(refused("the two nodes are parted"));
+            }
+            let pipes = [Arc::<Mutex<Pipe>>::default(), Arc::default()];
+            state.sockets.push((pair(self.host, there), [Arc::downgrade(&pipes[0]), Arc::downgrade(&pipes[1])]));
+            drop(state);
+            let [forth, back] = pipes;
+            let end = |out: &Arc<Mutex<Pipe>>, into: &Arc<Mutex<Pipe>>, peer| End {
+                sim: self.sim.clone(),
+                out: out.clone(),
+                into: into.clone(),
+                timer: None,
+                peer,
+            };
+            let mut waiting = lock(&backlog);
+            waiting.sockets.push_back(end(&back, &forth, format!("host {}", self.host)));
+            let waker = waiting.waker.take();
+            drop(waiting);
+            wake([waker]);
+            Ok(Box::new(end(&forth, &back, address.to_owned())) as Box<dyn Socket>)
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let mut state = lock(&self.sim.wires().0);
+            // A port, or a name, that is free.
+            let free =
+                address.strip_suffix(":0").or_else(|| address.strip_suffix(':')).or(address.is_empty().then_some(""));
+            let address = match free {
+                Some(prefix) => {
+                    state.next_port += 1;
+                    format!("{prefix}:{}", state.next_port)
+                }
+                None => address.to_owned(),
+            };
+            if state.listeners.contains_key(&address) {
+                let text = format!("cannot listen on `{address}`: another node of this simulation does");
+                return Err(error(io::ErrorKind::AddrInUse, text));
+            }
+            let backlog = Arc::new(Mutex::new(Backlog { host: self.host, sockets: VecDeque::new(), waker: None }));
+            state.listeners.insert(address.clone(), backlog.clone());
+            Ok(Box::new(Listening { sim: self.sim.clone(), address, backlog }) as Box<dyn Listener>)
+        })
+    }
+}
+
+async fn wait(sim: &Arc<Shared>, micros: u64) {
+    let mut timer = Timer::after(sim, Duration::from_micros(micros));
+    std::future::poll_fn(|cx| timer.poll(cx)).await;
+}
+
+struct Listening {
+    sim: Arc<Shared>,
+    address: String,
+    backlog: Arc<Mutex<Backlog>>,
+}
+
+impl Listener for Listening {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(std::future::poll_fn(|cx| {
+            let mut backlog = lock(&self.backlog);
+            match backlog.sockets.pop_front() {
+                Some(socket) => Poll::Ready(Ok(Box::new(socket) as Box<dyn Socket>)),
+                None => {
+                    backlog.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        }))
+    }
+
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        lock(&self.sim.wires().0).listeners.remove(&self.address);
+        let dropped = std::mem::take(&mut lock(&self.backlog).sockets);
+        drop(dropped);
+    }
+}
+
+/// One end of a socket.
+struct End {
+    sim: Arc<Shared>,
+    out: Arc<Mutex<Pipe>>,
+    into: Arc<Mutex<Pipe>>,
+    /// Until the next piece arrives.
+    timer: Option<Timer>,
+    peer: String,
+}
+
+impl Socket for End {
+    fn peer(&self) -> String {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for End {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let mut pipe = lock(&this.into);
+        let Some((at, piece)) = pipe.pieces.front_mut() else {
+            if pipe.cut {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            if pipe.closed {
+                return Poll::Ready(Ok(()));
+            }
+            pipe.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        };
+        let mut timer = Timer::at(&this.sim, *at);
+        if timer.poll(cx).is_pending() {
+            this.timer = Some(timer);
+            pipe.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        // Often all of it, and else a part: of one byte, or of any number.
+        let most = piece.len().min(buf.remaining());
+        let count = match this.sim.below(4) {
+            0 => 1 + this.sim.below(most as u64) as usize,
+            1 => 1.min(most),
+            _ => most,
+        };
+        piece.drain(..count).for_each(|byte| buf.put_slice(&[byte]));
+        if piece.is_empty() {
+            pipe.pieces.pop_front();
+        }
+        pipe.bytes -= count;
+        let writer = pipe.writer.take();
+        drop(pipe);
+        wake([writer]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for End {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut pipe = lock(&self.out);
+        if pipe.cut || pipe.closed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = PIPE_BYTES - pipe.bytes;
+        if room == 0 {
+            pipe.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let count = bytes.len().min(room);
+        // Bytes do not overtake each other.
+        let earliest = pipe.pieces.back().map_or(0, |(at, _)| *at);
+        let at = earliest.max(self.sim.now() + delay(&self.sim));
+        pipe.pieces.push_back((at, bytes[..count].iter().copied().collect()));
+        pipe.bytes += count;
+        let reader = pipe.reader.take();
+        drop(pipe);
+        wake([reader]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut pipe = lock(&self.out);
+        pipe.closed = true;
+        let wakers = pipe.wake();
+        drop(pipe);
+        wake(wakers);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        for pipe in [&self.out, &self.into] {
+            let mut pipe = lock(pipe);
+            pipe.closed = true;
+            let wakers = pipe.wake();
+            drop(pipe);
+            wake(wakers);
+        }
+    }
+}

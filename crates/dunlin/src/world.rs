@@ -1,0 +1,282 @@
+//! What a program has around it: tasks, timers and chance. They are tokio's and the system's, or a simulation's.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::time::Instant;
+
+#[cfg(feature = "sim")]
+use crate::sim;
+
+/// Without the feature nothing is ever simulated.
+#[cfg(not(feature = "sim"))]
+mod sim {
+    use std::any::Any;
+    use std::convert::Infallible;
+    use std::marker::PhantomData;
+    use std::task::{Context, Poll};
+
+    pub(crate) struct Timer(Infallible);
+
+    impl Timer {
+        pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            match self.0 {}
+        }
+    }
+
+    pub(crate) struct Task<T>(Infallible, PhantomData<fn() -> T>);
+
+    impl<T> Task<T> {
+        pub(crate) fn abort(&self) {
+            match self.0 {}
+        }
+
+        pub(crate) fn is_finished(&self) -> bool {
+            match self.0 {}
+        }
+
+        pub(crate) fn poll(&mut self, _: &mut Context<'_>) -> Poll<Result<T, Option<Box<dyn Any + Send>>>> {
+            match self.0 {}
+        }
+    }
+}
+
+/// Whether this thread runs a simulation.
+pub(crate) fn is_simulated() -> bool {
+    #[cfg(feature = "sim")]
+    return sim::current().is_some();
+    #[cfg(not(feature = "sim"))]
+    false
+}
+
+pin_project_lite::pin_project! {
+    /// A timer.
+    #[project = TimerProjection]
+    pub(crate) enum Timer {
+        Tokio { #[pin] sleep: tokio::time::Sleep },
+        Simulated { timer: sim::Timer },
+    }
+}
+
+impl Timer {
+    pub(crate) fn after(wait: Duration) -> Self {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return Self::Simulated { timer: sim::Timer::after(&sim, wait) };
+        }
+        Self::Tokio { sleep: tokio::time::sleep(wait) }
+    }
+
+    pub(crate) fn at(instant: Instant) -> Self {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return Self::Simulated { timer: sim::Timer::at(&sim, sim.time_of(instant)) };
+        }
+        Self::Tokio { sleep: tokio::time::sleep_until(instant) }
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.project() {
+            TimerProjection::Tokio { sleep } => sleep.poll(cx),
+            TimerProjection::Simulated { timer } => timer.poll(cx),
+        }
+    }
+}
+
+/// Why a task has no output.
+pub(crate) enum NoOutput {
+    Panicked(Box<dyn std::any::Any + Send>),
+    Cancelled,
+}
+
+impl From<tokio::task::JoinError> for NoOutput {
+    fn from(error: tokio::task::JoinError) -> Self {
+        error.try_into_panic().map_or(Self::Cancelled, Self::Panicked)
+    }
+}
+
+/// A task that was started.
+pub(crate) enum Task<T> {
+    Tokio(tokio::task::JoinHandle<T>),
+    #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
+    Simulated(sim::Task<T>),
+}
+
+impl<T> Task<T> {
+    pub(crate) fn abort(&self) {
+        match self {
+            Self::Tokio(task) => task.abort(),
+            Self::Simulated(task) => task.abort(),
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        match self {
+            Self::Tokio(task) => task.is_finished(),
+            Self::Simulated(task) => task.is_finished(),
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
+        match self {
+            Self::Tokio(task) => Pin::new(task).poll(cx).map_err(NoOutput::from),
+            Self::Simulated(task) => {
+                task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
+            }
+        }
+    }
+}
+
+/// Starts a task.
+pub(crate) fn spawn<F>(future: F) -> Task<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    #[cfg(feature = "sim")]
+    if let Some(sim) = sim::current() {
+        return Task::Simulated(sim.spawn(future));
+    }
+    Task::Tokio(tokio::spawn(future))
+}
+
+#[cfg(feature = "net")]
+pub(crate) use node::*;
+
+/// What only nodes need.
+#[cfg(feature = "net")]
+mod node {
+    use std::future::Future;
+    use std::time::Duration;
+
+    #[cfg(feature = "sim")]
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use dunlin_proto::time::Time;
+
+    use super::{Instant, Timer};
+    use crate::node::network::Networks;
+    #[cfg(feature = "sim")]
+    use crate::sim;
+
+    /// The time of one node.
+    pub(crate) enum Clock {
+        Tokio(Instant),
+        #[cfg(feature = "sim")]
+        Simulated(Arc<sim::Shared>),
+    }
+
+    impl Clock {
+        /// It begins now, or did so when the simulation began.
+        pub(crate) fn new() -> Self {
+            #[cfg(feature = "sim")]
+            if let Some(sim) = sim::current() {
+                return Self::Simulated(sim);
+            }
+            Self::Tokio(Instant::now())
+        }
+
+        pub(crate) fn now(&self) -> Time {
+            match self {
+                Self::Tokio(start) => Time(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)),
+                #[cfg(feature = "sim")]
+                Self::Simulated(sim) => Time(sim.now()),
+            }
+        }
+
+        pub(crate) fn timer(&self, at: Time) -> Timer {
+            match self {
+                Self::Tokio(start) => Timer::at(*start + Duration::from_micros(at.0)),
+                #[cfg(feature = "sim")]
+                Self::Simulated(sim) => Timer::Simulated { timer: sim::Timer::at(sim, at.0) },
+            }
+        }
+    }
+
+    /// A task of a node's own, which can be ended.
+    pub(crate) enum Own {
+        Tokio(tokio::task::JoinHandle<()>),
+        #[cfg(feature = "sim")]
+        Simulated(sim::Own),
+    }
+
+    impl Own {
+        /// Of a task that was aborted: it has let go of what it had.
+        pub(crate) async fn ended(self) {
+            match self {
+                Self::Tokio(task) => {
+                    let _ = task.await;
+                }
+                #[cfg(feature = "sim")]
+                Self::Simulated(_) => {}
+            }
+        }
+
+        pub(crate) fn abort(&self) {
+            match self {
+                Self::Tokio(task) => task.abort(),
+                #[cfg(feature = "sim")]
+                Self::Simulated(task) => task.abort(),
+            }
+        }
+    }
+
+    /// Starts a task of a node's own. In a simulation its panic is the simulation's.
+    pub(crate) fn spawn_own(future: impl Future<Output = ()> + Send + 'static) -> Own {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return Own::Simulated(sim.spawn_own(future));
+        }
+        Own::Tokio(tokio::spawn(future))
+    }
+
+    /// `None`: it was not done in time.
+    pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        let mut timer = std::pin::pin!(Timer::after(limit));
+        std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+            std::task::Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Of a node that begins now: one that is started later is a later life.
+    pub(crate) fn incarnation() -> u64 {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return sim.now() + 1;
+        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Random bits.
+    pub(crate) fn random() -> u128 {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            return sim.random();
+        }
+        let mut bytes = [0; 16];
+        // Without a source of randomness two channels could be taken for each other: nothing sensible can go on.
+        getrandom::fill(&mut bytes).expect("the system has no source of randomness");
+        u128::from_ne_bytes(bytes)
+    }
+
+    /// The networks of a new node, and what a simulation calls it.
+    pub(crate) fn networks(own: Networks) -> (Networks, u64) {
+        #[cfg(feature = "sim")]
+        if let Some(sim) = sim::current() {
+            let network = sim::Network::new(sim);
+            let host = network.host();
+            return (Networks::only(network), host);
+        }
+        (own, 0)
+    }
+}

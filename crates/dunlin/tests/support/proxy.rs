@@ -1,0 +1,176 @@
+//! A TCP proxy between nodes under test, which does to sockets what networks do: it cuts them at any byte, closes one direction,
+//! stalls, delays, and delivers in small pieces.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What ends a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Both directions at once.
+    Cut,
+    /// One direction is closed; the other goes on for as long as somebody uses it.
+    HalfClose,
+    /// One direction carries nothing any more, and stays open.
+    Stall,
+}
+
+/// What befalls one socket: the fault, in which direction, and behind how many bytes.
+#[derive(Clone, Copy, Debug)]
+struct Fate {
+    fault: Fault,
+    there: bool,
+    after: u64,
+    /// At most so many bytes go at once, ...
+    piece: usize,
+    /// ... each so much later.
+    delay: Duration,
+}
+
+/// How often each fault has happened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) cut: AtomicU64,
+    pub(crate) half_closed: AtomicU64,
+    pub(crate) stalled: AtomicU64,
+}
+
+/// Ports that lead to addresses, over sockets that all share one random source of faults.
+pub(crate) struct Proxy {
+    random: Mutex<u64>,
+    /// So many faults are to happen in all.
+    faults_max: u64,
+    faults: AtomicU64,
+    pub(crate) counts: Counts,
+}
+
+/// A port of the proxy that leads nowhere yet.
+pub(crate) struct Port {
+    proxy: Arc<Proxy>,
+    listener: TcpListener,
+}
+
+impl Port {
+    /// What to dial.
+    pub(crate) fn address(&self) -> String {
+        self.listener.local_addr().unwrap().to_string()
+    }
+
+    /// From now on the port leads to this address.
+    pub(crate) fn lead_to(self, address: &str) {
+        let Self { proxy, listener } = self;
+        let address = address.to_owned();
+        tokio::spawn(async move {
+            loop {
+                let (near, _) = listener.accept().await.unwrap();
+                // Without it the near socket is dropped: nobody is there.
+                if let Ok(far) = TcpStream::connect(&address).await {
+                    tokio::spawn(proxy.clone().link(near, far));
+                }
+            }
+        });
+    }
+}
+
+impl Proxy {
+    /// With a seed, and so many faults to come.
+    pub(crate) fn new(seed: u64, faults_max: u64) -> Arc<Self> {
+        let (faults, counts) = (AtomicU64::new(0), Counts::default());
+        Arc::new(Self { random: Mutex::new(seed), faults_max, faults, counts })
+    }
+
+    pub(crate) async fn port(self: &Arc<Self>) -> Port {
+        Port { proxy: self.clone(), listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+    }
+
+    /// Whether all the faults have happened.
+    pub(crate) fn is_done(&self) -> bool {
+        self.faults.load(Ordering::Relaxed) >= self.faults_max
+    }
+
+    /// SplitMix64.
+    fn random(&self) -> u64 {
+        let mut state = self.random.lock().unwrap();
+        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 1 to 2^`bits`, every order of magnitude as likely as any other.
+    fn any_size(&self, bits: u64) -> u64 {
+        let magnitude = 1 << (self.random() % (bits + 1));
+        1 + self.random() % magnitude
+    }
+
+    fn fate(&self) -> Fate {
+        let fault = match self.random() % 32 {
+            0 => Fault::Stall,
+            1..6 => Fault::HalfClose,
+            _ => Fault::Cut,
+        };
+        let (piece, delay) = match self.random() % 16 {
+            _ if self.is_done() => (64 << 10, Duration::ZERO),
+            0 => (1 + self.any_size(12) as usize, Duration::from_micros(self.any_size(10))),
+            1..4 => (self.any_size(12) as usize, Duration::ZERO),
+            _ => (64 << 10, Duration::ZERO),
+        };
+        // Some within the handshake, most behind it.
+        let after = if self.random().is_multiple_of(8) { self.any_size(8) } else { 256 + self.any_size(17) };
+        Fate { fault, there: self.random().is_multiple_of(2), after, piece, delay }
+    }
+
+    async fn link(self: Arc<Self>, near: TcpStream, far: TcpStream) {
+        let fate = self.fate();
+        let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+        let there = self.carry(near_in, far_out, fate, fate.there);
+        let back = self.carry(far_in, near_out, fate, !fate.there);
+        // `Err` is the end of both directions, and drops all there is.
+        let _ = tokio::try_join!(there, back);
+    }
+
+    /// Passes on what arrives. `Err`: the socket is cut, or was closed by who uses it.
+    async fn carry(
+        &self,
+        mut from: OwnedReadHalf,
+        mut to: OwnedWriteHalf,
+        fate: Fate,
+        fails: bool,
+    ) -> Result<(), std::io::Error> {
+        let over = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let mut buffer = vec![0; fate.piece];
+        let mut left = if fails && !self.is_done() { fate.after } else { u64::MAX };
+        loop {
+            let arrived = from.read(&mut buffer).await?;
+            if arrived == 0 {
+                return Err(over());
+            }
+            if !fate.delay.is_zero() {
+                tokio::time::sleep(fate.delay).await;
+            }
+            let goes = left.min(arrived as u64);
+            to.write_all(&buffer[..goes as usize]).await?;
+            left -= goes;
+            if left > 0 {
+                continue;
+            }
+            let count = match fate.fault {
+                Fault::Cut => &self.counts.cut,
+                Fault::HalfClose => &self.counts.half_closed,
+                Fault::Stall => &self.counts.stalled,
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            self.faults.fetch_add(1, Ordering::Relaxed);
+            match fate.fault {
+                Fault::Cut => return Err(over()),
+                Fault::HalfClose => return to.shutdown().await,
+                Fault::Stall => std::future::pending().await,
+            }
+        }
+    }
+}
