@@ -745,6 +745,7 @@ mod tests {
             out: vec![Bytes::from_static(b"krill")],
             flushing: false,
             parting: false,
+            linger: None,
         };
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
