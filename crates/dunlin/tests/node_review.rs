@@ -11,7 +11,7 @@ use dunlin::Why;
 use dunlin::node::NameError;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(8), test).await.expect("the test hangs") })
@@ -172,6 +172,7 @@ struct Gate {
     shut: AtomicBool,
     cut: AtomicBool,
     deaf: AtomicBool,
+    dialled: Mutex<Vec<String>>,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -213,6 +214,12 @@ impl Network for Gated {
 
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
+            self.0.dialled.lock().unwrap().push(address.to_owned());
+            std::future::poll_fn(|cx| {
+                self.0.waiting.lock().unwrap().push(cx.waker().clone());
+                if self.0.deaf.load(Ordering::SeqCst) { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
             let socket = Memory.dial(address).await?;
             Ok(Box::new(GatedSocket { socket, gate: self.0.clone() }) as Box<dyn Socket>)
         })
@@ -537,6 +544,64 @@ fn the_name_of_an_acceptor_that_is_gone_is_free() {
         let mut guest = guests.recv().await?.into_face();
         let (sent, received) = par!(client.letters.send(1), guest.letters.recv());
         assert_eq!((sent?, received?), ((), 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_that_comes_when_its_node_has_left_is_closed() {
+    run(async {
+        let mut listener = Memory.listen("r-late-socket").await?;
+        let (a, gate) = gated("r-late-socket-app").await;
+        gate.listen(false);
+        let mut naming = Box::pin(async { a.sender::<u32>("memory:r-late-socket/n").await });
+        assert!(poll_once(&mut naming).await.is_pending());
+        while !gate.0.dialled.lock().unwrap().iter().any(|address| address == "r-late-socket") {
+            tokio::task::yield_now().await;
+        }
+        drop(naming);
+        a.leave().await?;
+        gate.listen(true);
+        let mut socket = listener.accept().await?;
+        assert_eq!(socket.read(&mut [0; 100]).await?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_that_cannot_be_written_is_closed_all_the_same() {
+    run(async {
+        let mut listener = Memory.listen("r-stuck-socket").await?;
+        let (a, gate) = gated("r-stuck-socket-app").await;
+        gate.shut();
+        let mut naming = Box::pin(async { a.sender::<u32>("memory:r-stuck-socket/n").await });
+        assert!(poll_once(&mut naming).await.is_pending());
+        let mut socket = listener.accept().await?;
+        quiet().await;
+        drop(naming);
+        a.leave().await?;
+        assert_eq!(socket.read(&mut [0; 100]).await?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_end_that_has_failed_fast_frees_its_name() {
+    run(async {
+        let test = "r-fail-fast";
+        let a = node(test).await;
+        while !a.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let (b, gate) = gated(test).await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").fail_fast().await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        gate.cut();
+        assert!(tx.send(2).await.is_err());
+        drop(tx);
+        freed(|| async { a.sender::<u32>("n").await }).await;
         Ok(())
     });
 }

@@ -11,6 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
@@ -23,7 +24,7 @@ use tokio::sync::{Notify, oneshot};
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
-use crate::world::{self, Clock};
+use crate::world::{self, Clock, Timer};
 use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
@@ -36,6 +37,9 @@ const READ_EMPTY_MIN: usize = READ / 2;
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
 const WRITE: usize = 128 << 10;
+
+/// So long a socket that is to be closed may take to write what it still has.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -298,8 +302,10 @@ impl Driver {
                 state.carried_by(node);
                 if matches!(how, ConnectionState::Lost(_)) {
                     let mut new = Vec::new();
-                    state.tell_lost(node, now, &mut new);
+                    let told = state.tell_lost(node, now, &mut new);
                     self.stretch_all(state, new);
+                    // Some may be over with that.
+                    told.into_iter().for_each(|channel| self.fetch(state, channel, now));
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
@@ -420,6 +426,7 @@ impl Driver {
             flushing: false,
             more: false,
             parting: false,
+            linger: None,
         };
         world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
@@ -448,6 +455,7 @@ impl Driver {
                 let mut state = lock(&self.state);
                 state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
             }
+            let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
                 world::spawn_own(self.clone().dial(id, address));
             }
@@ -473,6 +481,8 @@ impl Driver {
         let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
+            // Nobody is here any more. Whoever closes looks for sockets after it has said so.
+            _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);
                 state.machine.dialled(now, id, socket);
@@ -484,6 +494,9 @@ impl Driver {
     /// Somebody has dialled this node.
     pub(crate) fn accepted(self: &Arc<Self>, socket: Box<dyn Socket>) {
         self.with(|state, now| {
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
             let socket = self.add_socket(state, socket);
             state.machine.accepted(now, socket);
         });
@@ -540,7 +553,8 @@ impl State {
         }
     }
 
-    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) {
+    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) -> Vec<ChannelId> {
+        let mut told = Vec::new();
         for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
             stretched.bridge.connection_lost(&mut Says {
                 machine: &mut self.machine,
@@ -549,7 +563,9 @@ impl State {
                 new,
                 dropped: &mut self.dropped,
             });
+            told.push(*channel);
         }
+        told
     }
 
     /// The end of this channel cannot be what its holder has declared.
@@ -583,6 +599,8 @@ struct Carrier {
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
+    /// Until when the last words may take.
+    linger: Option<Pin<Box<Timer>>>,
 }
 
 impl Carrier {
@@ -621,7 +639,11 @@ impl Carrier {
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
-                return Poll::Pending;
+                if !self.parting {
+                    return Poll::Pending;
+                }
+                let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
+                return linger.as_mut().poll(cx).map(Ok);
             }
         }
     }
@@ -749,6 +771,7 @@ mod tests {
             flushing: false,
             more: false,
             parting: false,
+            linger: None,
         };
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");

@@ -448,7 +448,7 @@ where
             let driver = &self.node.inner.driver;
             let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
-            tokio::spawn(async move {
+            world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {
                     if door.send(guest).await.is_err() {
                         break;
