@@ -204,6 +204,8 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// This node looks for nobody any more.
+    leaving: bool,
     /// What is declared to the application's name service.
     directory: Directory,
     /// What is declared to this node, for those who dial it.
@@ -235,6 +237,7 @@ impl Hub {
             me,
             registry: Registry::new(RegistryConfig::default()),
             serves: false,
+            leaving: false,
             directory: Directory::new(),
             own,
             others: BTreeMap::new(),
@@ -299,8 +302,16 @@ impl Hub {
         self.directory.server_is(self.me.node);
     }
 
+    /// This node leaves. A connection that was made from now on would only carry its goodbye.
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
     /// That node serves the application's names.
     pub(crate) fn use_names_of(&mut self, cx: &mut HubCx<'_>, node: NodeId) {
+        if self.leaving {
+            return;
+        }
         self.directory.server_is(node);
         cx.state.machine.connect(cx.now, node);
     }
@@ -510,12 +521,14 @@ impl Hub {
                 self.introductions.retain(|_, client| client.server != node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
-                    self.names_lost.notify_one();
+                    if !self.leaving {
+                        self.names_lost.notify_one();
+                    }
                 }
                 for (address, directory) in &mut self.others {
                     if directory.server() == Some(node) {
                         directory.server_lost();
-                        if !directory.is_empty() {
+                        if !directory.is_empty() && !self.leaving {
                             cx.state.machine.introduce(address.clone());
                         }
                     }

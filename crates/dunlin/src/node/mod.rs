@@ -235,6 +235,7 @@ impl Node {
     /// [`NodeError::NotFlushed`] if the others did not hear everything in time; the node has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
+        driver.with_hub_now(|hub, _| hub.leave());
         driver.with(|state, now| state.machine.leave(now));
         let flushed = world::within(LEAVE, driver.flushed()).await;
         self.inner.driver.close();
