@@ -538,7 +538,7 @@ fn an_adopted_half_that_goes_at_once_leaves_nothing() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     let reply = ChannelId(8);
     pair.nodes[1].open_home_to(reply, terms(1, 0), face(), id(0));
-    pair.nodes[0].adopt(reply, id(1), None);
+    assert!(pair.nodes[0].adopt(reply, id(1), None));
     pair.nodes[0].end_proxy(pair.now, reply, End::Gone);
     pair.run();
     pair.nodes[1].tell_terms(pair.now, reply, id(0), terms(1, 0));

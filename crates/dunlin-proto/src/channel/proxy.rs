@@ -35,13 +35,25 @@ impl Machine {
         self.proxies.contains_key(&channel)
     }
 
+    /// Whether anything of this channel is here, its home or a half.
+    pub fn knows(&self, channel: ChannelId) -> bool {
+        self.homes.contains_key(&channel) || self.proxies.contains_key(&channel)
+    }
+
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
     /// else the home tells them. The home says [`Machine::open_home_to`].
-    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) {
+    ///
+    /// `false`: that channel is here already. The number came from elsewhere, and must not take another's place.
+    #[must_use = "`false`: nothing is here for what was adopted"]
+    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) -> bool {
+        if self.knows(channel) {
+            return false;
+        }
         let mut proxy = Proxy::new(home);
         proxy.terms = terms;
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         self.proxies.insert(channel, proxy);
+        true
     }
 
     fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {

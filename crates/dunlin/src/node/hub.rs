@@ -34,6 +34,9 @@ const NOT_THERE: ChannelId = ChannelId(0);
 /// So long a node waits before it asks again at an address where nobody is.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// So many ends may a bundle have that others reach by name.
+const BUNDLE_ENDS_MAX: usize = 256;
+
 /// How an end is declared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
@@ -80,6 +83,9 @@ pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
     let mut outbox = Outbox::new();
     outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
     let sealed = outbox.seal().map_err(|error| refused(error.to_string()))?;
+    if sealed.ends().len() > BUNDLE_ENDS_MAX {
+        return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
+    }
     let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
     ends.into_iter().map(|end| end.into_agent().map_err(|end| refused(end.kind().to_string()))).collect()
 }
@@ -856,6 +862,11 @@ impl Hub {
         let (options, declaration) = (end.options, end.declaration.clone());
         let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
+                // The number came from elsewhere: it must not take the place of what is here.
+                if numbered(guest, vec![(); BUNDLE_ENDS_MAX]).any(|(channel, ())| cx.state.machine.knows(channel)) {
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                }
                 let Some(agents) = accept(from) else {
                     self.undeclare(number);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);

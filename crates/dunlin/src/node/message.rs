@@ -171,7 +171,10 @@ impl Arriving {
     pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, says: &mut Says<'_>) {
         for (channel, end) in self.0 {
             let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(says.machine.value_max()));
-            says.machine.adopt(channel, home, terms);
+            if !says.machine.adopt(channel, home, terms) {
+                // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+                continue;
+            }
             let Some(Agent::Outlet(outlet)) = end.agent else {
                 // Nobody here wanted it.
                 says.machine.end_proxy(says.now, channel, End::Gone);
