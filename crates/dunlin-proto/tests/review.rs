@@ -40,10 +40,10 @@ impl Pair {
         let mut heard = [Vec::new(), Vec::new()];
         loop {
             let mut quiet = true;
-            for at in 0..2 {
+            for (at, heard) in heard.iter_mut().enumerate() {
                 while let Some(action) = self.0[at].poll() {
                     quiet = false;
-                    heard[at].push(action);
+                    heard.push(action);
                 }
                 let mut out = Vec::new();
                 self.0[at].fill(NOW, SOCKET, usize::MAX, &mut out);
