@@ -91,7 +91,7 @@ fn cells(row: &Row) -> [String; 8] {
         row.bench.to_owned(),
         row.who.to_owned(),
         row.workers.to_string(),
-        format!("{:.1}", row.value),
+        if row.value < 1.0 { format!("{:.3}", row.value) } else { format!("{:.1}", row.value) },
         row.unit.to_owned(),
         row.ratio.zip(row.vs).map_or_else(String::new, |(ratio, vs)| of(ratio, vs)),
         goal,
