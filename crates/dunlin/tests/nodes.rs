@@ -62,6 +62,23 @@ fn over_tcp() {
     });
 }
 
+/// Bytes are bytes, whatever holds them.
+#[test]
+fn a_vector_of_bytes_arrives_as_bytes() {
+    run(async {
+        let [a, b] = nodes("a_vector_of_bytes_arrives_as_bytes", "memory:").await;
+        let mut rx = b.receiver::<bytes::Bytes>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        for size in [0, 1, 300_000] {
+            let blob: Vec<u8> = (0..size).map(|n| n as u8).collect();
+            let (sent, received) = par!(tx.send(blob.clone()), rx.recv());
+            sent?;
+            assert_eq!(received?, blob);
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_fifo_is_filled_without_a_receive() {
     run(async {

@@ -24,7 +24,7 @@ use depth::{Bounded, Context, DEPTH_MAX, Failure};
 /// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. (A type so large that
 /// fewer levels fill a megabyte of the stack may nest less deep: that happens in debug builds, from about a kilobyte up.) A byte string, such as
 /// a field of type `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
-/// [`Bytes`] is not encoded at all, and not copied.
+/// [`Bytes`] is not encoded at all, and not copied; one that is a `Vec<u8>` travels as its bytes, so either may be at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -94,23 +94,28 @@ pub(crate) enum DecodeError {
     Panicked(String),
 }
 
-/// Writes a message. [`Bytes`] are passed on as they are; anything else gets a byte before it, zero, which says that it has no ends.
+/// Whether messages of this shape are bytes, which are not encoded. Serde would write a `Vec<u8>` number by number.
+pub(crate) fn is_raw(shape: Shape) -> bool {
+    shape.is::<Bytes>() || shape.is::<Vec<u8>>()
+}
+
+/// Writes a message. [`Bytes`] are passed on as they are, a `Vec<u8>` as its bytes; anything else gets a byte before it, zero, which says that it has no ends.
 ///
 /// # Errors
 /// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.
 pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
-    match value.downcast_ref::<Bytes>() {
-        Some(raw) => {
-            check_size(raw.len() as u64, bytes_max)?;
-            Ok(raw.clone())
-        }
-        None => {
-            let mut buffer = Scratch::take();
-            buffer.0.push(0);
-            encode_into(&mut buffer.0, value, encoding, bytes_max)?;
-            Ok(buffer.into_bytes())
-        }
+    if let Some(bytes) = value.downcast_ref::<Bytes>() {
+        check_size(bytes.len() as u64, bytes_max)?;
+        return Ok(bytes.clone());
     }
+    if let Some(bytes) = value.downcast_ref::<Vec<u8>>() {
+        check_size(bytes.len() as u64, bytes_max)?;
+        return Ok(Bytes::copy_from_slice(bytes));
+    }
+    let mut buffer = Scratch::take();
+    buffer.0.push(0);
+    encode_into(&mut buffer.0, value, encoding, bytes_max)?;
+    Ok(buffer.into_bytes())
 }
 
 /// Writes a value for nothing but what that brings to light: the ends in it.
@@ -123,6 +128,9 @@ pub(crate) fn survey<T: Serialize>(value: &T) -> Result<(), EncodeError> {
 /// # Errors
 /// See [`DecodeError`].
 pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
+    if shape.is::<Vec<u8>>() {
+        return Ok(shape.wrap(Vec::from(bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
+    }
     shape.wrap(bytes).or_else(|bytes| decode_any(shape, bytes.get(1..).unwrap_or_default(), encoding))
 }
 

@@ -70,8 +70,8 @@ impl Half {
     /// Whether its messages are bytes, which are not encoded.
     fn is_raw(&self) -> bool {
         match self {
-            Self::Sender(outlet) => outlet.shape().is::<Bytes>(),
-            Self::Receiver(inlet) => inlet.shape().is::<Bytes>(),
+            Self::Sender(outlet) => codec::is_raw(outlet.shape()),
+            Self::Receiver(inlet) => codec::is_raw(inlet.shape()),
             Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
         }
     }

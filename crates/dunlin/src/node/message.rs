@@ -1,7 +1,7 @@
 //! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
 //!
 //! A message begins with the number of its ends (one byte) and 17 bytes for each: what it is, and the channel it belongs to. A
-//! channel of [`Bytes`] has no ends and no such byte: its messages are what they are.
+//! channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what they are.
 //!
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
 //! channel has its receiver on the sending node can go; other ends are refused.
@@ -40,7 +40,7 @@ pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result
         EncodeError::TooLarge { bytes, bytes_max } => Why::TooLarge { bytes, bytes_max },
         error => Why::Unsendable(error.to_string().into()),
     })?;
-    if value.downcast_ref::<Bytes>().is_some() {
+    if value.downcast_ref::<Bytes>().is_some() || value.downcast_ref::<Vec<u8>>().is_some() {
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
@@ -67,7 +67,7 @@ pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
 pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Result<(Value, Option<Arriving>), String> {
-    if shape.is::<Bytes>() {
+    if codec::is_raw(shape) {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
     let count = bytes.first().copied().ok_or("the message is empty")?;
