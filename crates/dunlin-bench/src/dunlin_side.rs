@@ -71,10 +71,12 @@ pub(crate) fn par(program: Program, n: u64) -> anyhow::Result<f64> {
         Program::Spawn => nanoseconds_each(dunlin::block_on(branches(n)), n),
         Program::Ring => nanoseconds_each(dunlin::block_on(ring(n)), ring_rounds(n) * n),
         Program::Memory => dunlin::block_on(parked_branches(n))?,
+        program => anyhow::bail!("{program} is not for one process"),
     })
 }
 
-async fn commstime(n: u64) -> Duration {
+/// `n` cycles of four communications.
+pub(crate) async fn commstime(n: u64) -> Duration {
     let (to_delta, from_prefix) = channel();
     let (to_successor, from_delta) = channel();
     let (to_prefix, from_successor) = channel();

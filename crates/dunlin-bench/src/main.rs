@@ -16,6 +16,7 @@
 //! crashes, hangs or loses a value does.
 
 mod bench;
+mod callgrind;
 mod child;
 mod dunlin_side;
 mod library;
@@ -25,6 +26,7 @@ mod memory;
 mod participants;
 mod peers;
 mod programs;
+mod remote;
 mod report;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -67,9 +69,28 @@ enum Command {
     Memory,
     /// All of the above
     All,
+    /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
+    RemotePingpong,
+    /// Messages of 100,000 bytes from one process of the system to another: nanoseconds per message
+    RemoteThroughput,
+    /// Commstime over four processes of the system: nanoseconds per communication
+    RemoteCommstime,
+    /// What the protocol adds to messages of 100,000 bytes, in percent
+    RemoteOverhead,
+    /// An 8 byte ping beside a transfer of a gigabyte: nanoseconds per round trip, and per megabyte
+    RemoteBeside,
+    /// Local commstime beside a node, and beside a remote ping: nanoseconds per communication
+    LocalBeside,
+    /// All between processes of the system, and local-beside
+    Remote,
+    /// Instructions of a local communication with and without a node, counted by valgrind
+    Callgrind,
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(local::One),
+    /// Runs one side of a remote program
+    #[command(hide = true)]
+    Side(remote::Side),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -90,8 +111,17 @@ fn main() -> anyhow::Result<()> {
         Command::Spawn => vec![Program::Spawn],
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
-        Command::All => Program::value_variants().to_vec(),
+        Command::All => Program::LOCAL.to_vec(),
+        Command::RemotePingpong => vec![Program::RemotePingpong],
+        Command::RemoteThroughput => vec![Program::RemoteThroughput],
+        Command::RemoteCommstime => vec![Program::RemoteCommstime],
+        Command::RemoteOverhead => vec![Program::RemoteOverhead],
+        Command::RemoteBeside => vec![Program::RemoteBeside, Program::RemoteBesideTransfer],
+        Command::LocalBeside => vec![Program::LocalBeside],
+        Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
+        Command::Callgrind => return callgrind::run(args.quick),
         Command::One(one) => return local::run(&one),
+        Command::Side(side) => return remote::run(&side),
     };
     let workers: &[usize] = match args.workers {
         Workers::One => &[1],
@@ -128,7 +158,8 @@ mod tests {
 
     #[test]
     fn every_subcommand_takes_the_common_options() {
-        for command in ["commstime", "pingpong", "choice", "spawn", "ring", "memory", "all"] {
+        for command in ["commstime", "pingpong", "choice", "spawn", "ring", "memory", "all", "remote-beside", "remote"]
+        {
             let args = Args::try_parse_from(["", command, "--json", "--rounds", "3", "--workers", "2", "--quick"]);
             let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));
             assert!(args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two));
@@ -139,6 +170,8 @@ mod tests {
     fn the_hidden_subcommand_takes_what_participants_are_started_with() {
         let args = Args::try_parse_from(["", "one", "kanal(0)", "choice-ready", "7", "1", "--current-thread"]);
         assert!(matches!(args.map(|args| args.command), Ok(Command::One(_))));
+        let args = Args::try_parse_from(["", "side", "tokio tcp", "remote-pingpong", "7", "8", "1", "--role", "1"]);
+        assert!(matches!(args.map(|args| args.command), Ok(Command::Side(_))));
     }
 
     #[test]

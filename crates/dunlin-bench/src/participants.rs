@@ -11,6 +11,7 @@ use crate::local::{DUNLIN, RIVALS, Spawning};
 use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 use crate::peers::go::GO;
+use crate::remote;
 
 /// Somebody who takes part.
 pub(crate) struct Participant {
@@ -20,8 +21,11 @@ pub(crate) struct Participant {
     pub(crate) ways: Vec<Command>,
 }
 
-/// All who take part in `bench`, Go first.
+/// All who take part in `bench`, the one that they are compared with first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
+    if bench.program.is_remote() {
+        return remote::participants(bench, workers, foreign);
+    }
     // The memory of a parked process does not depend on the workers, and is counted by the only one.
     let workers = if bench.program == Program::Memory { &[1] } else { workers };
     let this_binary = env::current_exe().context("cannot find this binary")?;

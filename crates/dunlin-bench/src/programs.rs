@@ -156,6 +156,7 @@ pub(crate) async fn spawned<L: Library>(program: Program, n: u64) -> anyhow::Res
         Program::Spawn => nanoseconds_each(spawn::<L>(n).await, n),
         Program::Ring => nanoseconds_each(ring::<L>(n).await, ring_rounds(n) * n),
         Program::Memory => memory::spawned::<L>(n).await?,
+        program => anyhow::bail!("{program} is not for one process"),
     })
 }
 

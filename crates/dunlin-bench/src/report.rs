@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::bench::{Bench, Goal};
 use crate::measure::{self, Outcome};
-use crate::peers::go::GO;
 
 /// One line of the report.
 #[derive(Debug, Serialize)]
@@ -16,7 +15,7 @@ pub(crate) struct Row {
     workers: usize,
     value: f64,
     unit: &'static str,
-    /// What it is compared with; `None` for Go itself, and where Go is missing.
+    /// What it is compared with; `None` for that itself, and where it is missing.
     vs: Option<&'static str>,
     /// How its value relates to that of `vs`: below 1 is less time or memory.
     ratio: Option<f64>,
@@ -24,22 +23,24 @@ pub(crate) struct Row {
     goal: Option<Goal>,
 }
 
-/// Compares every outcome with Go's with the same number of workers.
+/// Compares every outcome with that of Go, or of who else is there for it, with the same number of workers.
 pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
     outcomes
         .iter()
         .map(|outcome| {
-            let go =
-                outcomes.iter().find(|other| other.who == GO && other.workers == outcome.workers && outcome.who != GO);
+            let versus = bench.versus();
+            let them = outcomes
+                .iter()
+                .find(|other| other.who == versus && other.workers == outcome.workers && outcome.who != versus);
             Row {
                 bench: bench.name,
                 who: outcome.who,
                 workers: outcome.workers,
                 value: measure::median(&outcome.values),
                 unit: bench.unit,
-                vs: go.map(|go| go.who),
-                ratio: go.map(|go| measure::ratio(&outcome.values, &go.values)),
-                goal: Goal::of(bench.program, outcome.who),
+                vs: them.map(|them| them.who),
+                ratio: them.map(|them| measure::ratio(&outcome.values, &them.values)),
+                goal: Goal::of(bench, outcome.who),
             }
         })
         .collect()
@@ -77,29 +78,30 @@ pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
 fn cells(row: &Row) -> [String; 8] {
     let goal = row.goal.map_or_else(String::new, |goal| match goal {
         Goal::OneOverOfGo(times) => format!("at most 1/{times} of Go"),
+        Goal::Times(times) => format!("at most {times:.2} of that"),
         Goal::AtMost(limit) => format!("at most {limit}"),
     });
     let verdict = match row.goal.map(|goal| goal.reached(row.value, row.ratio)) {
         None => "",
         Some(Some(true)) => "reached",
         Some(Some(false)) => "missed",
-        Some(None) => "not judged: no Go",
+        Some(None) => "not judged: nothing to compare with",
     };
     [
         row.bench.to_owned(),
         row.who.to_owned(),
         row.workers.to_string(),
-        format!("{:.1}", row.value),
+        if row.value < 1.0 { format!("{:.3}", row.value) } else { format!("{:.1}", row.value) },
         row.unit.to_owned(),
-        row.ratio.map_or_else(String::new, of_go),
+        row.ratio.zip(row.vs).map_or_else(String::new, |(ratio, vs)| of(ratio, vs)),
         goal,
         verdict.to_owned(),
     ]
 }
 
-/// "1/6.8 of Go" for less than Go's, "1.3 of Go" for more.
-fn of_go(ratio: f64) -> String {
-    if ratio < 1.0 { format!("1/{:.1} of Go", 1.0 / ratio) } else { format!("{ratio:.1} of Go") }
+/// "1/6.8 of Go" for much less than Go's, "0.93 of Go" and "1.30 of Go" for about as much or more.
+fn of(ratio: f64, vs: &str) -> String {
+    if ratio < 0.75 { format!("1/{:.1} of {vs}", 1.0 / ratio) } else { format!("{ratio:.2} of {vs}") }
 }
 
 #[cfg(test)]
@@ -107,6 +109,7 @@ mod tests {
     use super::*;
     use crate::bench::{self, Program};
     use crate::dunlin_side::{PAR, SPAWN};
+    use crate::peers::go::GO;
 
     fn commstime(outcomes: &[Outcome]) -> Vec<Row> {
         rows(&bench::benches(Program::Commstime, true)[0], outcomes)
@@ -144,15 +147,16 @@ mod tests {
     #[test]
     fn a_row_says_whether_its_goal_is_reached() {
         let rows = commstime(&[outcome(GO, 1, &[100.0]), outcome(PAR, 1, &[12.5]), outcome(SPAWN, 1, &[50.0])]);
-        assert_eq!(cells(&rows[1])[5..], ["1/8.0 of Go", "at most 1/6.5 of Go", "reached"]);
-        assert_eq!(cells(&rows[2])[5..], ["1/2.0 of Go", "at most 1/2.8 of Go", "missed"]);
+        assert_eq!(cells(&rows[1])[5..], ["1/8.0 of go", "at most 1/6.5 of Go", "reached"]);
+        assert_eq!(cells(&rows[2])[5..], ["1/2.0 of go", "at most 1/2.8 of Go", "missed"]);
         let alone = commstime(&[outcome(PAR, 1, &[12.5])]);
-        assert_eq!(cells(&alone[0])[5..], ["", "at most 1/6.5 of Go", "not judged: no Go"]);
+        assert_eq!(cells(&alone[0])[5..], ["", "at most 1/6.5 of Go", "not judged: nothing to compare with"]);
     }
 
     #[test]
-    fn more_than_go_is_not_written_as_a_fraction() {
-        assert_eq!(of_go(0.147), "1/6.8 of Go");
-        assert_eq!(of_go(1.26), "1.3 of Go");
+    fn only_much_less_is_written_as_a_fraction() {
+        assert_eq!(of(0.147, "go"), "1/6.8 of go");
+        assert_eq!(of(0.93, "go"), "0.93 of go");
+        assert_eq!(of(1.26, "tokio tcp"), "1.26 of tokio tcp");
     }
 }

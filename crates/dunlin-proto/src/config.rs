@@ -21,6 +21,8 @@ pub struct Config {
     pub grace: Duration,
     /// An acknowledgement that could ride on nothing goes alone after so long.
     pub ack_delay: Duration,
+    /// So many bytes that have arrived are acknowledged at once. Others should have several times as many for `unacked_max`.
+    pub ack_bytes: usize,
     /// A socket that has not shaken hands after so long is closed.
     pub handshake: Duration,
     /// The first wait between two attempts to dial; it doubles...
@@ -29,6 +31,9 @@ pub struct Config {
     pub backoff_max: Duration,
     /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1 MiB.
     pub chunk: usize,
+    /// The same while only one channel has values to send: larger pieces cost less. At most 1 MiB; less than
+    /// `chunk` counts as that.
+    pub chunk_alone: usize,
     /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
     pub unacked_max: usize,
     /// The largest encoded value, in bytes.
@@ -51,10 +56,12 @@ impl Config {
             silence: Duration::from_millis(3500),
             grace: Duration::from_secs(15),
             ack_delay: Duration::from_millis(20),
+            ack_bytes: 512 << 10,
             handshake: Duration::from_secs(5),
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             chunk: 16 << 10,
+            chunk_alone: 128 << 10,
             unacked_max: 4 << 20,
             value_max: 64 << 20,
             strangers_max: 256,
@@ -74,6 +81,7 @@ impl Config {
         check_addresses(&self.addresses).map_err(ConfigError::Addresses)?;
         for (what, value, max) in [
             ("chunk", self.chunk, limits::CHUNK),
+            ("chunk_alone", self.chunk_alone, limits::CHUNK),
             ("unacked_max", self.unacked_max, usize::MAX),
             ("strangers_max", self.strangers_max, usize::MAX),
         ] {

@@ -229,12 +229,23 @@ impl Machine {
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
+        if self.leaving {
+            return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
+        }
         self.dial(None, address);
     }
 
-    /// Makes a connection, if there is none.
+    /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
+    /// by [`Action::Connection`].
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+    }
+
+    /// Makes a connection, if there is none, and this node is not leaving.
     pub fn connect(&mut self, now: Time, node: NodeId) {
-        self.want(now, node);
+        if !self.leaving {
+            self.want(now, node);
+        }
     }
 
     /// How the connection to a node is: the socket that carries it.
@@ -249,7 +260,11 @@ impl Machine {
         let peers: Vec<NodeId> = self.connections.keys().copied().collect();
         for peer in peers {
             let connection = self.connection(peer);
-            if !connection.leaving && (connection.was_up || !connection.outbox.is_done()) {
+            let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
+            if done && !is_carried && connection.was_up {
+                // It would be called only to be told goodbye; it will notice by itself.
+                self.die(peer, Down::Left);
+            } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
             }
@@ -472,7 +487,8 @@ impl Machine {
         let speaks = connection.outbox.has_something(&self.config);
         let silent = now >= connection.said + self.config.heartbeat;
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
-        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= ACK_BYTES) {
+        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= self.config.ack_bytes)
+        {
             connection.inbox.acked = connection.inbox.seen;
             connection.inbox.unacked_bytes = 0;
             connection.ack_at = None;
@@ -496,9 +512,44 @@ impl Machine {
         let Phase::Carries(node) = entry.phase else { return false };
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
+                || now >= connection.said + self.config.heartbeat
                 || connection.ack_at.is_some_and(|at| now >= at)
-                || connection.inbox.unacked_bytes >= ACK_BYTES
+                || connection.inbox.unacked_bytes >= self.config.ack_bytes
         })
+    }
+
+    /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
+    /// Returns how many more bytes that frame needs at least.
+    pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
+        let Some(socket) = self.sockets.get_mut(&id) else {
+            buffer.clear();
+            return 0;
+        };
+        let Phase::Carries(node) = socket.phase else {
+            self.received(now, id, buffer.split().freeze());
+            return 0;
+        };
+        if !socket.arrived.is_empty() {
+            // Left by the handshake.
+            let mut arrived = std::mem::take(&mut socket.arrived);
+            arrived.unsplit(buffer.split());
+            *buffer = arrived;
+        }
+        let (mut whole, mut missing) = (0, 0);
+        while whole < buffer.len() {
+            match codec::next(&buffer[whole..]) {
+                Ok(codec::Next::Frame { head, body }) => whole += head + body,
+                Ok(codec::Next::Wait(more)) => {
+                    missing = more;
+                    break;
+                }
+                // It is said by who reads the frames.
+                Err(_) => whole = buffer.len(),
+            }
+        }
+        let frames = buffer.split_to(whole).freeze();
+        self.carry(now, id, node, BytesMut::new(), frames);
+        missing
     }
 
     /// Bytes have arrived.
@@ -869,10 +920,10 @@ impl Machine {
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.arrived = arrived;
         }
-        let ack_delay = self.config.ack_delay;
+        let (ack_delay, ack_bytes) = (self.config.ack_delay, self.config.ack_bytes);
         let connection = self.connection(node);
         if connection.inbox.seen != connection.inbox.acked {
-            if connection.inbox.unacked_bytes >= ACK_BYTES {
+            if connection.inbox.unacked_bytes >= ack_bytes {
                 self.act_write(id);
             } else if connection.ack_at.is_none() {
                 connection.ack_at = Some(now + ack_delay);
@@ -1015,9 +1066,6 @@ impl Machine {
         }
     }
 }
-
-/// So many bytes of frames are acknowledged at once, even if nothing else is to be written.
-const ACK_BYTES: usize = 64 << 10;
 
 /// Answers to one node take so many bytes at most, if it does not read them.
 const CONTROL_MAX: usize = 4 << 20;

@@ -465,6 +465,7 @@ fn speech() -> Vec<Bytes> {
     let config = {
         let mut config = Config::new("limits");
         config.chunk = 3000;
+        config.chunk_alone = config.chunk;
         config
     };
     let mut dialler = Machine::new(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
@@ -506,12 +507,20 @@ fn speech() -> Vec<Bytes> {
     said
 }
 
-/// What a listener wants done when it hears these pieces, but for writing: that it does.
-fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
+/// What a listener wants done when it hears these pieces, but for writing: that it does. `kept`: they arrive in a buffer that keeps the
+/// beginning of a frame.
+fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<Action> {
+    let mut buffer = BytesMut::new();
     let mut listener = listener();
     let mut actions = Vec::new();
     for piece in pieces {
-        listener.received(Time(0), SOCKET, Bytes::copy_from_slice(piece));
+        if kept {
+            buffer.extend_from_slice(piece);
+            let missing = listener.received_in(Time(0), SOCKET, &mut buffer);
+            assert_eq!(missing > 0, !buffer.is_empty(), "only what is not whole is kept");
+        } else {
+            listener.received(Time(0), SOCKET, Bytes::copy_from_slice(piece));
+        }
         while let Some(action) = listener.poll() {
             match action {
                 Action::Write(_) => while listener.fill(Time(0), SOCKET, 1 << 16, &mut Vec::new()) > 0 {},
@@ -522,6 +531,10 @@ fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
     actions
 }
 
+fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Action> {
+    heard_as(pieces, false)
+}
+
 #[test]
 fn frames_arrive_the_same_however_they_are_split() {
     let said = speech();
@@ -529,6 +542,12 @@ fn frames_arrive_the_same_however_they_are_split() {
     let values = whole.iter().filter(|action| matches!(action, Action::Home(_, _, heard) if is_offer(heard)));
     assert_eq!(values.count(), 6);
     assert!(heard(said.iter().flat_map(|turn| turn.chunks(1))) == whole, "byte by byte");
+    for size in [1, 7, 1000, 1 << 20] {
+        assert!(
+            heard_as(said.iter().flat_map(|turn| turn.chunks(size)), true) == whole,
+            "kept, {size} bytes at a time"
+        );
+    }
     for split in 0..said.len() {
         for at in 1..said[split].len() {
             let pieces = said.iter().enumerate().flat_map(|(turn, bytes)| {
@@ -597,4 +616,49 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
         assert!(lanes[lane].contains(&kind), "{kind:#04x} is of lane {lane}");
         seen.insert(kind);
     }
+}
+
+/// While only one channel has a value to send, its pieces are `chunk_alone` long; with others there, `chunk`.
+#[test]
+fn pieces_are_larger_where_nobody_else_waits() {
+    let pieces = |channels: u128| {
+        let mut config = Config::new("limits");
+        (config.chunk, config.chunk_alone) = (3000, 10_000);
+        let mut dialler = Machine::new(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
+        let mut listener = listener();
+        dialler.learn(NodeId(1), &["there".to_owned()]);
+        for channel in 0..channels {
+            dialler.attach(Time(0), ChannelId(channel), NodeId(1), face(0)).unwrap();
+            dialler.offer(Time(0), ChannelId(channel), 0, Bytes::from(vec![7; 20_999]));
+        }
+        let mut longest = 0;
+        let mut busy = true;
+        while std::mem::take(&mut busy) {
+            while let Some(action) = dialler.poll() {
+                busy = true;
+                match action {
+                    Action::Dial(dial, _) => dialler.dialled(Time(0), dial, SOCKET),
+                    Action::Write(_) => {
+                        let mut out = Vec::new();
+                        while dialler.fill(Time(0), SOCKET, 1 << 16, &mut out) > 0 {}
+                        longest = longest.max(out.iter().map(Bytes::len).max().unwrap_or(0));
+                        out.into_iter().for_each(|bytes| listener.received(Time(0), SOCKET, bytes));
+                    }
+                    _ => {}
+                }
+            }
+            while let Some(action) = listener.poll() {
+                busy = true;
+                if let Action::Write(_) = action {
+                    let mut out = Vec::new();
+                    while listener.fill(Time(0), SOCKET, 1 << 16, &mut out) > 0 {}
+                    out.into_iter().for_each(|bytes| dialler.received(Time(0), SOCKET, bytes));
+                }
+            }
+        }
+        assert_eq!(listener.census().offers, channels as usize, "they have arrived");
+        longest
+    };
+    assert_eq!(pieces(1), 10_000);
+    assert_eq!(pieces(2), 3000);
 }

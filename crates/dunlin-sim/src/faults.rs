@@ -48,6 +48,7 @@ impl Plan {
         if random.chance(12) {
             // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without delay.
             config.chunk = random.between(1500, 5000) as usize;
+            config.chunk_alone = config.chunk;
             config.unacked_max = random.between(3000, 300_000) as usize;
             value_max = 20_000;
         }

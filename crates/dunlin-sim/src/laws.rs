@@ -231,7 +231,7 @@ impl World {
             if late {
                 return Some(format!("what sender {at} sent on credit has not all arrived"));
             }
-            if matches!(sender.stage, Stage::New | Stage::Attaching { .. })
+            if matches!(sender.stage, Stage::New | Stage::Attaching { .. } | Stage::Closing)
                 || (sender.gone && sender.stage != Stage::Over)
             {
                 return Some(format!("sender {at} is {:?}, gone: {}", sender.stage, sender.gone));

@@ -63,6 +63,8 @@ pub(crate) struct Choice {
     pub(crate) offers: Vec<usize>,
     /// Reserved by this request of this offer's home.
     pub(crate) by: Option<(usize, u64)>,
+    /// The value has been granted to `by`.
+    granted: bool,
     asks: VecDeque<(usize, u64)>,
     pub(crate) decided: bool,
 }
@@ -70,8 +72,12 @@ pub(crate) struct Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     New,
-    Attaching { since: u64 },
+    Attaching {
+        since: u64,
+    },
     Attached,
+    /// The home has retired the channel. What it has credits for may still be sent; then it says that it is gone.
+    Closing,
     Over,
 }
 
@@ -85,8 +91,8 @@ pub(crate) struct Sender {
     /// Says something of itself that does not fit.
     misfit: bool,
     pub(crate) gone: bool,
-    /// It has ended the channel.
-    pub(crate) ended: Option<End>,
+    /// How it has ended the channel, each time.
+    pub(crate) ended: Vec<End>,
     pub(crate) sent: u64,
     pub(crate) sent_arrived: u64,
     /// Its connection died.
@@ -199,7 +205,7 @@ impl World {
             value_max: u64::MAX,
             misfit,
             gone: false,
-            ended: None,
+            ended: Vec::new(),
             sent: 0,
             sent_arrived: 0,
             lost: false,
@@ -211,7 +217,7 @@ impl World {
 
     /// Whether its machine knows nothing of it any more, so that another one may attach.
     fn is_forgotten(&self, sender: &Sender) -> bool {
-        sender.stage == Stage::Over
+        sender.stage == Stage::Over && !self.procs[sender.proc].machine.has_half(self.channels[sender.channel].id)
     }
 
     fn open_offers(&self, sender: usize) -> impl Iterator<Item = usize> + '_ {
@@ -221,6 +227,9 @@ impl World {
     // Senders.
 
     pub(crate) fn sender_steps(&mut self, at: usize) {
+        if self.senders[at].stage == Stage::Closing && !self.procs[self.senders[at].proc].leaving {
+            return self.closes(at);
+        }
         if self.senders[at].stage == Stage::Over || self.senders[at].gone {
             return;
         }
@@ -244,6 +253,21 @@ impl World {
         self.after(wait, Event::Sender(at));
     }
 
+    /// The channel was retired: the last values on credits, and then the end.
+    fn closes(&mut self, at: usize) {
+        while self.senders[at].credits > 0 && !self.healed && self.offers.len() < 80 && self.random.chance(40) {
+            self.send(at);
+        }
+        self.note(19, at as u64, || format!("sender {at} has noticed that its channel is retired"));
+        let sender = &mut self.senders[at];
+        sender.stage = Stage::Over;
+        sender.gone = true;
+        sender.ended.push(End::Gone);
+        let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
+        self.procs[proc].machine.end_proxy(now, id, End::Gone);
+        self.pump(proc);
+    }
+
     fn attach(&mut self, at: usize) {
         let (now, since) = (self.time(), self.now);
         let sender = &mut self.senders[at];
@@ -263,7 +287,7 @@ impl World {
         let id = self.channels[channel].id;
         let now = self.time();
         let open: Vec<usize> = self.open_offers(at).collect();
-        let full = open.len() >= 6 || self.offers.len() >= 80 || sender.ended.is_some();
+        let full = open.len() >= 6 || self.offers.len() >= 80 || !sender.ended.is_empty();
         match self.random.below(100) {
             0..30 if !full => {
                 let offer = self.new_offer(at, None);
@@ -274,17 +298,7 @@ impl World {
             }
             30..45 if !full => self.offer_by_choice(at),
             45..75 if sender.credits > 0 && !full => {
-                let (credits, number, max) = (sender.credits, sender.sent, sender.value_max);
-                let offer = self.new_offer(at, None);
-                let size = self.offers[offer].size.min(max as usize);
-                self.note(12, offer as u64, || format!("sender {at} sends {offer}, {size} bytes, number {number}"));
-                self.senders[at].credits = credits - 1;
-                self.senders[at].sent = number + 1;
-                self.offers[offer] = Offer { size, number, outcome: Some(Outcome::Sent), ..self.bare_offer(at) };
-                if !self.procs[proc].machine.send_on_credit(now, id, value(offer, size)) {
-                    self.broke(format!("sender {at} had {credits} credits and may not send"));
-                }
-                self.pump(proc);
+                self.send(at);
             }
             75..92 if !open.is_empty() => {
                 let offer = open[self.random.index(open.len())];
@@ -296,6 +310,23 @@ impl World {
             92..93 => self.sender_ends(at, &open),
             _ => {}
         }
+    }
+
+    /// One value on a credit.
+    fn send(&mut self, at: usize) {
+        let sender = &self.senders[at];
+        let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
+        let (credits, number, max) = (sender.credits, sender.sent, sender.value_max);
+        let offer = self.new_offer(at, None);
+        let size = self.offers[offer].size.min(max as usize);
+        self.note(12, offer as u64, || format!("sender {at} sends {offer}, {size} bytes, number {number}"));
+        self.senders[at].credits = credits - 1;
+        self.senders[at].sent = number + 1;
+        self.offers[offer] = Offer { size, number, outcome: Some(Outcome::Sent), ..self.bare_offer(at) };
+        if !self.procs[proc].machine.send_on_credit(now, id, value(offer, size)) {
+            self.broke(format!("sender {at} had {credits} credits and may not send"));
+        }
+        self.pump(proc);
     }
 
     fn bare_offer(&self, sender: usize) -> Offer {
@@ -334,7 +365,7 @@ impl World {
         let usable = |sender: &Sender| {
             matches!(sender.stage, Stage::Attaching { .. } | Stage::Attached)
                 && !sender.gone
-                && sender.ended.is_none()
+                && sender.ended.is_empty()
                 && sender.proc == proc
         };
         let parties: Vec<usize> = (0..self.senders.len())
@@ -342,7 +373,13 @@ impl World {
             .filter(|other| self.open_offers(*other).count() < 6)
             .collect();
         let choice = self.choices.len();
-        self.choices.push(Choice { offers: Vec::new(), by: None, asks: VecDeque::new(), decided: false });
+        self.choices.push(Choice {
+            offers: Vec::new(),
+            by: None,
+            granted: false,
+            asks: VecDeque::new(),
+            decided: false,
+        });
         for party in parties {
             // It may have been decided by what it has already offered, or one of the ends may have ended.
             if self.choices[choice].decided || self.broken.is_some() || !usable(&self.senders[party]) {
@@ -410,14 +447,22 @@ impl World {
             // A withdrawal is ahead.
             return;
         }
-        if self.choices[choice].by.is_some() {
-            return self.choices[choice].asks.push_back((offer, request));
+        let state = &mut self.choices[choice];
+        match state.by {
+            // Its home has given the first request up: if that was not answered yet, it is not to be.
+            Some((by, _)) if by == offer && !state.granted => {}
+            Some(_) => {
+                state.asks.retain(|(other, _)| *other != offer);
+                return state.asks.push_back((offer, request));
+            }
+            None => {}
         }
         self.reserved_by(choice, offer, request);
     }
 
     fn reserved_by(&mut self, choice: usize, offer: usize, request: u64) {
         self.choices[choice].by = Some((offer, request));
+        self.choices[choice].granted = false;
         let wait = if self.healed || self.random.chance(60) { 0 } else { self.random.below(20_000) };
         self.after(wait, Event::Grant(offer, request));
     }
@@ -430,6 +475,7 @@ impl World {
         let sender = &self.senders[self.offers[offer].sender];
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
         let size = self.offers[offer].size;
+        self.choices[choice].granted = true;
         if size as u64 > self.plan.value_max {
             // Its machine does not let it go, and withdraws it.
             self.offers[offer].withdrawing = true;
@@ -443,12 +489,14 @@ impl World {
     fn unlock(&mut self, offer: usize) {
         let Some(choice) = self.offers[offer].choice else { return };
         let state = &mut self.choices[choice];
-        state.asks.retain(|(other, _)| *other != offer);
+        state.asks.retain(|(other, _)| self.offers[*other].outcome.is_none());
         if state.by.is_some_and(|(by, _)| by == offer) {
             state.by = None;
             if let Some((next, request)) = state.asks.pop_front() {
                 self.reserved_by(choice, next, request);
             }
+        } else {
+            state.asks.retain(|(other, _)| *other != offer);
         }
     }
 
@@ -467,13 +515,13 @@ impl World {
                 }
             }
         }
-        if self.senders[at].stage == Stage::Over || self.senders[at].ended.is_some() {
+        if self.senders[at].stage == Stage::Over || !self.senders[at].ended.is_empty() {
             return;
         }
         self.note(18, at as u64, || format!("sender {at} ends: {how:?}"));
         let sender = &mut self.senders[at];
         sender.gone = how == End::Gone;
-        sender.ended = Some(how.clone());
+        sender.ended.push(how.clone());
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
         self.procs[proc].machine.end_proxy(now, id, how);
         self.pump(proc);
@@ -583,7 +631,15 @@ impl World {
                 if channel.ended.as_ref().is_none_or(|(ended, _)| *ended != how) {
                     return self.broke(format!("sender {at} hears {how:?}, and the channel has not ended so"));
                 }
-                self.sender_over(at, Some(Outcome::NotTaken));
+                if how == End::Retired && !self.senders[at].gone {
+                    let open: Vec<usize> = self.open_offers(at).collect();
+                    open.into_iter().for_each(|offer| self.conclude(offer, Outcome::NotTaken));
+                    self.senders[at].stage = Stage::Closing;
+                    let wait = if self.random.chance(50) { 0 } else { self.random.below(30_000) };
+                    self.after(wait, Event::Sender(at));
+                } else {
+                    self.sender_over(at, Some(Outcome::NotTaken));
+                }
             }
             ProxyHears::Lost { unknown, not_taken, taken } => {
                 for (tickets, outcome) in
@@ -868,7 +924,12 @@ impl World {
     fn give_up_one(&mut self, at: usize) {
         let asked = |offer: &usize| matches!(self.offers[*offer].at_home, AtHome::Asked(_) | AtHome::Granted(_));
         if let Some(offer) = self.channels[at].queue.iter().copied().find(asked) {
-            self.abort(offer);
+            if matches!(self.offers[offer].at_home, AtHome::Asked(_)) && self.random.chance(50) {
+                // The next receive asks anew, while the first grant may be on its way.
+                self.reserve(at, offer);
+            } else {
+                self.abort(offer);
+            }
         }
     }
 
@@ -1021,9 +1082,10 @@ impl World {
                 }
             }
             HomeHears::Ended(how) => {
-                let said = self.senders.iter().any(|sender| {
-                    sender.channel == at && sender.proc == from_proc && sender.ended.as_ref() == Some(&how)
-                });
+                let said = self
+                    .senders
+                    .iter()
+                    .any(|sender| sender.channel == at && sender.proc == from_proc && sender.ended.contains(&how));
                 if !said {
                     return self.broke(format!("channel {at} hears {how:?} of n{from}, which has not said so"));
                 }

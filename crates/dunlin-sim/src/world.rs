@@ -480,7 +480,9 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.backoff_min = ms(random.between(2, 20));
     config.backoff_max = ms(random.between(40, 200));
     config.chunk = random.between(4, 120) as usize;
+    config.chunk_alone = config.chunk;
     config.unacked_max = random.between(40, 3000) as usize;
     config.value_max = 50_000;
+    config.ack_bytes = 64 << 10;
     config
 }

@@ -384,9 +384,9 @@ fn every_attachment_gets_its_own_answer() {
     pair.knows(0, 1);
     pair.attach();
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
-    assert_eq!(pair.nodes[0].census().proxies, 1, "its answer is still to come");
+    assert!(pair.nodes[0].has_half(CHANNEL), "its answer is still to come");
     pair.run();
-    assert_eq!(pair.nodes[0].census().proxies, 0);
+    assert!(!pair.nodes[0].has_half(CHANNEL));
     pair.attach();
     pair.run();
     assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
@@ -530,4 +530,51 @@ fn the_last_word_survives_a_tick() {
     prey.node.received(Time(6_000_000), socket, goodbye.freeze());
     prey.node.tick(Time(6_000_000));
     assert!(prey.node.fill(Time(6_000_000), socket, 100, &mut Vec::new()) > 0);
+}
+
+/// An end that came in a message and was dropped at once: its home had heard so before it could tell the terms, and the record stayed.
+#[test]
+fn an_adopted_half_that_goes_at_once_leaves_nothing() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    let reply = ChannelId(8);
+    pair.nodes[1].open_home_to(reply, terms(1, 0), face(), id(0));
+    assert!(pair.nodes[0].adopt(reply, id(1), None));
+    pair.nodes[0].end_proxy(pair.now, reply, End::Gone);
+    pair.run();
+    pair.nodes[1].tell_terms(pair.now, reply, id(0), terms(1, 0));
+    pair.run();
+    assert_eq!(pair.nodes[0].census().proxies, 1, "only the other channel's");
+    assert_eq!(pair.deaths(), 0);
+}
+
+/// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and the offer stayed reserved for ever.
+#[test]
+fn a_request_anew_gives_back_what_came_for_the_one_before() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.nodes[0].offer_choice(pair.now, CHANNEL, 1, 1);
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 1);
+    pair.run();
+    pair.nodes[0].grant(pair.now, CHANNEL, 1, 1, Bytes::from_static(b"egg"));
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 2);
+    pair.run();
+    assert_eq!(pair.proxy_heard()[2..], [ProxyHears::Abort(1), ProxyHears::Reserve(1, 2)]);
+    pair.nodes[0].grant(pair.now, CHANNEL, 1, 2, Bytes::from_static(b"egg"));
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
+}
+
+/// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
+#[test]
+fn a_peer_that_is_away_holds_up_nobody_who_leaves() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.wait(Duration::from_secs(1));
+    pair.holds_dials = true;
+    pair.cut();
+    pair.run();
+    pair.nodes[0].leave(pair.now);
+    pair.run();
+    assert!(pair.nodes[0].is_flushed());
+    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
 }

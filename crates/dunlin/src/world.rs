@@ -201,12 +201,23 @@ mod node {
 
     /// A task of a node's own, which can be ended.
     pub(crate) enum Own {
-        Tokio(tokio::task::AbortHandle),
+        Tokio(tokio::task::JoinHandle<()>),
         #[cfg(feature = "sim")]
         Simulated(sim::Own),
     }
 
     impl Own {
+        /// Of a task that was aborted: it has let go of what it had.
+        pub(crate) async fn ended(self) {
+            match self {
+                Self::Tokio(task) => {
+                    let _ = task.await;
+                }
+                #[cfg(feature = "sim")]
+                Self::Simulated(_) => {}
+            }
+        }
+
         pub(crate) fn abort(&self) {
             match self {
                 Self::Tokio(task) => task.abort(),
@@ -222,7 +233,7 @@ mod node {
         if let Some(sim) = sim::current() {
             return Own::Simulated(sim.spawn_own(future));
         }
-        Own::Tokio(tokio::spawn(future).abort_handle())
+        Own::Tokio(tokio::spawn(future))
     }
 
     /// `None`: it was not done in time.

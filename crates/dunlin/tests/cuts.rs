@@ -210,7 +210,7 @@ async fn resumptions(mut connections: Receiver<(Peer, ConnectionState)>, with: P
 
 #[test]
 fn nothing_is_lost_doubled_or_out_of_order() {
-    let (cuts, messages) = (setting("DUNLIN_CUTS", 60), setting("DUNLIN_MESSAGES", 30_000));
+    let (cuts, messages) = (setting("DUNLIN_CUTS", 40), setting("DUNLIN_MESSAGES", 15_000));
     let seed = setting("DUNLIN_SEED", 1);
     println!("DUNLIN_SEED={seed} DUNLIN_CUTS={cuts} DUNLIN_MESSAGES={messages}");
     let test = async {

@@ -7,17 +7,160 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use dunlin::Why;
+use dunlin::node::NameError;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await.expect("the test hangs") })
+    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(8), test).await.expect("the test hangs") })
         .unwrap();
 }
 
 async fn node(test: &str) -> Node {
-    Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen("memory:").join().await.unwrap()
+    let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
+    node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap()
+}
+
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(node(test).await);
+    }
+    nodes.try_into().unwrap()
+}
+
+/// Polls once.
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
+}
+
+/// Everything that can happen without time has happened.
+async fn quiet() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_send_to_nobody_is_not_taken_when_the_node_leaves() {
+    run(async {
+        let [a] = nodes("r-nobody").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        a.leave().await?;
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        assert_eq!(sent.unwrap_err().into_value(), 7);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_send_to_nobody_is_not_taken_when_the_node_is_dropped() {
+    run(async {
+        let [a] = nodes("r-nobody-dropped").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        drop(a);
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
+    run(async {
+        let [a] = nodes("r-handle-stays").await;
+        let mut tx = a.sender::<u32>("nobody").await?;
+        let mut rx = a.receiver::<u32>("nothing").await?;
+        let stays = a.clone();
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        a.leave().await?;
+        assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
+        assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        assert!(matches!(stays.sender::<u32>("late").await, Err(NameError::Left)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_send_whose_answer_is_out_is_unknown_when_the_node_is_dropped() {
+    run(async {
+        let (a, gate) = gated("r-answer-out").await;
+        let b = node("r-answer-out").await;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let mut sending = Box::pin(tx.send(7));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        gate.shut();
+        drop(a);
+        let sent = sending.await;
+        assert!(matches!(&sent, Err(SendError::Unknown { .. })), "{sent:?}");
+        drop(rx);
+        Ok(())
+    });
+}
+
+/// Its drop looks at its node.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Curious {
+    #[serde(skip)]
+    node: Option<Node>,
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        if let Some(node) = self.node.take() {
+            node.waiting();
+        }
+    }
+}
+
+#[test]
+fn a_value_whose_drop_asks_the_node() {
+    run(async {
+        let [a, b] = nodes("r-curious").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (sent, received) = par!(tx.send(Curious { node: Some(a.clone()) }), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        received?;
+        Ok(())
+    });
+}
+
+#[test]
+fn the_last_handle_of_a_node_in_a_value() {
+    run(async {
+        let [a, b] = nodes("r-last-handle").await;
+        let mut tx = a.sender::<Curious>("c").await?;
+        let mut rx = b.receiver::<Curious>("c").await?;
+        let (_, received) = par!(tx.send(Curious { node: Some(a) }), rx.recv());
+        received?;
+        Ok(())
+    });
+}
+
+/// Declares an end as soon as its name is free.
+async fn freed<E, F: Future<Output = std::result::Result<E, NameError>>>(declare: impl Fn() -> F) -> E {
+    loop {
+        match declare().await {
+            Ok(end) => return end,
+            Err(NameError::Refused { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// Memory whose sockets can be kept from writing.
@@ -27,6 +170,9 @@ struct Gated(Arc<Gate>);
 #[derive(Default)]
 struct Gate {
     shut: AtomicBool,
+    cut: AtomicBool,
+    deaf: AtomicBool,
+    dialled: Mutex<Vec<String>>,
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -40,8 +186,23 @@ impl Gated {
         self.0.shut.store(true, Ordering::SeqCst);
     }
 
+    /// Its sockets break, those to come as well.
+    fn cut(&self) {
+        self.0.cut.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
     fn open(&self) {
         self.0.shut.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn listen(&self, listens: bool) {
+        self.0.deaf.store(!listens, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
         self.0.waiting.lock().unwrap().drain(..).for_each(Waker::wake);
     }
 }
@@ -53,6 +214,12 @@ impl Network for Gated {
 
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
+            self.0.dialled.lock().unwrap().push(address.to_owned());
+            std::future::poll_fn(|cx| {
+                self.0.waiting.lock().unwrap().push(cx.waker().clone());
+                if self.0.deaf.load(Ordering::SeqCst) { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
             let socket = Memory.dial(address).await?;
             Ok(Box::new(GatedSocket { socket, gate: self.0.clone() }) as Box<dyn Socket>)
         })
@@ -92,6 +259,13 @@ impl Socket for GatedSocket {
 
 impl AsyncRead for GatedSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.gate.cut.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        self.gate.waiting.lock().unwrap().push(cx.waker().clone());
+        if self.gate.deaf.load(Ordering::SeqCst) {
+            return Poll::Pending;
+        }
         Pin::new(&mut *self.socket).poll_read(cx, buf)
     }
 }
@@ -118,7 +292,8 @@ impl AsyncWrite for GatedSocket {
 async fn gated(test: &str) -> (Node, Gated) {
     let gate = Gated::default();
     let names = format!("memory:names-of-{test}");
-    let node = Node::builder().app(test).names(&names).network(gate.clone()).listen("memory:").join().await.unwrap();
+    let node = Node::builder().app(test).names(&names).network(gate.clone());
+    let node = node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap();
     (node, gate)
 }
 
@@ -140,6 +315,293 @@ fn a_socket_that_cannot_be_written_is_read() {
             assert_eq!(received.expect("it is not read")?, n);
         }
         gate.open();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sender_that_is_dropped_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-dropped-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        drop(a.sender::<u32>("n").await?);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_poisoned_before_its_home_has_answered() {
+    run(async {
+        let [a, b] = nodes("r-poisoned-early").await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        drop(sending);
+        tx.poison("no krill");
+        assert!(matches!(rx.recv().await, Err(RecvError::Poisoned(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_channel_that_is_retired_before_its_home_is_known() {
+    run(async {
+        let [a, b] = nodes("r-retired-early").await;
+        let mut tx = a.sender::<u32>("n").await?;
+        let mut sending = Box::pin(tx.send(1));
+        assert!(poll_once(&mut sending).await.is_pending());
+        quiet().await;
+        drop(sending);
+        tx.retire();
+        quiet().await;
+        let mut rx = b.receiver::<u32>("n").policy(fifo(3)).await?;
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        assert!(tx.send(2).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+/// Writes an end that somebody else holds too.
+struct Sneaky(Arc<Mutex<Sender<u32>>>);
+
+impl serde::Serialize for Sneaky {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.lock().unwrap().serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Sneaky {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Ok(Self(Arc::new(Mutex::new(Sender::deserialize(deserializer)?))))
+    }
+}
+
+#[test]
+fn an_end_that_stayed_is_gone_over_there() {
+    run(async {
+        let [a, b] = nodes("r-sneaky").await;
+        let mut tx = a.sender::<Sneaky>("n").await?;
+        let mut rx = b.receiver::<Sneaky>("n").await?;
+        let (ty, _ry) = channel::<u32>();
+        let kept = Arc::new(Mutex::new(ty));
+        let (sent, received) = par!(tx.send(Sneaky(kept.clone())), rx.recv());
+        assert!(sent.is_ok());
+        let there = Arc::into_inner(received?.0).unwrap().into_inner().unwrap();
+        let mut there = there;
+        assert!(there.send(1).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_home_that_does_not_fit_is_told() {
+    run(async {
+        let [a, b] = nodes("r-home-refused").await;
+        let _rx = a.receiver::<u32>("n").await?;
+        assert!(matches!(b.receiver::<u32>("n").await, Err(NameError::Refused { .. })));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_is_free_when_both_ends_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-free").await;
+        for n in 0..3 {
+            let mut rx = freed(|| async { a.receiver::<u32>("n").await }).await;
+            let mut tx = freed(|| async { a.sender::<u32>("n").await }).await;
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_is_free_when_both_faces_on_one_node_are_gone() {
+    run(async {
+        let [a] = nodes("r-local-faces-free").await;
+        for n in 0..3 {
+            let mut server = freed(|| async { a.server::<Post>("post").await }).await;
+            let mut client = freed(|| async { a.client::<Post>("post").await }).await;
+            let (sent, received) = par!(client.letters.send(n), server.letters.recv());
+            assert_eq!((sent?, received?), ((), n));
+            let (sent, received) = par!(server.answers.send(n), client.answers.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Post {
+    letters: ToServer<u32>,
+    answers: ToClient<u32>,
+}
+
+#[test]
+fn a_node_that_is_asked_by_address_comes_back() {
+    run(async {
+        let test = "r-comes-back";
+        let [names, a] = nodes(test).await;
+        let there = |names: String| async move {
+            Node::builder().app("r-comes-back").names(&names).listen("memory:r-there").join().await
+        };
+        let address = format!("memory:names-of-{test}");
+        let b = there(address.clone()).await?;
+        let mut tx = a.sender::<u32>("memory:r-there/n").await?;
+        b.leave().await?;
+        quiet().await;
+        let b = there(address).await?;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        drop(names);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_guest_that_is_lost_before_it_attached() {
+    run(async {
+        let test = "r-guest-lost";
+        let names = format!("memory:names-of-{test}");
+        let grace = Duration::from_millis(100);
+        let a = Node::builder().app(test).names(&names).grace(grace).listen("memory:").join().await?;
+        let (b, gate) = gated(test).await;
+        let mut guests = a.acceptor::<Post>("post").await?;
+        let client = b.client::<Post>("post").await?;
+        // It has introduced itself with this.
+        let guest = guests.recv().await;
+        gate.shut();
+        drop((client, b));
+        let mut guest = guest?.into_face();
+        assert!(guest.letters.recv().await.is_err());
+        assert!(guest.answers.send(1).await.is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn a_server_that_is_lost_before_it_has_answered_its_client() {
+    run_alone(async {
+        let test = "r-server-lost";
+        let b = node(test).await;
+        let (a, gate) = gated(test).await;
+        let server = a.server::<Post>("post").await?;
+        let mut client = b.client::<Post>("post").await?;
+        gate.shut();
+        quiet().await;
+        drop((server, a));
+        gate.cut();
+        assert!(client.answers.recv().await.is_err());
+        assert!(client.letters.send(1).await.is_err());
+        Ok(())
+    });
+}
+
+/// Whoever is polled first is known here.
+fn run_alone(test: impl Future<Output = Result>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limit = Duration::from_secs(8);
+    runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
+}
+
+#[test]
+fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
+    // Before its node has heard of the guest, and just then.
+    for before in [true, false] {
+        run_alone(async {
+            let test = format!("r-turned-away-{before}");
+            let names = node(&test).await;
+            while !names.serves_names() {
+                tokio::task::yield_now().await;
+            }
+            let (a, gate) = gated(&test).await;
+            let b = node(&test).await;
+            let guests = a.acceptor::<Post>("post").await?;
+            gate.listen(!before);
+            let mut client = b.client::<Post>("post").await?;
+            drop(guests);
+            quiet().await;
+            gate.listen(true);
+            assert!(client.letters.send(1).await.unwrap_err().is_closed());
+            assert_eq!(client.answers.recv().await, Err(RecvError::Closed));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn the_name_of_an_acceptor_that_is_gone_is_free() {
+    run(async {
+        let [a, b] = nodes("r-acceptor-anew").await;
+        drop(a.acceptor::<Post>("post").await?);
+        let mut guests = freed(|| async { a.acceptor::<Post>("post").await }).await;
+        let mut client = b.client::<Post>("post").await?;
+        let mut guest = guests.recv().await?.into_face();
+        let (sent, received) = par!(client.letters.send(1), guest.letters.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_that_comes_when_its_node_has_left_is_closed() {
+    run(async {
+        let mut listener = Memory.listen("r-late-socket").await?;
+        let (a, gate) = gated("r-late-socket-app").await;
+        gate.listen(false);
+        let mut naming = Box::pin(async { a.sender::<u32>("memory:r-late-socket/n").await });
+        assert!(poll_once(&mut naming).await.is_pending());
+        while !gate.0.dialled.lock().unwrap().iter().any(|address| address == "r-late-socket") {
+            tokio::task::yield_now().await;
+        }
+        drop(naming);
+        a.leave().await?;
+        gate.listen(true);
+        let mut socket = listener.accept().await?;
+        assert_eq!(socket.read(&mut [0; 100]).await?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_socket_that_cannot_be_written_is_closed_all_the_same() {
+    run(async {
+        let mut listener = Memory.listen("r-stuck-socket").await?;
+        let (a, gate) = gated("r-stuck-socket-app").await;
+        gate.shut();
+        let mut naming = Box::pin(async { a.sender::<u32>("memory:r-stuck-socket/n").await });
+        assert!(poll_once(&mut naming).await.is_pending());
+        let mut socket = listener.accept().await?;
+        quiet().await;
+        drop(naming);
+        a.leave().await?;
+        assert_eq!(socket.read(&mut [0; 100]).await?, 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_end_that_has_failed_fast_frees_its_name() {
+    run(async {
+        let test = "r-fail-fast";
+        let a = node(test).await;
+        while !a.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let (b, gate) = gated(test).await;
+        let mut rx = b.receiver::<u32>("n").await?;
+        let mut tx = a.sender::<u32>("n").fail_fast().await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        gate.cut();
+        assert!(tx.send(2).await.is_err());
+        drop(tx);
+        freed(|| async { a.sender::<u32>("n").await }).await;
         Ok(())
     });
 }

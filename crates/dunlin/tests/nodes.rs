@@ -249,6 +249,27 @@ fn a_node_that_leaves_is_lost() {
     });
 }
 
+/// Who leaves hears of its own connections what the others hear of theirs.
+#[test]
+fn who_leaves_hears_that_its_connections_are_over() {
+    run(async {
+        let [a, b] = nodes("who_leaves_hears", "memory:").await;
+        let mut connections = a.connections();
+        let (rx, tx) = (b.receiver::<u32>("numbers").await?, a.sender::<u32>("numbers").await?);
+        a.leave().await?;
+        let mut heard = Vec::new();
+        while let Some((peer, state)) = connections.next().await? {
+            assert_eq!(peer, b.me());
+            heard.push(state);
+        }
+        // It may have been up before anybody looked.
+        heard.retain(|state| *state != ConnectionState::Up);
+        assert_eq!(heard, [ConnectionState::Down(dunlin::node::Down::Left)]);
+        drop((rx, tx));
+        Ok(())
+    });
+}
+
 /// The node that serves the names ends; another one takes over, and what was joined goes on.
 #[test]
 fn names_are_taken_over() {

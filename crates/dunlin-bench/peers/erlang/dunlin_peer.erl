@@ -4,15 +4,20 @@
 %%
 %% Prints one number: nanoseconds per event (per process for spawn).
 %%
+%% The remote ones run on nodes of their own, which this one starts (`peer`), and over their distribution protocol:
+%%
+%%     erl -sname bench@localhost -setcookie COOKIE ... -run dunlin_peer main remote-pingpong 20000 100000
+%%
 %% Erlang's messages are asynchronous: `!` does not wait for the receiver, so a sender may run ahead and does less than a
 %% rendezvous does. Read these figures as those of another kind of communication, not as a slower or faster rendezvous.
 -module(dunlin_peer).
--export([main/1]).
+-export([main/1, echo/1, sink/2, copy/1, successor/1, delta/2, remote_prefix/0]).
 
-main([Bench, N]) ->
+main([Bench, N]) -> main([Bench, N, "8"]);
+main([Bench, N, Size]) ->
     Count = list_to_integer(N),
     %% In a process of its own with room to spare, so that collecting garbage of a growing heap is not what is measured.
-    {_, Monitor} = spawn_opt(fun() -> io:format("~w~n", [run(Bench, Count)]) end, [monitor, {min_heap_size, 100000}]),
+    {_, Monitor} = spawn_opt(fun() -> io:format("~w~n", [run(Bench, Count, list_to_integer(Size))]) end, [monitor, {min_heap_size, 100000}]),
     receive
         {'DOWN', Monitor, process, _, normal} -> halt(0);
         {'DOWN', Monitor, process, _, Reason} ->
@@ -23,10 +28,13 @@ main(_) ->
     io:format(standard_error, "usage: dunlin_peer main commstime|pingpong|ring|spawn N~n", []),
     halt(2).
 
-run("commstime", N) -> commstime(N);
-run("pingpong", N) -> pingpong(N);
-run("ring", N) -> ring(N);
-run("spawn", N) -> spawn_all(N).
+run("commstime", N, _) -> commstime(N);
+run("pingpong", N, _) -> pingpong(N);
+run("ring", N, _) -> ring(N);
+run("spawn", N, _) -> spawn_all(N);
+run("remote-pingpong", N, Size) -> remote_pingpong(N, Size);
+run("remote-throughput", N, Size) -> remote_throughput(N, Size);
+run("remote-commstime", N, _) -> remote_commstime(N).
 
 nanoseconds_per(Events, Start) ->
     erlang:convert_time_unit(erlang:monotonic_time() - Start, native, nanosecond) / Events.
@@ -95,3 +103,67 @@ start(N, Body) -> spawn(Body), start(N - 1, Body).
 
 join(0) -> ok;
 join(N) -> receive ended -> join(N - 1) end.
+
+%% Another node in a process of its own, like this one. It ends with this one.
+node_beside() ->
+    Schedulers = integer_to_list(erlang:system_info(schedulers_online)),
+    Args = ["-setcookie", atom_to_list(erlang:get_cookie()), "+S", Schedulers ++ ":" ++ Schedulers,
+            "-pa", filename:dirname(code:which(?MODULE))],
+    {ok, _, Node} = peer:start_link(#{name => peer:random_name(), host => "localhost", args => Args}),
+    Node.
+
+warm_up(N) -> N div 10 + 1.
+
+remote_pingpong(N, Size) ->
+    Pong = spawn_link(node_beside(), ?MODULE, echo, [self()]),
+    Message = binary:copy(<<7>>, Size),
+    trips(Pong, Message, Size, warm_up(N)),
+    Start = erlang:monotonic_time(),
+    trips(Pong, Message, Size, N),
+    nanoseconds_per(N, Start).
+
+echo(To) -> receive V -> To ! V, echo(To) end.
+
+trips(_, _, _, 0) -> ok;
+trips(Pong, Message, Size, N) ->
+    Pong ! Message,
+    receive Back when byte_size(Back) =:= Size -> trips(Pong, Back, Size, N - 1) end.
+
+remote_throughput(N, Size) ->
+    Counts = [warm_up(N), N],
+    Sink = spawn_link(node_beside(), ?MODULE, sink, [self(), Counts]),
+    Message = binary:copy(<<7>>, Size),
+    stream(Sink, Message, hd(Counts)),
+    Start = erlang:monotonic_time(),
+    stream(Sink, Message, N),
+    nanoseconds_per(N, Start).
+
+stream(Sink, Message, N) ->
+    repeat(N, fun() -> Sink ! Message end),
+    receive {done, N} -> ok end.
+
+sink(_, []) -> ok;
+sink(Source, [N | More]) ->
+    repeat(N, fun() -> receive V when is_binary(V) -> ok end end),
+    Source ! {done, N},
+    sink(Source, More).
+
+repeat(0, _) -> ok;
+repeat(N, Body) -> Body(), repeat(N - 1, Body).
+
+%% Like commstime, with every process but the consumer on a node of its own.
+remote_commstime(N) ->
+    Prefix = spawn_link(node_beside(), ?MODULE, remote_prefix, []),
+    Successor = spawn_link(node_beside(), ?MODULE, successor, [Prefix]),
+    Delta = spawn_link(node_beside(), ?MODULE, delta, [Successor, self()]),
+    Prefix ! {delta, Delta},
+    Warm = warm_up(N),
+    consumer(0, Warm),
+    Start = erlang:monotonic_time(),
+    consumer(Warm, Warm + N),
+    nanoseconds_per(4 * N, Start).
+
+remote_prefix() ->
+    Delta = receive {delta, Pid} -> Pid end,
+    Delta ! 0,
+    copy(Delta).

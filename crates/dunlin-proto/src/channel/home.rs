@@ -30,8 +30,17 @@ impl Machine {
         declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
-        self.homes.insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), ended: None });
+        self.homes
+            .insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), awaits: None, ended: None });
         Ok(())
+    }
+
+    /// The sending half of this channel will be at that node, and at no other. If the connection to it is over before it has attached, the home
+    /// hears that it is [lost](HomeHears::Lost).
+    pub fn await_half(&mut self, channel: ChannelId, node: NodeId) {
+        if let Some(home) = self.homes.get_mut(&channel) {
+            home.awaits = Some(node);
+        }
     }
 
     /// The receiver of this channel is here, and its sender is in a message to this node, which says [`Machine::adopt`] when it takes that. To
@@ -39,7 +48,7 @@ impl Machine {
     pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
         let credits = terms.credits.into();
         let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
-        self.homes.insert(channel, Home { terms, declaration, many: false, attached, ended: None });
+        self.homes.insert(channel, Home { terms, declaration, many: false, attached, awaits: None, ended: None });
     }
 
     /// The message with the sender of this channel has been taken, and its new half has to know the terms.
@@ -115,6 +124,10 @@ impl Machine {
 
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
+            // Its value has come meanwhile, and whoever asks anew has not heard of it: it goes back.
+            self.abort(now, channel, from, ticket);
+        }
         if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
             *standing = Standing::Asked(request);
             self.tell(now, from, channel, FromHome::Reserve(ticket, request));
@@ -253,7 +266,9 @@ impl Machine {
             self.homes.values().filter(|home| home.attached.contains_key(&from)).count() < self.config.attached_max;
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
-            Some(home) if home.ended.is_some() => Some(Rejection::NoSuchChannel),
+            Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
+                Some(Rejection::NoSuchChannel)
+            }
             Some(home) if !fit(&home.declaration, theirs) => Some(Rejection::Mismatch(home.declaration.clone())),
             Some(home) if home.attached.contains_key(&from) || (!home.many && !home.attached.is_empty()) => {
                 Some(Rejection::Occupied)
@@ -380,13 +395,13 @@ impl Machine {
     /// A node is lost: what it offered stands no more.
     pub(crate) fn settle_homes(&mut self, node: NodeId) {
         let channels: Vec<ChannelId> =
-            self.homes.iter().filter(|(_, home)| home.attached.contains_key(&node)).map(|(id, _)| *id).collect();
+            self.homes.iter().filter(|(_, home)| home.is_of(node)).map(|(id, _)| *id).collect();
         for channel in channels {
             let home = self.homes.get_mut(&channel).expect("it was just there");
-            let Some(attached) = home.attached.remove(&node) else { continue };
+            let attached = home.attached.remove(&node);
             let over = home.ended.is_some();
             if !over && !planted!(DeadOffers) {
-                let stood = attached.open.into_keys().collect();
+                let stood = attached.map_or_else(Vec::new, |attached| attached.open.into_keys().collect());
                 self.hears(channel, node, HomeHears::Lost(stood));
             }
             self.forget_home_if_over(channel);

@@ -95,8 +95,10 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) home: NodeId,
-    /// `None`: the home has not answered.
+    /// `None`: the home has not told them.
     pub(crate) terms: Option<Terms>,
+    /// It has been attached, and the home has not answered.
+    pub(crate) unanswered: bool,
     pub(crate) open: BTreeMap<Ticket, Standing>,
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
@@ -123,6 +125,7 @@ impl Proxy {
         Self {
             home,
             terms: None,
+            unanswered: false,
             open: BTreeMap::new(),
             backlog: VecDeque::new(),
             credits: 0,
@@ -143,7 +146,7 @@ impl Proxy {
 
     /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
     pub(crate) fn is_over(&self) -> bool {
-        self.gone_said && self.terms.is_some() && self.open.is_empty()
+        self.gone_said && !self.unanswered && self.open.is_empty()
     }
 }
 
@@ -155,8 +158,17 @@ pub(crate) struct Home {
     /// Whether several nodes may have a sending half.
     pub(crate) many: bool,
     pub(crate) attached: BTreeMap<NodeId, Attached>,
+    /// The node whose sending half is to come; no other may.
+    pub(crate) awaits: Option<NodeId>,
     /// How it ended; then it only waits for its proxies to notice.
     pub(crate) ended: Option<End>,
+}
+
+impl Home {
+    /// Whether its sending half is at this node, or will be.
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.attached.contains_key(&node) || (self.attached.is_empty() && self.awaits == Some(node))
+    }
 }
 
 /// What a home knows of a node with a sending half.

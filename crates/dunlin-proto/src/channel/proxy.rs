@@ -12,7 +12,8 @@ use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
 
 impl Machine {
-    /// The sender of this channel is here, its home at that node. Offers may follow at once.
+    /// The sender of this channel is here, its home at that node. Offers may follow at once. The half before it has to be over
+    /// ([`has_half`](Self::has_half)): what is still open on it would be forgotten.
     ///
     /// # Errors
     /// The declaration is too long to be sent; there is no sender here then.
@@ -24,18 +25,35 @@ impl Machine {
         declaration: Declaration,
     ) -> Result<(), WireError> {
         declaration.check()?;
-        self.proxies.insert(channel, Proxy::new(home));
+        self.proxies.insert(channel, Proxy { unanswered: true, ..Proxy::new(home) });
         self.say_to_home(now, channel, ToHome::Attach(declaration));
         Ok(())
     }
 
+    /// Whether there is a sending half of this channel here, or what is open on one that is gone.
+    pub fn has_half(&self, channel: ChannelId) -> bool {
+        self.proxies.contains_key(&channel)
+    }
+
+    /// Whether anything of this channel is here, its home or a half.
+    pub fn knows(&self, channel: ChannelId) -> bool {
+        self.homes.contains_key(&channel) || self.proxies.contains_key(&channel)
+    }
+
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
     /// else the home tells them. The home says [`Machine::open_home_to`].
-    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) {
+    ///
+    /// `false`: that channel is here already. The number came from elsewhere, and must not take another's place.
+    #[must_use = "`false`: nothing is here for what was adopted"]
+    pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) -> bool {
+        if self.knows(channel) {
+            return false;
+        }
         let mut proxy = Proxy::new(home);
         proxy.terms = terms;
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         self.proxies.insert(channel, proxy);
+        true
     }
 
     fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
@@ -202,11 +220,12 @@ impl Machine {
             return Err("an answer from a node that is not the channel's home");
         }
         // The home answers an attachment before all else: this was said to one before.
-        if proxy.terms.is_none() && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
+        if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
         let heard = match said {
             FromHome::Attached(terms) => {
+                proxy.unanswered = false;
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }

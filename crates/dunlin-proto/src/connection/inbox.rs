@@ -42,14 +42,17 @@ pub(crate) enum Arrived {
     Wrong,
 }
 
+/// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied again as it grows.
+const AHEAD: u64 = 8;
+
 impl Inbox {
     /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.
     pub(crate) fn is_within_value(&self, channel: ChannelId) -> bool {
         self.unfinished.contains_key(&channel)
     }
 
-    /// A value begins. `wanted`: it is kept; what has not arrived yet gets no memory in advance. Returns it if that was all
-    /// of it.
+    /// A value begins. `wanted`: it is kept; it gets memory for [`AHEAD`] times what has arrived, if it is as long. Returns it if that was
+    /// all of it.
     pub(crate) fn begin(
         &mut self,
         channel: ChannelId,
@@ -62,7 +65,11 @@ impl Inbox {
         if arrived == total {
             return wanted.then_some(first);
         }
-        let bytes = wanted.then(|| BytesMut::from(first));
+        let bytes = wanted.then(|| {
+            let mut bytes = BytesMut::with_capacity(total.min(AHEAD * arrived) as usize);
+            bytes.extend_from_slice(&first);
+            bytes
+        });
         self.unfinished.insert(channel, Unfinished { head, total, bytes, arrived });
         None
     }

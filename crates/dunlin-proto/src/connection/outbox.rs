@@ -35,6 +35,11 @@ struct Stream {
     waiting: VecDeque<ToHome>,
 }
 
+/// Small frames are written into pieces of so many bytes...
+const PAGE: usize = 4 << 10;
+/// ... until less is left. A frame that needs more takes a piece of its own.
+const PAGE_MIN: usize = 256;
+
 /// What became of a value that is asked back from the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled {
@@ -57,6 +62,8 @@ pub(crate) struct Outbox {
     /// So many of `written` have been written to the present socket.
     current: usize,
     goodbye: Goodbye,
+    /// Room for small frames.
+    page: BytesMut,
 }
 
 /// A node that leaves says so behind all else, and then nothing more.
@@ -116,7 +123,10 @@ impl Outbox {
 
     /// Writes what may be written now behind `out`, about `room` bytes; `moment` goes first. Returns how many bytes.
     pub(crate) fn fill(&mut self, moment: Option<Frame>, config: &Config, room: usize, out: &mut Vec<Bytes>) -> usize {
-        let mut page = Page { bytes: BytesMut::new(), numbered: Vec::new(), total: 0 };
+        if self.page.capacity() < PAGE_MIN {
+            self.page.reserve(PAGE);
+        }
+        let mut page = Page { bytes: std::mem::take(&mut self.page), numbered: Vec::new(), total: 0 };
         if let Some(frame) = moment {
             // Nothing that is not numbered carries a piece of a value.
             codec::encode(&frame, &mut page.bytes);
@@ -136,7 +146,7 @@ impl Outbox {
             let frame = match self.control.pop_front() {
                 Some(frame) => frame,
                 None if self.written_bytes + page.bytes.len() >= config.unacked_max => break,
-                None => match self.next_of_channels(config.chunk) {
+                None => match self.next_of_channels(config) {
                     Some(frame) => frame,
                     None if self.goodbye == Goodbye::ToSay => {
                         self.goodbye = Goodbye::Said;
@@ -162,12 +172,14 @@ impl Outbox {
             }
         }
         page.flush(self, out);
+        self.page = page.bytes;
         page.total
     }
 
-    fn next_of_channels(&mut self, chunk: usize) -> Option<Frame> {
+    fn next_of_channels(&mut self, config: &Config) -> Option<Frame> {
         while let Some(channel) = self.turns.pop_front() {
             let Some(stream) = self.streams.get_mut(&channel) else { continue };
+            let chunk = if self.turns.is_empty() { config.chunk_alone.max(config.chunk) } else { config.chunk };
             let frame = stream.next(channel, chunk);
             if stream.rest.is_none() && stream.waiting.is_empty() {
                 self.streams.remove(&channel);

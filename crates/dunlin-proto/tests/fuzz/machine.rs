@@ -67,6 +67,7 @@ impl World {
         let mut config = Config::new(APPLICATION);
         config.addresses = vec!["here".to_owned()];
         config.chunk = 3;
+        config.chunk_alone = config.chunk;
         config.unacked_max = 200;
         config.value_max = 40;
         config.strangers_max = 3;
@@ -253,7 +254,7 @@ impl World {
             // Within a message an end comes from, or goes to, a node to which there is a connection.
             24 if self.up.get(&node) == Some(&true) => {
                 let terms = if bool::arbitrary(u)? { Some(terms(u)?) } else { None };
-                machine.adopt(channel, node, terms);
+                let _ = machine.adopt(channel, node, terms);
             }
             25 if self.up.get(&node) == Some(&true) => {
                 machine.open_home_to(channel, terms(u)?, messages::declaration(u)?, node);

@@ -27,6 +27,8 @@ pub(crate) struct Says<'a> {
     pub(crate) channel: ChannelId,
     /// Bridges of ends that came or went within a message.
     pub(crate) new: &'a mut Vec<NewBridge>,
+    /// Messages that nobody needs any more: they are dropped when the node is not locked.
+    pub(crate) dropped: &'a mut Vec<Value>,
 }
 
 /// A bridge that another one has made.
@@ -91,6 +93,8 @@ pub(crate) struct SendingBridge {
     home: Option<NodeId>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
+    /// How the channel was ended here before the home was known.
+    early_end: Option<End>,
     encoding: Encoding,
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
@@ -99,6 +103,8 @@ pub(crate) struct SendingBridge {
     later: BTreeMap<Ticket, Request>,
     /// The user wants to hear at once when the connection is lost.
     fail_fast: bool,
+    /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
+    is_reply: bool,
 }
 
 impl SendingBridge {
@@ -107,27 +113,32 @@ impl SendingBridge {
             outlet: Some(outlet),
             home,
             early: Vec::new(),
+            early_end: None,
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
             later: BTreeMap::new(),
             fail_fast,
+            is_reply: false,
         }
     }
 
-    /// The home's terms are known without a word.
-    pub(crate) fn with_terms(self, value_max: u64) -> Self {
-        Self { value_max: Some(value_max), ..self }
+    /// For a reply: the home's terms are known without a word.
+    pub(crate) fn for_reply(mut self, value_max: u64) -> Self {
+        self.value_max = Some(value_max);
+        self.is_reply = true;
+        self
     }
 
-    pub(crate) fn connected(self, home: NodeId) -> Self {
-        Self { home: Some(home), ..self }
+    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+        self.home = Some(home);
+        self
     }
 
     /// The home is on this node.
     pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
         self.give_back_early();
-        self.outlet
+        self.outlet.take()
     }
 
     /// What was offered early stands as if nobody had heard of it.
@@ -141,7 +152,7 @@ impl SendingBridge {
     }
 
     /// Nothing can be offered yet: it waits, and can be taken back.
-    fn hear_early(&mut self, event: Event<Value>) -> bool {
+    fn hear_early(&mut self, event: Event<Value>, says: &mut Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
@@ -155,10 +166,32 @@ impl SendingBridge {
                     outlet.withdrawn(ticket, value);
                 }
             }
-            Event::Gone => return false,
-            _ => {}
+            Event::Retired => self.end_early(End::Retired, says),
+            Event::Poisoned(reason) => self.end_early(End::Poisoned(reason.as_str().to_owned()), says),
+            Event::Gone => {
+                // If a home is known, it will answer, and has to know that nobody hears it.
+                says.machine.end_proxy(says.now, says.channel, End::Gone);
+                return false;
+            }
+            // Nothing was sent on credits, and nothing reserved.
+            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) => {}
         }
         true
+    }
+
+    /// The sender has ended the channel, and its home has not answered: what waits for it has failed.
+    fn end_early(&mut self, how: End, says: &mut Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        for (ticket, early) in self.early.drain(..) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), why_ended(&how));
+            }
+        }
+        if self.home.is_some() {
+            says.machine.end_proxy(says.now, says.channel, how);
+        } else {
+            self.early_end = Some(how);
+        }
     }
 
     fn encode(&self, value: &Value) -> Result<(Bytes, Leaving), Why> {
@@ -201,6 +234,11 @@ impl SendingBridge {
                 Ok((bytes, leaving)) => {
                     self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
                     says.machine.offer(now, channel, ticket, bytes);
+                }
+                Err(why) if self.is_reply => {
+                    let reason = Reason::from(format!("the reply could not be written: {why}"));
+                    outlet.poison(reason.clone());
+                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
             },
@@ -257,8 +295,9 @@ impl SendingBridge {
     }
 
     fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
-        if let Some(home) = self.home {
-            leaving.hand_over(value, home, says);
+        match self.home {
+            Some(home) => leaving.hand_over(value, home, says),
+            None => says.dropped.push(value),
         }
     }
 
@@ -305,6 +344,24 @@ impl SendingBridge {
     }
 }
 
+/// The node has left, or its driver is gone.
+impl Drop for SendingBridge {
+    /// An outlet that is merely dropped has received what it was offered; here nobody has.
+    fn drop(&mut self) {
+        let Some(outlet) = self.outlet.take() else { return };
+        let channel = outlet.channel().as_u64();
+        for (ticket, kept) in std::mem::take(&mut self.kept) {
+            outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
+        }
+        for (ticket, early) in std::mem::take(&mut self.early) {
+            if let Early::Firm(value) = early {
+                outlet.failed(ticket, Some(value), Why::NodeLost);
+            }
+        }
+        outlet.down();
+    }
+}
+
 fn why_ended(how: &End) -> Why {
     match how {
         End::Gone | End::Retired => Why::Closed,
@@ -320,7 +377,7 @@ impl Bridge for SendingBridge {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
                     let goes_on =
-                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event) };
+                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event, says) };
                     if !goes_on {
                         self.outlet = None;
                     }
@@ -348,6 +405,9 @@ impl Bridge for SendingBridge {
                         };
                         self.hear(event, says);
                     }
+                }
+                if let Some(how) = self.early_end.take() {
+                    says.machine.end_proxy(says.now, says.channel, how);
                 }
             }
             ProxyHears::Rejected(why) => {
@@ -494,12 +554,14 @@ impl ReceivingBridge {
             }
             FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.
-            FromReceiver::Failed(ticket, _, why) => {
+            FromReceiver::Failed(ticket, copy, why) => {
+                says.dropped.extend(copy);
                 self.arriving.remove(&ticket);
                 machine.failed(now, channel, from, ticket, failure(why));
             }
             FromReceiver::Reserve(ticket, request) => machine.reserve(now, channel, from, ticket, request),
-            FromReceiver::Abort(ticket, _) => {
+            FromReceiver::Abort(ticket, copy) => {
+                says.dropped.push(copy);
                 self.arriving.remove(&ticket);
                 machine.abort(now, channel, from, ticket);
             }
@@ -551,7 +613,8 @@ impl Bridge for ReceivingBridge {
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    if inlet.grant(ticket, request, value).is_err() {
+                    if let Err(copy) = inlet.grant(ticket, request, value) {
+                        says.dropped.push(copy);
                         says.machine.abort(now, channel, from, ticket);
                     } else {
                         self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
@@ -564,10 +627,10 @@ impl Bridge for ReceivingBridge {
             },
             HomeHears::Sent(bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    // The machine has counted the credits: there is a place.
-                    let pushed = inlet.push(value);
-                    debug_assert!(pushed.is_ok(), "the machine counts the credits");
-                    if let Some(arriving) = arriving {
+                    // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
+                    if inlet.push(value).is_ok()
+                        && let Some(arriving) = arriving
+                    {
                         arriving.adopt(from, self.encoding, says);
                     }
                 }
@@ -579,7 +642,8 @@ impl Bridge for ReceivingBridge {
                 }
             },
             HomeHears::Withdraw(ticket) => {
-                if inlet.withdraw(ticket).is_some() {
+                if let Some(copy) = inlet.withdraw(ticket) {
+                    says.dropped.extend(copy);
                     self.arriving.remove(&ticket);
                     says.machine.withdrawn(now, channel, from, ticket);
                 }
@@ -606,13 +670,22 @@ impl Bridge for ReceivingBridge {
 
     fn connection_lost(&mut self, _: &mut Says<'_>) {}
 
-    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        self.inlet.map(|inlet| (inlet, self.credits))
+    fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.inlet.take().map(|inlet| (inlet, self.credits))
     }
 
     fn poison(&mut self, text: &str) {
         if let Some(inlet) = self.inlet.take() {
             inlet.poison(text.into());
+        }
+    }
+}
+
+/// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
+impl Drop for ReceivingBridge {
+    fn drop(&mut self) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.down();
         }
     }
 }

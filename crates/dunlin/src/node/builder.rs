@@ -120,11 +120,14 @@ impl NodeBuilder {
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
-        let mut tasks = vec![world::spawn_own(driver.clone().run())];
+        // It ends when the node has left.
+        world::spawn_own(driver.clone().run());
+        let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
         tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
+        let tasks = tasks.into();
         let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
         Ok(Node { inner: Arc::new(inner) })
     }

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
@@ -23,16 +24,22 @@ use tokio::sync::{Notify, oneshot};
 use super::bridge::{Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
-use crate::world::{self, Clock};
+use crate::world::{self, Clock, Timer};
+use dunlin_core::carrier::Value;
 
 /// So much is read from a socket at once.
 const READ: usize = 256 << 10;
-/// With less room than this, a new buffer is taken.
+/// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
+/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+const READ_EMPTY_MIN: usize = READ / 2;
 /// So many pieces go in one call to the kernel.
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 64 << 10;
+const WRITE: usize = 128 << 10;
+
+/// So long a socket that is to be closed may take to write what it still has.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -106,6 +113,8 @@ pub(crate) struct State {
     pub(crate) machine: Machine,
     stretched: BTreeMap<ChannelId, Stretched>,
     sockets: BTreeMap<SocketId, Arc<Bell>>,
+    /// The socket whose task has the lock, and will ask what there is to write before it gives it back.
+    at_hand: Option<SocketId>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
     parting: BTreeMap<SocketId, Closed>,
@@ -118,11 +127,38 @@ pub(crate) struct State {
     pub(crate) hub: Option<Box<Hub>>,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
+    /// Messages that nobody needs any more; they are dropped where nothing is locked.
+    dropped: Vec<Value>,
+}
+
+/// This thread's name for [`Driver::holder`].
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    // A thread that ends has none any more, and drives no node.
+    HERE.try_with(|here| std::ptr::from_ref(here).addr()).unwrap_or(0)
+}
+
+/// The state, locked by this thread.
+struct Held<'a> {
+    holder: &'a AtomicUsize,
+    state: MutexGuard<'a, State>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.holder.store(0, Ordering::Relaxed);
+    }
 }
 
 pub(crate) struct Driver {
     clock: Clock,
     state: Mutex<State>,
+    /// Which thread has locked it. Code of users may run meanwhile (they write, read and drop messages), and must not wait for itself.
+    holder: AtomicUsize,
+    /// Declarations that nobody waits for any more.
+    given_up: Mutex<Vec<u64>>,
+    /// No handle of the node is left.
+    abandoned: AtomicBool,
     /// Channels whose ends have something to say.
     stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
@@ -140,6 +176,7 @@ impl Driver {
                 machine,
                 stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
+                at_hand: None,
                 next_socket: 0,
                 parting: BTreeMap::new(),
                 dials: Vec::new(),
@@ -147,7 +184,11 @@ impl Driver {
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
                 flushed: None,
+                dropped: Vec::new(),
             }),
+            holder: AtomicUsize::new(0),
+            given_up: Mutex::default(),
+            abandoned: AtomicBool::new(false),
             stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
             networks,
@@ -168,10 +209,26 @@ impl Driver {
     /// Speaks to the machine, and does what it says.
     pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
         let now = self.now();
-        let mut state = lock(&self.state);
-        let result = f(&mut state, now);
-        self.act(&mut state, now);
+        let mut held = self.hold();
+        let result = f(&mut held.state, now);
+        self.act(&mut held.state, now);
+        let dropped = std::mem::take(&mut held.state.dropped);
+        drop(held);
+        drop(dropped);
         result
+    }
+
+    fn hold(&self) -> Held<'_> {
+        let state = lock(&self.state);
+        self.holder.store(this_thread(), Ordering::Relaxed);
+        Held { holder: &self.holder, state }
+    }
+
+    /// Whether this thread is within [`with`](Self::with): then this is called by a message that is written, read or dropped there.
+    fn is_held_here(&self) -> bool {
+        // Only this thread stores its own name, so no order is needed.
+        let here = this_thread();
+        here != 0 && self.holder.load(Ordering::Relaxed) == here
     }
 
     /// A channel of this node now reaches `peer`, or will.
@@ -194,6 +251,10 @@ impl Driver {
     /// Fetches what ends have to say, and does what the machine says, until both are quiet.
     fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         loop {
+            let given_up = std::mem::take(&mut *lock(&self.given_up));
+            if !given_up.is_empty() {
+                self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
+            }
             let stirred = std::mem::take(&mut *lock(&self.stirred));
             for channel in stirred {
                 self.fetch(state, channel, now);
@@ -225,7 +286,9 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Write(socket) => {
-                if let Some(bell) = state.sockets.get(&socket) {
+                if state.at_hand != Some(socket)
+                    && let Some(bell) = state.sockets.get(&socket)
+                {
                     bell.ring();
                 }
             }
@@ -239,8 +302,10 @@ impl Driver {
                 state.carried_by(node);
                 if matches!(how, ConnectionState::Lost(_)) {
                     let mut new = Vec::new();
-                    state.tell_lost(node, now, &mut new);
+                    let told = state.tell_lost(node, now, &mut new);
                     self.stretch_all(state, new);
+                    // Some may be over with that.
+                    told.into_iter().for_each(|channel| self.fetch(state, channel, now));
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
@@ -263,7 +328,7 @@ impl Driver {
         let Some(stretched) = state.stretched.get_mut(&channel) else { return };
         let waker = Waker::from(stretched.waker.clone());
         let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
         if stretched.bridge.poll(&mut Context::from_waker(&waker), &mut says).is_ready() {
             state.stretched.remove(&channel);
             self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
@@ -274,7 +339,7 @@ impl Driver {
     fn tell(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time, told: Told) {
         let Some(stretched) = state.stretched.get_mut(&channel) else { return };
         let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new };
+        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
         match told {
             Told::Home(from, heard) => stretched.bridge.hear_sender(from, heard, &mut says),
             Told::Proxy(heard) => stretched.bridge.hear_home(heard, &mut says),
@@ -305,8 +370,24 @@ impl Driver {
         result
     }
 
+    /// Nothing is done, and the default given, if the node has left, or if a message asks while this node writes, reads or drops it.
     pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R) -> R {
+        if self.is_held_here() {
+            return R::default();
+        }
         self.with(|state, now| self.with_hub(state, now, f))
+    }
+
+    /// Nobody waits for this declaration any more. Can be called from anywhere, also by what a message drops.
+    pub(crate) fn give_up(&self, number: u64) {
+        lock(&self.given_up).push(number);
+        self.bell.ring();
+    }
+
+    /// No handle of the node is left: it says goodbye, and ends. Can be called from anywhere.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        self.bell.ring();
     }
 
     /// Told when the name service is lost.
@@ -340,9 +421,12 @@ impl Driver {
             bell,
             socket,
             buffer: BytesMut::new(),
+            missing: 0,
             out: Vec::new(),
             flushing: false,
+            more: false,
             parting: false,
+            linger: None,
         };
         world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
@@ -353,6 +437,10 @@ impl Driver {
         let mut sleep = Box::pin(self.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
         loop {
+            if self.abandoned.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
+                self.with(|state, now| state.machine.leave(now));
+                self.close();
+            }
             let dials = self.with(|state, now| {
                 state.machine.tick(now);
                 if state.hub_alarm.is_some_and(|at| now >= at) {
@@ -367,6 +455,7 @@ impl Driver {
                 let mut state = lock(&self.state);
                 state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
             }
+            let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
                 world::spawn_own(self.clone().dial(id, address));
             }
@@ -392,6 +481,8 @@ impl Driver {
         let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         self.with(|state, now| match result {
+            // Nobody is here any more. Whoever closes looks for sockets after it has said so.
+            _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let socket = self.add_socket(state, socket);
                 state.machine.dialled(now, id, socket);
@@ -403,21 +494,31 @@ impl Driver {
     /// Somebody has dialled this node.
     pub(crate) fn accepted(self: &Arc<Self>, socket: Box<dyn Socket>) {
         self.with(|state, now| {
+            if self.closing.load(Ordering::Acquire) {
+                return;
+            }
             let socket = self.add_socket(state, socket);
             state.machine.accepted(now, socket);
         });
     }
 
-    /// Ends every socket; the tasks of the node end with them.
+    /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
-        let mut state = lock(&self.state);
+        let mut held = self.hold();
+        let state = &mut *held.state;
         let sockets: Vec<SocketId> = state.sockets.keys().copied().collect();
         for socket in sockets {
             state.parting.insert(socket, Closed::Over);
             state.sockets[&socket].ring();
         }
-        drop(state);
+        let (stretched, mut hub) = (std::mem::take(&mut state.stretched), state.hub.take());
+        drop(held);
+        if let Some(hub) = &mut hub {
+            hub.farewell();
+        }
+        // They drop what is their users'.
+        drop((stretched, hub));
         self.bell.ring();
     }
 }
@@ -452,10 +553,19 @@ impl State {
         }
     }
 
-    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) {
+    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) -> Vec<ChannelId> {
+        let mut told = Vec::new();
         for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
-            stretched.bridge.connection_lost(&mut Says { machine: &mut self.machine, now, channel: *channel, new });
+            stretched.bridge.connection_lost(&mut Says {
+                machine: &mut self.machine,
+                now,
+                channel: *channel,
+                new,
+                dropped: &mut self.dropped,
+            });
+            told.push(*channel);
         }
+        told
     }
 
     /// The end of this channel cannot be what its holder has declared.
@@ -478,12 +588,19 @@ struct Carrier {
     id: SocketId,
     bell: Arc<Bell>,
     socket: Box<dyn Socket>,
+    /// What has arrived and is no whole frame, and room for what follows.
     buffer: BytesMut,
+    /// So much of that frame is missing at least.
+    missing: usize,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
     /// Something was written and not flushed.
     flushing: bool,
+    /// The machine may have more for this socket than is in `out`.
+    more: bool,
     parting: bool,
+    /// Until when the last words may take.
+    linger: Option<Pin<Box<Timer>>>,
 }
 
 impl Carrier {
@@ -508,58 +625,72 @@ impl Carrier {
         let mut fetch = true;
         loop {
             fetch |= self.bell.poll_rung(cx);
-            let arrived = match self.poll_read(cx)? {
-                Poll::Ready(bytes) => Some(bytes),
-                Poll::Pending => None,
-            };
-            let news = fetch || arrived.is_some();
+            let arrived = self.poll_read(cx)?.is_ready();
+            let news = fetch || arrived;
             if news {
                 self.exchange(arrived);
             }
             fetch = false;
             if !self.out.is_empty() || self.flushing {
                 // There may be more than was taken at once.
-                fetch = self.poll_write(cx)?.is_ready();
+                fetch = self.poll_write(cx)?.is_ready() && self.more;
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx);
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
-                return Poll::Pending;
+                if !self.parting {
+                    return Poll::Pending;
+                }
+                let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
+                return linger.as_mut().poll(cx).map(Ok);
             }
         }
     }
 
     /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: Option<Bytes>) {
-        let (id, out) = (self.id, &mut self.out);
-        self.parting |= self.driver.with(|state, now| {
-            if let Some(bytes) = arrived {
-                state.machine.received(now, id, bytes);
-            }
-            state.parting.contains_key(&id)
-        });
-        if out.is_empty() {
-            self.driver.with(|state, now| state.machine.fill(now, id, WRITE, out));
+    fn exchange(&mut self, arrived: bool) {
+        let id = self.id;
+        let now = self.driver.now();
+        let mut held = self.driver.hold();
+        let state = &mut *held.state;
+        state.at_hand = Some(id);
+        if arrived {
+            self.missing = state.machine.received_in(now, id, &mut self.buffer);
         }
+        self.driver.act(state, now);
+        state.at_hand = None;
+        self.parting |= state.parting.contains_key(&id);
+        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
+        let dropped = std::mem::take(&mut state.dropped);
+        drop(held);
+        drop(dropped);
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        if self.buffer.capacity() - self.buffer.len() < READ_MIN {
-            self.buffer.reserve(READ);
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        if self.buffer.capacity() - self.buffer.len() < min {
+            self.buffer.reserve(READ.max(self.missing));
         }
         let reading = pin!(self.socket.read_buf(&mut self.buffer));
         match ready!(reading.poll(cx))? {
             0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(self.buffer.split().freeze())),
+            _ => Poll::Ready(Ok(())),
         }
     }
 
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let slices: Vec<IoSlice<'_>> = self.out.iter().take(SLICES).map(|bytes| IoSlice::new(bytes)).collect();
-            let mut written = ready!(Pin::new(&mut *self.socket).poll_write_vectored(cx, &slices))?;
+            let socket = Pin::new(&mut *self.socket);
+            let mut written = if let [bytes] = &self.out[..] {
+                ready!(socket.poll_write(cx, bytes))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let count = self.out.len().min(SLICES);
+                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -578,5 +709,71 @@ impl Carrier {
         ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
         self.flushing = false;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dunlin_proto::Config;
+    use dunlin_proto::id::{Incarnation, Life};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
+    struct Stuck {
+        byte: Option<u8>,
+        awaited: Arc<AtomicBool>,
+    }
+
+    impl AsyncRead for Stuck {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            self.awaited.store(self.byte.is_none(), Ordering::Relaxed);
+            let Some(byte) = self.byte.take() else { return Poll::Pending };
+            buf.put_slice(&[byte]);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Stuck {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Socket for Stuck {
+        fn peer(&self) -> String {
+            "stuck".to_owned()
+        }
+    }
+
+    #[test]
+    fn who_cannot_write_waits_for_what_arrives() {
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let machine = Machine::new(Config::new("krill"), me, 1);
+        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
+        let id = SocketId(0);
+        driver.with(|state, now| state.machine.accepted(now, id));
+        let awaited = Arc::<AtomicBool>::default();
+        let mut carrier = Carrier {
+            driver,
+            id,
+            bell: Arc::default(),
+            socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
+            buffer: BytesMut::new(),
+            missing: 0,
+            out: vec![Bytes::from_static(b"krill")],
+            flushing: false,
+            more: false,
+            parting: false,
+            linger: None,
+        };
+        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
     }
 }

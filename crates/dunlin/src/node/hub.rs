@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,6 +28,15 @@ use super::name::{describe, split};
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
 
+/// What answers a client, in the place of the acceptor, if that is not there any more.
+const NOT_THERE: ChannelId = ChannelId(0);
+
+/// So long a node waits before it asks again at an address where nobody is.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// So many ends may a bundle have that others reach by name.
+const BUNDLE_ENDS_MAX: usize = 256;
+
 /// How an end is declared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
@@ -44,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// Makes a fresh bundle for a guest, and hands it over. `None`: there is no room for another.
+/// Makes a fresh bundle for a guest, and hands it over; if there is no room, the guest's other face has been dropped. `None`: the acceptor is gone.
 pub(crate) type Acceptance = Box<dyn FnMut(Life) -> Option<Vec<Agent>> + Send>;
 
 /// What is to be declared: the agents in the place of the other end.
@@ -73,6 +83,9 @@ pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
     let mut outbox = Outbox::new();
     outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
     let sealed = outbox.seal().map_err(|error| refused(error.to_string()))?;
+    if sealed.ends().len() > BUNDLE_ENDS_MAX {
+        return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
+    }
     let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
     ends.into_iter().map(|end| end.into_agent().map_err(|end| refused(end.kind().to_string()))).collect()
 }
@@ -197,12 +210,16 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// This node looks for nobody any more.
+    leaving: bool,
     /// What is declared to the application's name service.
     directory: Directory,
     /// What is declared to this node, for those who dial it.
     own: Directory,
     /// What is declared to a node that a name has told.
     others: BTreeMap<String, Directory>,
+    /// Addresses that did not answer, and for which ends here wait: when they are asked again.
+    ask_again: BTreeMap<String, Time>,
     ends: BTreeMap<u64, DeclaredEnd>,
     /// Which end a stretched channel belongs to.
     channels: BTreeMap<ChannelId, u64>,
@@ -213,7 +230,7 @@ pub(crate) struct Hub {
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The name service is lost: somebody has to find or serve another.
-    pub(crate) names_lost: std::sync::Arc<Notify>,
+    pub(crate) names_lost: Arc<Notify>,
     /// Messages of this node to itself.
     local: VecDeque<Names>,
 }
@@ -226,9 +243,11 @@ impl Hub {
             me,
             registry: Registry::new(RegistryConfig::default()),
             serves: false,
+            leaving: false,
             directory: Directory::new(),
             own,
             others: BTreeMap::new(),
+            ask_again: BTreeMap::new(),
             ends: BTreeMap::new(),
             channels: BTreeMap::new(),
             introductions: BTreeMap::new(),
@@ -236,13 +255,21 @@ impl Hub {
             watchers: Vec::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
-            names_lost: std::sync::Arc::default(),
+            names_lost: Arc::default(),
             local: VecDeque::new(),
         }
     }
 
     pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
         self.watchers.push(watcher);
+    }
+
+    /// This node has left: its connections are over, and who watches them hears it before the channel ends.
+    pub(crate) fn farewell(&mut self) {
+        for life in std::mem::take(&mut self.lives).into_values() {
+            let news = (Peer(life), ConnectionState::Down(Down::Left));
+            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+        }
     }
 
     pub(crate) fn serves_names(&self) -> bool {
@@ -281,8 +308,16 @@ impl Hub {
         self.directory.server_is(self.me.node);
     }
 
+    /// This node leaves. A connection that was made from now on would only carry its goodbye.
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
     /// That node serves the application's names.
     pub(crate) fn use_names_of(&mut self, cx: &mut HubCx<'_>, node: NodeId) {
+        if self.leaving {
+            return;
+        }
         self.directory.server_is(node);
         cx.state.machine.connect(cx.now, node);
     }
@@ -324,7 +359,7 @@ impl Hub {
             }
             Half::Client(agents) => Role::Client(Some(agents)),
             Half::Server(agents) => {
-                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents)))
+                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents, None)))
             }
             Half::Acceptor(accept) => Role::Acceptor(accept),
         };
@@ -378,7 +413,9 @@ impl Hub {
         cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
     }
 
-    /// Opens the homes among a bundle's channels. Gives the others, which have their homes elsewhere.
+    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
+    /// homes elsewhere.
+    #[expect(clippy::too_many_arguments, reason = "what the channels of a bundle have in common")]
     fn open_homes(
         &mut self,
         cx: &mut HubCx<'_>,
@@ -387,11 +424,17 @@ impl Hub {
         options: Options,
         declaration: &Declaration,
         agents: Vec<Agent>,
+        from: Option<NodeId>,
     ) -> Outlets {
         let mut outlets = Vec::new();
         for (channel, agent) in numbered(first, agents) {
             match agent {
-                Agent::Inlet(inlet) => self.open_home(cx, number, channel, options, declaration, inlet),
+                Agent::Inlet(inlet) => {
+                    self.open_home(cx, number, channel, options, declaration, inlet);
+                    if let Some(from) = from {
+                        cx.state.machine.await_half(channel, from);
+                    }
+                }
                 Agent::Outlet(outlet) => outlets.push((channel, outlet)),
             }
         }
@@ -428,7 +471,7 @@ impl Hub {
         }
     }
 
-    fn undeclare(&mut self, number: u64) {
+    pub(crate) fn undeclare(&mut self, number: u64) {
         self.own.undeclare(number);
         match self.ends.remove(&number) {
             Some(DeclaredEnd { at: Some(address), .. }) => {
@@ -480,16 +523,18 @@ impl Hub {
             State::Resumed => ConnectionState::Resumed,
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
-                // Their agents are dropped, and with them the clients' ends end.
+                // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
                 self.introductions.retain(|_, client| client.server != node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
-                    self.names_lost.notify_one();
+                    if !self.leaving {
+                        self.names_lost.notify_one();
+                    }
                 }
                 for (address, directory) in &mut self.others {
                     if directory.server() == Some(node) {
                         directory.server_lost();
-                        if !directory.is_empty() {
+                        if !directory.is_empty() && !self.leaving {
                             cx.state.machine.introduce(address.clone());
                         }
                     }
@@ -529,6 +574,10 @@ impl Hub {
                     let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
                     self.fail(cx, number, error);
                 }
+                // What was admitted there waits until somebody is there again.
+                if self.others.get(address).is_some_and(|directory| !directory.is_empty()) {
+                    self.ask_again.insert(address.to_owned(), cx.now + ASK_AGAIN);
+                }
             }
         }
     }
@@ -548,6 +597,11 @@ impl Hub {
     /// Lets names and directories speak until they are quiet.
     pub(crate) fn settle(&mut self, cx: &mut HubCx<'_>) {
         self.registry.tick(cx.now);
+        let now = cx.now;
+        let asked: Vec<String> =
+            self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
+        self.ask_again.retain(|_, at| *at > now);
+        asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
         loop {
             let mut said: Vec<(NodeId, Names)> = Vec::new();
             while let Some((to, answer)) = self.registry.poll() {
@@ -559,14 +613,14 @@ impl Hub {
                 }
             }
             let mut events = Vec::new();
-            for directory in [&mut self.directory].into_iter().chain(self.others.values_mut()) {
+            for directory in std::iter::once(&mut self.directory).chain(self.others.values_mut()) {
                 while let Some(event) = directory.poll() {
                     events.push(event);
                 }
             }
             while let Some(event) = self.own.poll() {
-                // Only the name service can say that the end fits what is there under its name.
-                if !matches!(event, DirectoryEvent::Waiting { .. }) {
+                // Whether a home is admitted says the application's name service; here it is only found.
+                if matches!(event, DirectoryEvent::Found { .. }) {
                     events.push(event);
                 }
             }
@@ -576,7 +630,8 @@ impl Hub {
             for (to, message) in said {
                 if to == self.me.node {
                     self.local.push_back(message);
-                } else {
+                } else if !cx.state.machine.is_idle(to) {
+                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
                     // What can be declared is checked where it is declared.
                     let _ = cx.state.machine.say_names(cx.now, to, message);
                 }
@@ -588,7 +643,7 @@ impl Hub {
                 self.event(cx, event);
             }
         }
-        if let Some(at) = self.registry.next_tick() {
+        if let Some(at) = self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).min() {
             cx.driver.alarm(cx.state, at);
         }
     }
@@ -682,7 +737,8 @@ impl Hub {
                 self.channels.remove(&own);
                 if here {
                     if let Some(outlet) = bridge.into_outlet() {
-                        self.join_here(cx, channel, outlet);
+                        let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
+                        self.join_here(cx, channel, outlet, &joined);
                     }
                 } else {
                     self.attach(cx, Some(number), channel, partner.node, bridge, declaration);
@@ -691,11 +747,11 @@ impl Hub {
             Role::Client(agents) => {
                 let Some(agents) = agents.take() else { return };
                 if here {
-                    return self.join_bundle_here(cx, channel, agents);
+                    return self.join_bundle_here(cx, number, channel, agents);
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
-                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents);
                 let server = partner.node;
+                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents, Some(server));
                 self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
                 let said = Names::Guest { acceptor: channel, guest };
                 let _ = cx.state.machine.say_names(cx.now, server, said);
@@ -705,8 +761,13 @@ impl Hub {
         }
     }
 
+    /// Whose declaration a home here is.
+    fn belonging(&self, channel: ChannelId) -> Option<u64> {
+        self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| *number)
+    }
+
     /// Both ends of a channel are on this node: they are joined in memory.
-    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet) {
+    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
         let home = cx.state.take_bridge(channel).and_then(Bridge::into_home);
         let number = self.channels.remove(&channel);
         cx.state.machine.end_home(cx.now, channel, End::Gone);
@@ -715,49 +776,71 @@ impl Hub {
                 self.directory.attached(number);
                 self.own.attached(number);
             }
-            join(outlet, inlet, credits);
+            join(outlet, inlet, credits, joined);
         }
     }
 
     /// Client and server of a bundle are on this node.
-    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, client: Vec<Agent>) {
+    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
         let me = self.me;
-        let Some(server) = self.ends.values_mut().find(|end| end.channel == channel) else { return };
+        let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
         match &mut server.role {
             Role::Acceptor(accept) => {
+                let joined = Joined::new(cx, vec![number]);
+                // An acceptor that is gone has no face: the client's ends end with their agents.
                 let server = accept(me).unwrap_or_default();
                 for pair in client.into_iter().zip(server) {
                     match pair {
                         (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
                             let credits = inlet.credits();
-                            join(outlet, inlet, credits);
+                            join(outlet, inlet, credits, &joined);
                         }
                         _ => {}
                     }
                 }
             }
             Role::Server(outlets) => {
+                let joined = Joined::new(cx, vec![number, home]);
                 let mut outlets = outlets.take().unwrap_or_default();
                 for (channel, agent) in numbered(channel, client) {
                     match agent {
-                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet),
+                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet, &joined),
                         Agent::Inlet(inlet) => {
                             if let Some(at) = outlets.iter().position(|(other, _)| *other == channel) {
                                 let credits = inlet.credits();
-                                join(outlets.swap_remove(at).1, inlet, credits);
+                                join(outlets.swap_remove(at).1, inlet, credits, &joined);
                             }
                         }
                     }
                 }
+                // It may have no channel that has its home at the server.
+                self.directory.attached(home);
+                self.own.attached(home);
             }
             Role::Sender | Role::Receiver | Role::Client(_) => {}
         }
+    }
+
+    /// What a client was to be joined to is not there any more: its ends end.
+    fn turned_away(&mut self, cx: &mut HubCx<'_>, number: u64) {
+        let homes: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, end)| **end == number).map(|(channel, _)| *channel).collect();
+        for channel in homes {
+            self.channels.remove(&channel);
+            // Dropped, the inlet is a sender that is gone.
+            drop(cx.state.take_bridge(channel).and_then(Bridge::into_home));
+            cx.state.machine.end_home(cx.now, channel, End::Gone);
+        }
+        self.undeclare(number);
     }
 
     /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
     fn guest(&mut self, cx: &mut HubCx<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
+            if acceptor == NOT_THERE {
+                return self.turned_away(cx, client.number);
+            }
             return self.attach_all(
                 cx,
                 Some(client.number),
@@ -767,16 +850,35 @@ impl Hub {
                 &client.declaration,
             );
         }
-        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else { return };
+        if acceptor == NOT_THERE {
+            // The client has gone meanwhile.
+            return;
+        }
+        let not_there = Names::Guest { acceptor: NOT_THERE, guest };
+        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else {
+            let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+            return;
+        };
         let (options, declaration) = (end.options, end.declaration.clone());
         let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
-                // No room: the client is not answered, and hears that the channels it attaches to are not there.
-                let agents = accept(from).unwrap_or_default();
-                (None, self.open_homes(cx, None, guest, options, &declaration, agents))
+                // The number came from elsewhere: it must not take the place of what is here.
+                if numbered(guest, vec![(); BUNDLE_ENDS_MAX]).any(|(channel, ())| cx.state.machine.knows(channel)) {
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                }
+                let Some(agents) = accept(from) else {
+                    self.undeclare(number);
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                };
+                (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
             }
             Role::Server(outlets) => {
                 let Some(outlets) = outlets.take() else { return };
+                for (home, _) in self.channels.iter().filter(|(_, end)| **end == number) {
+                    cx.state.machine.await_half(*home, from.node);
+                }
                 self.directory.attached(number);
                 self.own.attached(number);
                 (Some(number), outlets)
@@ -800,11 +902,35 @@ fn poison(agent: &Agent, text: &str) {
     }
 }
 
+/// Ends of this node that are joined with each other. When the last of their channels is over, so are they, and their names are free.
+struct Joined {
+    driver: Weak<Driver>,
+    numbers: Vec<u64>,
+}
+
+impl Joined {
+    fn new(cx: &HubCx<'_>, numbers: Vec<u64>) -> Arc<Self> {
+        Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.upgrade() {
+            self.numbers.iter().for_each(|number| driver.give_up(*number));
+        }
+    }
+}
+
 /// Both halves are in this memory after all.
-fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
+fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) {
     match outlet.join(inlet, credits) {
         Ok(joining) => {
-            crate::world::spawn_own(joining);
+            let joined = joined.clone();
+            crate::world::spawn_own(async move {
+                joining.await;
+                drop(joined);
+            });
         }
         Err((outlet, inlet)) => {
             let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());
@@ -815,27 +941,22 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32) {
 }
 
 impl Driver {
-    /// Declares an end, and waits until it is admitted.
-    pub(crate) async fn declare(
-        self: &std::sync::Arc<Self>,
-        name: &str,
-        options: Options,
-        half: Half,
-    ) -> Result<(), NameError> {
+    /// Declares an end, and waits until it is admitted. Gives its number.
+    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<u64, NameError> {
         let (number, answer) =
             self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
-        struct Guard<'a>(&'a std::sync::Arc<Driver>, Option<u64>);
+        struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
         impl Drop for Guard<'_> {
             fn drop(&mut self) {
                 if let Some(number) = self.1 {
-                    self.0.with_hub_now(|hub, _| hub.undeclare(number));
+                    self.0.give_up(number);
                 }
             }
         }
         let mut guard = Guard(self, Some(number));
         let answer = answer.await;
         guard.1 = None;
-        answer.unwrap_or(Err(NameError::Left))
+        answer.unwrap_or(Err(NameError::Left)).map(|()| number)
     }
 }

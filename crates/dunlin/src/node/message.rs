@@ -140,13 +140,17 @@ impl Leaving {
 
     /// The message has been taken by a receiver on that node, and so have its ends.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &mut Says<'_>) {
-        let Some(sealed) = self.sealed else { return };
+        let Some(sealed) = self.sealed else { return says.dropped.push(value) };
         let handed_over = sealed.commit(value).unwrap_or_else(|not_all| not_all.ends);
         let mut ends = handed_over.into_iter().peekable();
         for (token, (channel, kind)) in (0u64..).zip(self.ends) {
             let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
             let Some(Agent::Inlet(inlet)) = agent else {
-                // The end was somebody else's too, who keeps it: over there it never was.
+                // The end was somebody else's too, who keeps it: over there it never was. Who adopted it hears nothing before the terms.
+                if kind != EndKind::Reply {
+                    let terms = Terms { window: WINDOW, credits: 0, value_max: says.machine.value_max() };
+                    says.machine.tell_terms(says.now, channel, to, terms);
+                }
                 says.machine.end_home(says.now, channel, End::Gone);
                 continue;
             };
@@ -167,7 +171,10 @@ impl Arriving {
     pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, says: &mut Says<'_>) {
         for (channel, end) in self.0 {
             let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(says.machine.value_max()));
-            says.machine.adopt(channel, home, terms);
+            if !says.machine.adopt(channel, home, terms) {
+                // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+                continue;
+            }
             let Some(Agent::Outlet(outlet)) = end.agent else {
                 // Nobody here wanted it.
                 says.machine.end_proxy(says.now, channel, End::Gone);
@@ -175,7 +182,7 @@ impl Arriving {
             };
             let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
             let bridge = match terms {
-                Some(terms) => bridge.with_terms(terms.value_max),
+                Some(terms) => bridge.for_reply(terms.value_max),
                 None => bridge,
             };
             says.new.push(NewBridge { channel, peer: home, bridge: Box::new(bridge) });

@@ -43,10 +43,11 @@ pub mod network;
 mod serve;
 
 use std::fmt;
-use std::future::IntoFuture;
+use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
@@ -54,6 +55,7 @@ use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::id::Life;
 use dunlin_proto::wire::{Expected, Face};
+use tokio::sync::mpsc::error::TrySendError;
 
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
@@ -70,6 +72,9 @@ use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
+/// A message that asks its node something while that writes, reads or drops it (in its `Serialize`, say) is told nothing: no ends
+/// [wait](Self::waiting), and nothing can be declared.
+///
 /// # Examples
 /// See the [module](self).
 #[derive(Clone)]
@@ -83,7 +88,8 @@ struct Inner {
     application: String,
     addresses: Vec<String>,
     listening: Vec<String>,
-    tasks: Vec<Own>,
+    /// They listen, and look for names.
+    tasks: Mutex<Vec<Own>>,
     /// What a simulation calls it.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     host: u64,
@@ -229,9 +235,15 @@ impl Node {
     /// [`NodeError::NotFlushed`] if the others did not hear everything in time; the node has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
+        driver.with_hub_now(|hub, _| hub.leave());
         driver.with(|state, now| state.machine.leave(now));
         let flushed = world::within(LEAVE, driver.flushed()).await;
-        self.inner.close();
+        self.inner.driver.close();
+        let tasks = self.inner.stop();
+        for task in tasks {
+            // Once it has ended, its address is free.
+            task.ended().await;
+        }
         match flushed {
             Some(_) => Ok(()),
             None => Err(NodeError::NotFlushed.into()),
@@ -240,17 +252,19 @@ impl Node {
 }
 
 impl Inner {
-    fn close(&self) {
-        self.tasks.iter().for_each(Own::abort);
-        self.driver.close();
+    fn stop(&self) -> Vec<Own> {
+        let tasks = std::mem::take(&mut *driver::lock(&self.tasks));
+        tasks.iter().for_each(Own::abort);
+        tasks
     }
 }
 
 impl Drop for Inner {
     /// Whoever forgets to leave says goodbye, but does not wait until that is heard.
     fn drop(&mut self) {
-        self.driver.with(|state, now| state.machine.leave(now));
-        self.close();
+        // Not here: a message may have had the last handle, and be dropped where the node is locked.
+        drop(self.stop());
+        self.driver.abandon();
     }
 }
 
@@ -421,15 +435,40 @@ where
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
             let (client, _server) = B::pair(&ChannelFactory::default());
             hub::agents_of(client)?;
-            let (mut door, guests) = channel_with::<Guest<B::Server>>(dunlin_core::fifo(hub::GUESTS_MAX));
+            let (mut door, guests) = channel::<Guest<B::Server>>();
+            let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
             let accept: Acceptance = Box::new(move |peer| {
                 let (client, server) = B::pair(&ChannelFactory::default());
                 let agents = hub::agents_of(client).ok()?;
-                door.try_send(Guest::new(server, Peer(peer))).ok()?;
-                Some(agents)
+                match welcomed.try_send(Guest::new(server, Peer(peer))) {
+                    Err(TrySendError::Closed(_)) => None,
+                    // With no room the server's face is dropped here, and the client hears that.
+                    Ok(()) | Err(TrySendError::Full(_)) => Some(agents),
+                }
             });
-            self.node.inner.driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = &self.node.inner.driver;
+            let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = Arc::downgrade(driver);
+            world::spawn_own(async move {
+                while let Some(guest) = next_guest(&mut door, &mut queue).await {
+                    if door.send(guest).await.is_err() {
+                        break;
+                    }
+                }
+                if let Some(driver) = driver.upgrade() {
+                    driver.give_up(number);
+                }
+            });
             Ok(guests)
         })
     }
+}
+
+/// `None`: nobody receives guests any more, or there will be none.
+async fn next_guest<S>(
+    door: &mut Sender<Guest<S>>,
+    queue: &mut tokio::sync::mpsc::Receiver<Guest<S>>,
+) -> Option<Guest<S>> {
+    let mut closed = pin!(door.closed());
+    poll_fn(|cx| if closed.as_mut().poll(cx).is_ready() { Poll::Ready(None) } else { queue.poll_recv(cx) }).await
 }

@@ -121,8 +121,8 @@ impl Proxy {
             _ => (64 << 10, Duration::ZERO),
         };
         // Some within the handshake, most behind it.
-        let after = if self.random() % 8 == 0 { self.any_size(8) } else { 256 + self.any_size(17) };
-        Fate { fault, there: self.random() % 2 == 0, after, piece, delay }
+        let after = if self.random().is_multiple_of(8) { self.any_size(8) } else { 256 + self.any_size(17) };
+        Fate { fault, there: self.random().is_multiple_of(2), after, piece, delay }
     }
 
     async fn link(self: Arc<Self>, near: TcpStream, far: TcpStream) {

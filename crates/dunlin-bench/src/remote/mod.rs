@@ -1,0 +1,128 @@
+//! Programs whose processes are in several processes of the operating system, which speak over loopback TCP.
+//!
+//! The hidden subcommand `side` runs one participant: as the leader it starts the other sides, this binary again ([`sides`]), measures, and
+//! prints its figure. All participants have the same runtime, with as many workers, and as many processes of the system.
+//!
+//! - [`programs`]: what the sides do, for those that have channels;
+//! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that they are compared with;
+//! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
+
+mod beside;
+mod counted;
+mod over_dunlin;
+mod over_remoc;
+mod over_tcp;
+mod programs;
+mod sides;
+
+use std::env;
+use std::future::Future;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use tokio::runtime::Builder;
+
+use crate::bench::{Bench, Program};
+use crate::participants::Participant;
+use crate::peers::Foreign;
+use crate::peers::erlang::ERLANG;
+
+pub(crate) use beside::{ALONE, BESIDE_PING, OWN_SOCKET, SAME_SOCKET, WITH_NODE};
+pub(crate) use over_dunlin::{BYTES, FIFO, RENDEZVOUS};
+pub(crate) use sides::free_port;
+
+/// Sockets of tokio's with nothing around the bytes but their length: what the others are compared with.
+pub(crate) const TCP: &str = "tokio tcp";
+/// The same, and each message is answered by one byte, as a rendezvous has to be.
+const TCP_ACKED: &str = "tokio tcp, acked";
+
+/// The arguments of the hidden subcommand.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Side {
+    who: String,
+    program: Program,
+    n: u64,
+    /// Bytes of each message
+    size: usize,
+    threads: usize,
+    /// Which side this is; the leader starts the others, with what they have to know
+    #[arg(long, default_value_t = 0)]
+    role: usize,
+    #[arg(long, default_value = "")]
+    names: String,
+}
+
+impl Side {
+    fn leads(&self) -> bool {
+        self.role == 0
+    }
+}
+
+/// Runs one side; the leader prints the figure.
+pub(crate) fn run(side: &Side) -> anyhow::Result<()> {
+    let figure = figure(side);
+    if !side.leads() {
+        // What ends with the leader has not failed: its end is noticed at the same time.
+        thread::sleep(Duration::from_millis(200));
+    }
+    let figure = figure?;
+    if side.leads() {
+        println!("{figure}");
+    }
+    Ok(())
+}
+
+fn figure(side: &Side) -> anyhow::Result<f64> {
+    match side.who.as_str() {
+        _ if side.program == Program::LocalBeside => beside::local(side),
+        _ if matches!(side.program, Program::RemoteBeside | Program::RemoteBesideTransfer) => beside::run(side),
+        TCP | TCP_ACKED => over_tcp::run(side),
+        who if who.starts_with("remoc") => over_remoc::run(side),
+        who if who.starts_with("dunlin") => over_dunlin::run(side),
+        who => bail!("there is no {who:?} in this binary"),
+    }
+}
+
+/// Runs `root` as a task of a runtime like everybody's.
+fn on_workers<T: Send + 'static>(
+    threads: usize,
+    root: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+) -> anyhow::Result<T> {
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("cannot start a tokio runtime")?;
+    // Spawned, because the future given to `block_on` does not run on a worker.
+    let root = runtime.spawn(root);
+    let result = runtime.block_on(root)?;
+    runtime.shutdown_background();
+    result
+}
+
+/// All who take part in `bench`, the one that they are compared with first.
+pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
+    let this_binary = env::current_exe().context("cannot find this binary")?;
+    let side = |who: &'static str, workers: usize| {
+        let mut command = Command::new(&this_binary);
+        let numbers = [bench.n.to_string(), bench.size.to_string(), workers.to_string()];
+        command.args(["side", who, &bench.program.to_string()]).args(numbers);
+        Participant { who, workers, ways: vec![command] }
+    };
+    let who: &[&'static str] = match bench.program {
+        Program::RemotePingpong => &over_dunlin::PINGPONG,
+        Program::RemoteThroughput => &over_dunlin::THROUGHPUT,
+        Program::RemoteCommstime => &over_dunlin::COMMSTIME,
+        Program::RemoteOverhead => &over_dunlin::OVERHEAD,
+        Program::RemoteBeside | Program::RemoteBesideTransfer => &beside::REMOTE,
+        _ => &beside::LOCAL,
+    };
+    let mut all = Vec::new();
+    for &workers in workers {
+        all.extend(who.iter().map(|who| side(who, workers)));
+        if let Some(erlang) = foreign.erlang.as_ref().filter(|erlang| erlang.has(bench.program)) {
+            all.push(Participant { who: ERLANG, workers, ways: vec![erlang.command(bench, workers)] });
+        }
+    }
+    Ok(all)
+}

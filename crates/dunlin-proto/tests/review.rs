@@ -1,0 +1,82 @@
+//! Regressions from a review of the machine: two of them, joined by hand.
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+use dunlin_proto::{Action, Config, HomeHears, Machine};
+
+const SOCKET: SocketId = SocketId(1);
+const NOW: Time = Time(1000);
+
+fn machine(n: u128) -> Machine {
+    let mut config = Config::new("review".to_owned());
+    config.addresses = vec![format!("memory:{n}")];
+    Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+}
+
+fn declared(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+/// Two machines and the socket between them. Gives what each was told that is not about sockets.
+struct Pair([Machine; 2]);
+
+impl Pair {
+    /// The first has dialled the second.
+    fn new() -> Self {
+        let [mut a, mut b] = [machine(1), machine(2)];
+        a.learn(NodeId(2), &["memory:2".to_owned()]);
+        a.connect(NOW, NodeId(2));
+        let Some(Action::Dial(id, _)) = a.poll() else { panic!("it does not dial") };
+        a.dialled(NOW, id, SOCKET);
+        b.accepted(NOW, SOCKET);
+        let mut pair = Self([a, b]);
+        pair.settle();
+        pair
+    }
+
+    fn settle(&mut self) -> [Vec<Action>; 2] {
+        let mut heard = [Vec::new(), Vec::new()];
+        loop {
+            let mut quiet = true;
+            for (at, heard) in heard.iter_mut().enumerate() {
+                while let Some(action) = self.0[at].poll() {
+                    quiet = false;
+                    heard.push(action);
+                }
+                let mut out = Vec::new();
+                self.0[at].fill(NOW, SOCKET, usize::MAX, &mut out);
+                for bytes in out {
+                    quiet = false;
+                    self.0[1 - at].received(NOW, SOCKET, bytes);
+                }
+            }
+            if quiet {
+                return heard;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_home_whose_half_was_to_come_hears_that_its_node_is_lost() {
+    let mut pair = Pair::new();
+    let [ours, other] = [ChannelId(5), ChannelId(6)];
+    let b = &mut pair.0[1];
+    let terms = Terms { window: 1, credits: 0, value_max: 100 };
+    for (channel, node) in [(ours, NodeId(1)), (other, NodeId(3))] {
+        b.open_home(channel, terms, declared(Face::Receiver), false).unwrap();
+        b.await_half(channel, node);
+    }
+    // A half at another node than the one that is awaited is not let in.
+    pair.0[0].attach(NOW, other, NodeId(2), declared(Face::Sender)).unwrap();
+    let [a, b] = pair.settle();
+    assert!(a.iter().any(|action| matches!(action, Action::Proxy(channel, _) if *channel == other)), "{a:?}");
+    assert!(!b.iter().any(|action| matches!(action, Action::Home(..))), "{b:?}");
+
+    pair.0[0].leave(NOW);
+    let [_, b] = pair.settle();
+    let lost = Action::Home(ours, NodeId(1), HomeHears::Lost(Vec::new()));
+    assert_eq!(b.iter().filter(|action| matches!(action, Action::Home(..))).collect::<Vec<_>>(), [&lost]);
+}

@@ -1,0 +1,525 @@
+//! What a node hears over a real socket from somebody who does not keep to the protocol. It answers, or closes, and tells its user
+//! why; its other connections live on: all the while two nodes play ping-pong.
+#![cfg(feature = "net")]
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dunlin::node::{ConnectionState, Down, Encoding, NameError, NodeError, Peer};
+use dunlin::prelude::*;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Resume, Welcome};
+use dunlin_proto::wire::{
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Status, ToHome, VERSIONS, codec,
+};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a registry of its own.
+struct Stage {
+    node: Node,
+    connections: Receiver<(Peer, ConnectionState)>,
+    names: Node,
+    pings: watch::Receiver<u64>,
+    playing: [Process<Result>; 2],
+}
+
+impl Stage {
+    async fn new(test: &str) -> Result<Self> {
+        let builder = || {
+            let builder = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
+            builder.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1))
+        };
+        let names = builder().listen("memory:").join().await?;
+        let _served = names.receiver::<u64>("nothing").await?;
+        let (node, friend) = (builder().join().await?, builder().join().await?);
+        let (mut ping, mut pinged) = (friend.sender::<u64>("ping").await?, node.receiver::<u64>("ping").await?);
+        let (mut pong, mut ponged) = (node.sender::<u64>("pong").await?, friend.receiver::<u64>("pong").await?);
+        let (count, pings) = watch::channel(0);
+        let playing = [
+            spawn(async move {
+                for n in 0.. {
+                    if count.send(n).is_err() {
+                        break; // the stage is closed
+                    }
+                    ping.send(n).await?;
+                    assert_eq!(ponged.recv().await?, n);
+                }
+                ping.retire();
+                friend.leave().await
+            }),
+            spawn(async move {
+                while let Some(n) = pinged.next().await? {
+                    pong.send(n).await?;
+                }
+                Ok(())
+            }),
+        ];
+        let connections = node.connections();
+        let mut stage = Self { node, connections, names, pings, playing };
+        stage.goes_on().await;
+        Ok(stage)
+    }
+
+    fn address(&self) -> &str {
+        &self.node.addresses()[0]
+    }
+
+    /// The game goes on, over the connection that was there before.
+    async fn goes_on(&mut self) {
+        let now = *self.pings.borrow_and_update();
+        self.pings.wait_for(|pings| *pings >= now + 10).await.expect("ping and pong go on");
+    }
+
+    /// Waits until the connection to this intruder is down, and tells why.
+    async fn down(&mut self, life: Life) -> Down {
+        loop {
+            let (peer, state) = self.connections.recv().await.unwrap();
+            match state {
+                ConnectionState::Down(why) if peer.to_string() == life.node.to_string() => return why,
+                ConnectionState::Down(why) => panic!("the connection to {peer} is down: {why}"),
+                _ => {}
+            }
+        }
+    }
+
+    async fn close(self) -> Result {
+        drop(self.pings);
+        for playing in self.playing {
+            playing.await??;
+        }
+        self.node.leave().await?;
+        self.names.leave().await
+    }
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limit = Duration::from_secs(120);
+    dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
+}
+
+/// A life that nobody else has.
+fn life(node: u128) -> Life {
+    Life { node: NodeId((0xBAD << 100) + node), incarnation: Incarnation(1) }
+}
+
+fn hello(stage: &Stage, me: Life) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: stage.node.application().to_owned(),
+        me,
+        wanted: NodeId(0),
+        met: Incarnation(0),
+        attempt: 1,
+        resume: Resume { run: 0, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    }
+}
+
+/// Says all that, and hears all that is answered until the node closes the socket.
+async fn last_words(address: &str, said: &[u8]) -> BytesMut {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // The node may have closed it before it has read all.
+    let _ = stream.write_all(said).await;
+    rest(&mut stream).await
+}
+
+async fn rest(stream: &mut TcpStream) -> BytesMut {
+    let mut heard = BytesMut::new();
+    while stream.read_buf(&mut heard).await.is_ok_and(|bytes| bytes > 0) {}
+    heard
+}
+
+/// Somebody who can shake hands, and then says what it likes.
+struct Intruder {
+    stream: TcpStream,
+    arrived: BytesMut,
+    me: Life,
+}
+
+impl Intruder {
+    /// Asks who is there, and makes a connection.
+    async fn meet(stage: &Stage, me: Life) -> Self {
+        let introduction = hello(stage, me);
+        let Ok(Some(Answer::Welcome(welcome))) =
+            Answer::decode(&mut last_words(stage.address(), &introduction.encode()).await)
+        else {
+            panic!("the node does not introduce itself");
+        };
+        let hello = Hello { wanted: welcome.me.node, met: welcome.me.incarnation, ..introduction };
+        let mut stream = TcpStream::connect(stage.address()).await.unwrap();
+        stream.write_all(&hello.encode()).await.unwrap();
+        let mut intruder = Self { stream, arrived: BytesMut::new(), me };
+        loop {
+            match Answer::decode(&mut intruder.arrived).unwrap() {
+                Some(Answer::Welcome(_)) => return intruder,
+                Some(Answer::Refused(why)) => panic!("refused: {why}"),
+                None => assert_ne!(intruder.stream.read_buf(&mut intruder.arrived).await.unwrap(), 0),
+            }
+        }
+    }
+
+    async fn say(&mut self, frames: &[Frame]) {
+        self.stream.write_all(&bytes_of(frames)).await.unwrap();
+    }
+
+    /// The next frame that is no heartbeat and no acknowledgement.
+    async fn hear(&mut self) -> Frame {
+        loop {
+            if let codec::Next::Frame { head, body } = codec::next(&self.arrived).unwrap() {
+                let mut frame = self.arrived.split_to(head + body).freeze();
+                match codec::decode(frame[0], frame.split_off(head)).unwrap() {
+                    Frame::Heartbeat | Frame::Ack { .. } => continue,
+                    frame => return frame,
+                }
+            }
+            assert_ne!(self.stream.read_buf(&mut self.arrived).await.unwrap(), 0, "the node has closed the socket");
+        }
+    }
+
+    /// Declares a sender, and attaches it to the receiver of that name.
+    async fn attach(&mut self, name: &str, encoding: &'static str) -> ChannelId {
+        let schema = Bytes::from_static(encoding.as_bytes());
+        let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema };
+        let declare = Names::Declare {
+            number: 1,
+            name: name.to_owned(),
+            channel: ChannelId(1),
+            face: face.clone(),
+            status: Status::New,
+        };
+        self.say(&[Frame::Names(declare)]).await;
+        let Frame::Names(Names::Found { channel, .. }) = self.hear().await else { panic!("{name} is not found") };
+        self.say(&[Frame::ToHome(channel, ToHome::Attach(face))]).await;
+        let Frame::FromHome(_, FromHome::Attached(_)) = self.hear().await else { panic!("{name} is not there") };
+        channel
+    }
+}
+
+fn bytes_of(frames: &[Frame]) -> BytesMut {
+    let mut out = BytesMut::new();
+    for frame in frames {
+        if let Some(tail) = codec::encode(frame, &mut out) {
+            out.extend_from_slice(&tail);
+        }
+    }
+    out
+}
+
+/// A value in pieces.
+fn offer(channel: ChannelId, ticket: u64, value: &Bytes) -> Vec<Frame> {
+    let mut pieces = (0..value.len()).step_by(16 << 10).map(|at| value.slice(at..value.len().min(at + (16 << 10))));
+    let (head, total) = (Head::Offer(ticket), value.len() as u64);
+    let first = pieces.next().expect("every message has a byte");
+    let mut frames = vec![Frame::ToHome(channel, ToHome::Value { head, total, first })];
+    frames.extend(pieces.map(|piece| Frame::More(channel, piece)));
+    frames
+}
+
+#[test]
+fn strangers_are_told_or_shut_out() {
+    run(async {
+        let mut stage = Stage::new("strangers").await?;
+        let good = hello(&stage, life(1));
+        let encoded = good.encode();
+
+        // What is no hello is not answered.
+        let mut too_long = MAGIC.to_vec();
+        too_long.extend([1, 0xFF, 0xFF]);
+        let mut more = BytesMut::from(&encoded[..]);
+        more[MAGIC.len() + 2] += 1;
+        more.extend_from_slice(b"x");
+        let unknown = [&MAGIC[..], &[9, 0, 0]].concat();
+        for garbage in [&b"GET / HTTP/1.1\r\nHost: krill\r\n\r\n"[..], &[0; 100_000], &too_long, &more, &unknown] {
+            assert_eq!(last_words(stage.address(), garbage).await.len(), 0);
+            stage.goes_on().await;
+        }
+        // What is not all of a hello is waited for, but not for ever.
+        for end in 0..encoded.len() {
+            let mut stream = TcpStream::connect(stage.address()).await?;
+            stream.write_all(&encoded[..end]).await?;
+        }
+        stage.goes_on().await;
+        assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
+
+        // Who could be a node hears why not.
+        let mut old = BytesMut::from(&encoded[..]);
+        old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);
+        let application = Hello { application: "krill".to_owned(), ..good.clone() };
+        let elsewhere = Hello { wanted: NodeId(7), ..good.clone() };
+        for (said, expected) in [
+            (old.freeze(), Refusal::Version(VERSIONS)),
+            (application.encode(), Refusal::Application("strangers".to_owned())),
+        ] {
+            let answer = Answer::decode(&mut last_words(stage.address(), &said).await);
+            assert_eq!(answer, Ok(Some(Answer::Refused(expected))));
+            stage.goes_on().await;
+        }
+        let answer = Answer::decode(&mut last_words(stage.address(), &elsewhere.encode()).await);
+        assert!(matches!(answer, Ok(Some(Answer::Refused(Refusal::WrongNode(_))))), "{answer:?}");
+
+        // A former life, and an earlier attempt, come too late.
+        let intruder = Intruder::meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
+        let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
+        assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Stale(Incarnation(5))))));
+        let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =
+            Answer::decode(&mut last_words(stage.address(), &hello(&stage, life(2)).encode()).await)
+        else {
+            panic!("no welcome")
+        };
+        let replayed = Hello { me: intruder.me, wanted: me.node, ..good };
+        let answer = Answer::decode(&mut last_words(stage.address(), &replayed.encode()).await);
+        assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
+        stage.goes_on().await;
+        drop(intruder);
+        stage.close().await
+    });
+}
+
+#[test]
+fn who_breaks_the_protocol_is_cut_off() {
+    run(async {
+        let mut stage = Stage::new("violations").await?;
+        let (taken, more) =
+            (Frame::FromHome(ChannelId(1), FromHome::Taken(1)), Frame::More(ChannelId(1), Bytes::from_static(b"x")));
+        let mut number = 0;
+        for (what, said) in [
+            ("an unknown kind", BytesMut::from(&[0xEE, 0][..])),
+            (
+                "an endless length",
+                BytesMut::from(&[bytes_of(std::slice::from_ref(&more))[0], 0xFF, 0xFF, 0xFF, 0xFF, 0x7F][..]),
+            ),
+            ("a long heartbeat", {
+                let mut said = bytes_of(&[Frame::Heartbeat]);
+                said[1] = 5;
+                said.extend_from_slice(b"krill");
+                said
+            }),
+            ("a number in two bytes that has room in one", {
+                let mut said = bytes_of(&[Frame::Ack { seen: 0 }]);
+                said[1] += 1;
+                let last = said.len() - 1;
+                said[last] |= 0x80;
+                said.extend_from_slice(&[0]);
+                said
+            }),
+            ("a short frame", {
+                let mut said = bytes_of(&[taken]);
+                said[1] -= 1;
+                said.truncate(said.len() - 1);
+                said
+            }),
+            ("an acknowledgement of what was not said", bytes_of(&[Frame::Ack { seen: 1 << 40 }])),
+            ("a piece before its value", bytes_of(&[more])),
+            ("a cut of nothing", bytes_of(&[Frame::Cut(ChannelId(1))])),
+        ] {
+            number += 1;
+            let mut intruder = Intruder::meet(&stage, life(number)).await;
+            // It may be in the way of others, but not for longer than that.
+            intruder.stream.write_all(&said).await?;
+            let why = stage.down(intruder.me).await;
+            assert!(matches!(why, Down::Violation(_)), "{what}: {why}");
+            rest(&mut intruder.stream).await;
+            stage.goes_on().await;
+        }
+        stage.close().await
+    });
+}
+
+#[test]
+fn a_channel_survives_what_is_said_of_it() {
+    run(async {
+        let mut stage = Stage::new("channels").await?;
+        let mut rx = stage.node.receiver::<u64>("numbers").await?;
+        let mut intruder = Intruder::meet(&stage, life(1)).await;
+        let channel = intruder.attach("numbers", "cbor").await;
+        let seven = Bytes::from_static(&[0, 7]);
+
+        // Of channels that are not there nothing is heard.
+        intruder.say(&offer(ChannelId(99), 1, &seven)).await;
+        intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await;
+        // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of no kind.
+        for (ticket, bytes) in [(1, &[0, 0x61, b'x'][..]), (2, &[0, 0xFF]), (3, &[0]), (4, &[1, 77]), (5, &[0, 7, 7])] {
+            intruder.say(&offer(channel, ticket, &Bytes::from_static(bytes))).await;
+            let heard = intruder.hear().await;
+            let Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(why))) = heard else {
+                panic!("{ticket}: {heard:?}");
+            };
+            assert!(failed == ticket && !why.is_empty());
+        }
+        stage.goes_on().await;
+        // And one that is.
+        intruder.say(&offer(channel, 6, &seven)).await;
+        assert_eq!(rx.recv().await?, 7);
+        assert_eq!(intruder.hear().await, Frame::FromHome(channel, FromHome::Taken(6)));
+
+        // Said once more while it stands, it is a breach: the receiver has it once.
+        intruder.say(&offer(channel, 7, &seven)).await;
+        intruder.say(&offer(channel, 7, &seven)).await;
+        let why = stage.down(intruder.me).await;
+        assert!(matches!(why, Down::Violation(_)), "{why}");
+        assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        stage.goes_on().await;
+        stage.close().await
+    });
+}
+
+#[test]
+fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
+    run(async {
+        let mut stage = Stage::new("truncated").await?;
+        let text = "krill ".repeat(50);
+        let mut value = vec![0, 0x79];
+        value.extend((text.len() as u16).to_be_bytes());
+        value.extend(text.as_bytes());
+        let value = Bytes::from(value);
+        let mut end = 0;
+        let mut incarnation = 0;
+        loop {
+            let mut rx = stage.node.receiver::<String>("texts").await?;
+            incarnation += 1;
+            let me = Life { incarnation: Incarnation(incarnation), ..life(1) };
+            let mut intruder = Intruder::meet(&stage, me).await;
+            let channel = intruder.attach("texts", "cbor").await;
+            let conversation = bytes_of(
+                &[
+                    offer(channel, 1, &value),
+                    vec![Frame::ToHome(channel, ToHome::Withdraw(1)), Frame::ToHome(channel, ToHome::Ended(End::Gone))],
+                ]
+                .concat(),
+            );
+            intruder.stream.write_all(&conversation[..end.min(conversation.len())]).await?;
+            let all = end >= conversation.len();
+            if all {
+                // Who was faster?
+                let received = rx.recv().await;
+                if let Ok(received) = &received {
+                    assert_eq!(*received, text);
+                    assert_eq!(rx.recv().await, Err(RecvError::Closed));
+                } else {
+                    assert_eq!(received, Err(RecvError::Closed));
+                }
+                stage.goes_on().await;
+                // It has not acknowledged anything: it has to be given up before all is heard that was said.
+                drop(intruder);
+                return stage.close().await;
+            }
+            // The next life of the node ends this one's.
+            drop(intruder);
+            let next = Life { incarnation: Incarnation(incarnation + 1), ..me };
+            last_words(stage.address(), &hello(&stage, next).encode()).await;
+            incarnation += 1;
+            assert_eq!(stage.down(me).await, Down::Restarted);
+            match rx.recv().await {
+                Ok(received) => assert_eq!(received, text, "it may have been received before"),
+                Err(error) => assert!(matches!(error, RecvError::NodeLost | RecvError::Closed), "{error}"),
+            }
+            end += 7;
+        }
+    });
+}
+
+/// As deep as its bytes say.
+#[derive(Debug, Serialize, Deserialize)]
+struct Nest(Vec<Self>);
+
+#[test]
+fn a_value_nested_a_million_deep_is_refused() {
+    run(async {
+        let mut stage = Stage::new("deep").await?;
+        for (number, (encoding, name, level)) in
+            [(Encoding::Cbor, "cbor", 0x81), (Encoding::Compact, "compact", 0x01)].into_iter().enumerate()
+        {
+            let mut rx = stage.node.receiver::<Nest>(name).encoding(encoding).await?;
+            let mut intruder = Intruder::meet(&stage, life(number as u128 + 1)).await;
+            let channel = intruder.attach(name, name).await;
+            let nest = |depth: usize| {
+                let mut bytes = vec![level; depth + 2];
+                bytes[0] = 0;
+                bytes[depth + 1] &= !1;
+                Bytes::from(bytes)
+            };
+            intruder.say(&offer(channel, 1, &nest(1_000_000))).await;
+            let heard = intruder.hear().await;
+            let Frame::FromHome(_, FromHome::Failed(1, Failure::Undecodable(why))) = heard else {
+                panic!("{name}: {heard:?}");
+            };
+            assert!(why.contains("too deep"), "{why}");
+            stage.goes_on().await;
+            intruder.say(&offer(channel, 2, &nest(100))).await;
+            let mut received = &rx.recv().await?;
+            let mut depth = 0;
+            while let [inner] = &*received.0 {
+                (received, depth) = (inner, depth + 1);
+            }
+            assert_eq!(depth, 100);
+        }
+        stage.close().await
+    });
+}
+
+#[test]
+fn an_address_that_leads_to_no_node_is_an_error() {
+    run(async {
+        let mut stage = Stage::new("answers").await?;
+        let application = |name: &str| Answer::Refused(Refusal::Application(name.to_owned())).encode();
+        let version = Answer::Refused(Refusal::Version((0xEE00, 0xEE01))).encode();
+        for (answer, expected) in [
+            (Bytes::from_static(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "not the protocol"),
+            (Bytes::from_static(&[0xFF; 64]), "not the protocol"),
+            (Bytes::new(), "closed"),
+            (version, "it speaks protocol versions 60928 to 60929"),
+            (application("krill"), "it belongs to the application \"krill\""),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let name = format!("{}/numbers", listener.local_addr()?);
+            let answering = async {
+                let (mut stream, _) = listener.accept().await?;
+                let mut hello = BytesMut::new();
+                while Hello::decode(&mut hello).is_ok_and(|hello| hello.is_none()) {
+                    stream.read_buf(&mut hello).await?;
+                }
+                stream.write_all(&answer).await?;
+                stream.shutdown().await?;
+                Ok::<_, Error>(stream)
+            };
+            let (error, answered) =
+                par!(async { stage.node.sender::<u64>(&name).await.map(|_| ()).unwrap_err() }, answering);
+            answered?;
+            let NameError::Unreachable { why, .. } = error else { panic!("{error}") };
+            assert!(why.contains(expected), "{why}");
+            stage.goes_on().await;
+        }
+        stage.close().await
+    });
+}
+
+#[test]
+fn nodes_of_different_applications_tell_each_other_so() {
+    run(async {
+        let mut stage = Stage::new("this").await?;
+        let other = Node::builder().app("other").names("memory:names-of-other").join().await?;
+        let name = format!("{}/numbers", stage.address());
+        let error = other.sender::<u64>(&name).await.map(|_| ()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("it belongs to the application \"this\""), "{text}");
+        stage.goes_on().await;
+        stage.close().await
+    });
+}
+
+#[test]
+fn a_port_in_use_is_an_error() {
+    run(async {
+        let mut stage = Stage::new("port").await?;
+        let taken = Node::builder().app("port").listen(stage.address()).join().await.unwrap_err();
+        let NodeError::Listen { address, error } = taken else { panic!("{taken}") };
+        assert_eq!(address, stage.address());
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        stage.goes_on().await;
+        stage.close().await
+    });
+}

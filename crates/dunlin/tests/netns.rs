@@ -1,0 +1,183 @@
+//! Two nodes in two network namespaces, with a real link between them that goes down and comes up. Linux, and root only:
+//! elsewhere the test says that it was skipped.
+#![cfg(all(feature = "net", target_os = "linux"))]
+
+#[path = "support/actor.rs"]
+mod actor;
+
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use actor::{Actor, say};
+use dunlin::node::ConnectionState;
+use dunlin::prelude::*;
+
+/// Longer than the link is down when it comes back: that is as short as two nodes take to notice and this test to hear of it.
+const GRACE: Duration = Duration::from_secs(5);
+
+const NEAR: &str = "10.77.0.1:7500";
+const FAR: &str = "10.77.0.2:7500";
+
+#[test]
+#[ignore = "what the processes of the other test run"]
+fn a_role() {
+    let Some((role, _)) = actor::role() else { return };
+    dunlin::block_on(async {
+        let here = if role == "sender" { NEAR } else { FAR };
+        let builder = Node::builder().app("netns").names(FAR).listen(here);
+        let node = builder.heartbeat(Duration::from_millis(100)).grace(GRACE).join().await?;
+        let mut connections = node.connections();
+        let states = spawn(async move {
+            loop {
+                match connections.recv().await?.1 {
+                    ConnectionState::Down(_) => return Ok::<_, Error>(()),
+                    state => say(format!("{state:?}")),
+                }
+            }
+        });
+        match role.as_str() {
+            "sender" => send(node).await?,
+            _ => receive(node).await?,
+        }
+        states.await??;
+        say("Down");
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}
+
+async fn send(node: Node) -> Result {
+    let mut tx = node.sender::<u64>("numbers").await?;
+    let mut n = 0;
+    let error = loop {
+        match tx.send(n).await {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    match error {
+        SendError::Unknown { value, .. } => {
+            assert_eq!(value, n);
+            say("Unknown");
+        }
+        SendError::NotTaken { value, why } => {
+            assert_eq!(value, n);
+            say(format!("{why:?}"));
+        }
+    }
+    Ok(())
+}
+
+async fn receive(node: Node) -> Result {
+    let mut rx = node.receiver::<u64>("numbers").await?;
+    for expected in 0.. {
+        match rx.recv().await {
+            Ok(n) => assert_eq!(n, expected, "lost, doubled or out of order"),
+            Err(error) => {
+                say(format!("{error:?}"));
+                break;
+            }
+        }
+        if expected % 100 == 99 {
+            say("received a hundred");
+        }
+    }
+    Ok(())
+}
+
+/// Hears until that is said.
+fn hear(actor: &Actor, what: &[&str]) {
+    while !what.contains(&&*actor.hear()) {}
+}
+
+/// `ip`, or whatever; whether it could.
+fn run(command: &str) -> Result<(), String> {
+    let mut words = command.split(' ');
+    let output =
+        Command::new(words.next().unwrap()).args(words).output().map_err(|error| format!("{command}: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+}
+
+/// Past the harness, which shows only what tests that fail have printed.
+fn loudly(what: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
+}
+
+/// Two namespaces with a link. Dropped, they are gone.
+struct Link {
+    near: String,
+    far: String,
+}
+
+impl Link {
+    fn new() -> Result<Self, String> {
+        let id = std::process::id();
+        let link = Self { near: format!("dunlin-near-{id}"), far: format!("dunlin-far-{id}") };
+        let Self { near, far } = &link;
+        for command in [
+            format!("ip netns add {near}"),
+            format!("ip netns add {far}"),
+            format!("ip -n {near} link add dunlin type veth peer name dunlin netns {far}"),
+            format!("ip -n {near} addr add 10.77.0.1/24 dev dunlin"),
+            format!("ip -n {far} addr add 10.77.0.2/24 dev dunlin"),
+            format!("ip -n {far} link set dunlin up"),
+            format!("ip -n {near} link set dunlin up"),
+        ] {
+            run(&command)?;
+        }
+        Ok(link)
+    }
+
+    fn set(&self, state: &str) {
+        run(&format!("ip -n {} link set dunlin {state}", self.near)).unwrap();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for namespace in [&self.near, &self.far] {
+            let _ = run(&format!("ip netns del {namespace}"));
+        }
+    }
+}
+
+#[test]
+fn a_connection_outlives_a_link_that_comes_back() {
+    let link = match Link::new() {
+        Ok(link) => link,
+        Err(why) => return loudly(&format!("a_connection_outlives_a_link_that_comes_back: {why}")),
+    };
+    let netem = format!("tc -n {} qdisc add dev dunlin root netem delay 3ms 1ms loss 2%", link.near);
+    if let Err(why) = run(&netem) {
+        loudly(&format!("delay and loss on the link: {why}"));
+    }
+    let start = |namespace: &str, role| Actor::start(&["ip", "netns", "exec", namespace], role, &[]);
+    let receiver = start(&link.far, "receiver");
+    let sender = start(&link.near, "sender");
+    hear(&sender, &["Up"]);
+    hear(&receiver, &["received a hundred"]);
+
+    for _ in 0..3 {
+        link.set("down");
+        // Nothing says that the link is down but the silence.
+        hear(&sender, &["Lost"]);
+        hear(&receiver, &["Lost"]);
+        link.set("up");
+        hear(&sender, &["Resumed"]);
+        hear(&receiver, &["Resumed"]);
+        hear(&receiver, &["received a hundred"]);
+    }
+
+    // It does not come back: after the grace period both are told, and know which.
+    link.set("down");
+    hear(&sender, &["Unknown", "NodeLost"]);
+    hear(&receiver, &["NodeLost"]);
+    hear(&sender, &["Down"]);
+    hear(&receiver, &["Down"]);
+    assert!(sender.end().success() && receiver.end().success());
+}

@@ -1,0 +1,118 @@
+//! A receiver that has stopped holds up its own sender, nobody else, and a bounded amount of memory. Each test has a process of its own
+//! in mind: what is measured is the whole process.
+#![cfg(all(feature = "net", target_os = "linux"))]
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin::prelude::*;
+
+const MIB: usize = 1 << 20;
+
+/// Only one at a time, so that each measures itself.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn run<F: Future<Output = Result>>(test: impl FnOnce() -> F) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let limit = Duration::from_secs(120);
+    dunlin::block_on(async { tokio::time::timeout(limit, test()).await.expect("the test hangs") }).unwrap();
+}
+
+/// They do not wake each other to say that they live: nothing moves that has nobody to move it.
+async fn nodes(test: &str, listen: &str) -> Result<[Node; 2]> {
+    let node = || {
+        let builder = Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen(listen);
+        builder.heartbeat(Duration::from_secs(600)).join()
+    };
+    Ok([node().await?, node().await?])
+}
+
+/// The memory that this process has, in bytes.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+fn blob(n: usize) -> Bytes {
+    Bytes::from(vec![n as u8; MIB])
+}
+
+#[test]
+fn a_stopped_receiver_stalls_nobody_else_and_holds_little_memory() {
+    run(|| async {
+        let [a, b] = nodes("stopped", "127.0.0.1:0").await?;
+        // Rendezvous and queues whose receivers have stopped: each sender has sent what it could, and is held up now.
+        let mut stopped = Vec::new();
+        for n in 0..8 {
+            let name = format!("stopped {n}");
+            let naming = b.receiver::<Bytes>(&name);
+            let rx = if n % 2 == 0 { naming.await? } else { naming.policy(fifo(2)).await? };
+            let mut tx = a.sender::<Bytes>(&name).await?;
+            let (told, mut filled) = channel();
+            let sending = spawn(async move {
+                if n % 2 == 1 {
+                    tx.send(blob(1)).await?;
+                    tx.send(blob(2)).await?;
+                }
+                drop(told);
+                tx.send(blob(3)).await
+            });
+            assert_eq!(filled.recv().await, Err::<(), _>(RecvError::Closed));
+            stopped.push((rx, sending));
+        }
+        let mut rx = b.receiver::<Bytes>("moving").await?;
+        let mut tx = a.sender::<Bytes>("moving").await?;
+        let before = resident();
+        let mut most = before;
+        for n in 0..200 {
+            let (sent, received) = par!(tx.send(blob(n)), rx.recv());
+            sent?;
+            assert_eq!(received?, blob(n));
+            most = most.max(resident());
+        }
+        println!("{} MiB before, {} MiB at most", before / MIB, most / MIB);
+        assert!(most < before + 64 * MIB, "{} MiB before, {} MiB at most", before / MIB, most / MIB);
+        // Whoever was held up still is, and nothing of it is lost.
+        for (n, (mut rx, sending)) in stopped.into_iter().enumerate() {
+            for expected in if n % 2 == 0 { 3..=3 } else { 1..=3 } {
+                assert_eq!(rx.recv().await?, blob(expected));
+            }
+            sending.await??;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn both_directions_are_full_and_go_on() {
+    run(|| async {
+        // Small buffers: each side has to read before the other can write on.
+        let [a, b] = nodes("both", "memory:").await?;
+        let mut transfers = Vec::new();
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            for n in 0..4 {
+                let name = format!("{n} of {}", from.me());
+                let mut rx = to.receiver::<Bytes>(&name).policy(fifo(4)).await?;
+                let mut tx = from.sender::<Bytes>(&name).await?;
+                transfers.push(spawn(async move {
+                    for n in 0..25 {
+                        tx.send(blob(n)).await?;
+                    }
+                    Ok::<_, Error>(())
+                }));
+                transfers.push(spawn(async move {
+                    for n in 0..25 {
+                        assert_eq!(rx.recv().await?, blob(n));
+                    }
+                    Ok::<_, Error>(())
+                }));
+            }
+        }
+        for transfer in transfers {
+            transfer.await??;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,77 @@
+//! Tests that need nodes in OS processes of their own: the test starts its own binary again, with a role, and hears what it says on its
+//! standard output.
+//!
+//! The binary has an ignored test `a_role` that plays the role that [`role`] tells.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Nobody waits longer for anything; only a bug can make it pass.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A process that plays a role. Dropped, it is killed without a warning: on Unix by the signal 9.
+pub(crate) struct Actor {
+    child: Child,
+    says: mpsc::Receiver<String>,
+}
+
+impl Actor {
+    /// Starts a process with its role, and what it has to know. `before`: the command that starts it, if any.
+    pub(crate) fn start(before: &[&str], role: &str, knows: &[&str]) -> Self {
+        let this = std::env::current_exe().unwrap();
+        let mut command = match before {
+            [] => Command::new(this),
+            [program, args @ ..] => {
+                let mut command = Command::new(program);
+                command.args(args).arg(this);
+                command
+            }
+        };
+        command.args(["--ignored", "--exact", "a_role", "--nocapture"]);
+        command.env("DUNLIN_ROLE", role).env("DUNLIN_KNOWS", knows.join("\n"));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (tell, says) = mpsc::channel();
+        // (It ends with the process.)
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                // The rest is of the test harness.
+                if let Some(said) = line.strip_prefix("SAYS ") {
+                    let _ = tell.send(said.to_owned());
+                }
+            }
+        });
+        Self { child, says }
+    }
+
+    /// The next thing it says.
+    pub(crate) fn hear(&self) -> String {
+        self.says.recv_timeout(LIMIT).expect("it says nothing more, or not in time")
+    }
+
+    /// It has nothing more to say, and ends by itself.
+    pub(crate) fn end(mut self) -> ExitStatus {
+        assert_eq!(self.says.recv_timeout(LIMIT), Err(mpsc::RecvTimeoutError::Disconnected), "it speaks, or hangs");
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In the process: its role, and what it was told. `None`: somebody runs all tests, the ignored too.
+pub(crate) fn role() -> Option<(String, Vec<String>)> {
+    let knows = std::env::var("DUNLIN_KNOWS").ok()?;
+    Some((std::env::var("DUNLIN_ROLE").ok()?, knows.lines().map(str::to_owned).collect()))
+}
+
+/// In the process: to the test.
+pub(crate) fn say(what: impl std::fmt::Display) {
+    println!("SAYS {what}");
+}
