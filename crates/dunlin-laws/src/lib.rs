@@ -30,6 +30,7 @@ pub mod refusals;
 pub mod report;
 pub mod rig;
 pub mod simulated;
+pub mod tcp;
 pub mod transport;
 
 pub use apart::Apart;
@@ -40,4 +41,5 @@ pub use laws::laws;
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
 pub use simulated::Simulated;
+pub use tcp::Tcp;
 pub use transport::{Background, Feature, Local, Transport};

@@ -81,6 +81,8 @@ struct Tasks {
 /// The executor. See the module.
 pub struct Rig {
     tasks: RefCell<Tasks>,
+    /// Waits for what is under way outside.
+    outside: RefCell<Option<Box<dyn Fn()>>>,
 }
 
 impl fmt::Debug for Rig {
@@ -92,7 +94,10 @@ impl fmt::Debug for Rig {
 impl Rig {
     /// A rig whose every choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { tasks: RefCell::new(Tasks { slots: Vec::new(), random: Random::new(seed), polls: 0 }) }
+        Self {
+            tasks: RefCell::new(Tasks { slots: Vec::new(), random: Random::new(seed), polls: 0 }),
+            outside: RefCell::default(),
+        }
     }
 
     /// A number below `n`.
@@ -149,7 +154,25 @@ impl Rig {
 
     /// Runs the tasks until none of them was woken.
     pub fn settle(&self) {
-        while self.step() {}
+        loop {
+            while self.step() {}
+            let outside = self.outside.borrow();
+            let Some(wait) = &*outside else { return };
+            wait();
+            if !self.is_ready() {
+                return;
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let tasks = self.tasks.borrow();
+        tasks.slots.iter().any(|(slot, flag)| matches!(slot, Slot::Waiting(_)) && flag.is_raised())
+    }
+
+    /// Tasks of this rig may be woken by what is under way outside of it: `wait` returns when there is nothing of that any more.
+    pub fn at_rest(&self, wait: impl Fn() + 'static) {
+        *self.outside.borrow_mut() = Some(Box::new(wait));
     }
 
     /// Takes `future` in hand: nobody but the law polls it.

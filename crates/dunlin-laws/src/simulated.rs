@@ -95,7 +95,7 @@ impl Transport for Simulated {
     }
 
     fn seeds_max(&self) -> u64 {
-        8
+        3
     }
 
     fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {

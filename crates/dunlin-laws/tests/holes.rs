@@ -1,7 +1,10 @@
 //! The holes of the matrix: what a transport cannot do ends in a typed error.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo};
-use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Transport};
+use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Simulated, Transport};
+use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug)]
 struct Panics;
@@ -46,4 +49,28 @@ fn a_policy_that_panics_far_away_refuses() {
     let rig = Rig::new(0);
     let (mut tx, _rx) = ends(&rig, kind.policy);
     assert_eq!(rig.hand(tx.send(1)).out(), Err(SendError::NotTaken { value: 1, why: Why::Refused }));
+}
+
+/// A value that another node receives is written, and read there: who drops it here and who drops it there drop two.
+#[test]
+fn a_value_crosses_as_a_copy() {
+    static DROPS: AtomicU32 = AtomicU32::new(0);
+    #[derive(Serialize, Deserialize)]
+    struct Counts(u8);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            DROPS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let kind = Kind::new("fifo(2)", fifo(2), 2, Full::Waits);
+    let (transport, rig) = (Simulated::default(), Rig::new(0));
+    assert!(transport.hole(Feature::Moved, &kind).is_some());
+    transport.begin(&rig, 0);
+    let (mut tx, mut rx) = transport.channel(kind.policy, &mut |_| {});
+    rig.settle();
+    assert_eq!(rig.hand(tx.send(Counts(7))).out().map_err(|error| error.to_string()), Ok(()));
+    assert_eq!(rig.hand(rx.recv()).out().map(|value| value.0), Ok(7));
+    assert_eq!(DROPS.load(Ordering::Relaxed), 2);
+    drop((tx, rx, rig));
+    transport.end();
 }

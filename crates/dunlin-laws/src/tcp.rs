@@ -1,0 +1,157 @@
+//! The fifth transport: two nodes in one program, over TCP on loopback.
+//!
+//! Sockets, time and the runtime's threads are real here, so a seed does not make a run: it says only in which order the law's own
+//! parties go on. What it shows is that a node on tokio does what the simulated one does.
+//!
+//! Nobody can see that nothing is under way any more. But frames do not overtake each other in one direction of a connection, so what one node
+//! has said before a value of a channel, the other has heard when it has received that value. When the rig's tasks rest, it
+//! sends a value to and fro some times: as many as the longest exchange of the protocol (offer, request, grant, taken) has
+//! answers, and more. A law that says "nothing happens" is believed after that.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dunlin::node::Node;
+use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, rendezvous};
+
+use crate::kind::Kind;
+use crate::rig::Rig;
+use crate::simulated;
+use crate::transport::{Background, Feature, Transport};
+
+/// So often a value goes to and fro before the two nodes count as resting.
+const ROUNDS: u32 = 3;
+
+/// A node that has not done by then what needs some round trips, never will.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Two nodes, over TCP.
+pub struct Tcp {
+    world: Rc<World>,
+    next: Cell<u64>,
+    random: RefCell<crate::rig::Random>,
+}
+
+struct World {
+    runtime: tokio::runtime::Runtime,
+    nodes: [Node; 2],
+    forth: RefCell<(Sender<()>, Receiver<()>)>,
+    back: RefCell<(Sender<()>, Receiver<()>)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("the system gives a thread");
+        let (nodes, forth, back) = runtime.block_on(async {
+            let node = || async {
+                // A port of its own for the names, so that tests can run side by side.
+                let names = format!("memory:laws-{}", std::process::id());
+                Node::builder().app("laws").names(&names).listen("127.0.0.1:0").join().await.expect("joins")
+            };
+            let nodes = [node().await, node().await];
+            let forth = channel(&nodes[0], &nodes[1], "forth", rendezvous()).await;
+            let back = channel(&nodes[1], &nodes[0], "back", rendezvous()).await;
+            (nodes, forth, back)
+        });
+        Self { runtime, nodes, forth: RefCell::new(forth), back: RefCell::new(back) }
+    }
+
+    /// Returns when what either node had said has been heard and answered, so many times.
+    fn rest(&self) {
+        let (mut forth, mut back) = (self.forth.borrow_mut(), self.back.borrow_mut());
+        self.runtime.block_on(async {
+            for _ in 0..ROUNDS {
+                for ends in [&mut *forth, &mut *back] {
+                    let (sent, received) = dunlin::par!(ends.0.send(()), ends.1.recv());
+                    sent.expect("the connection lives");
+                    received.expect("the connection lives");
+                }
+            }
+        });
+    }
+}
+
+async fn channel<T: Portable>(from: &Node, to: &Node, name: &str, policy: Policy) -> (Sender<T>, Receiver<T>) {
+    let rx = to.receiver::<T>(name).policy(policy).await.expect("declared");
+    (from.sender::<T>(name).await.expect("declared"), rx)
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        let world = Rc::new(World::new());
+        Self { world, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
+    }
+}
+
+impl Tcp {
+    /// Waits until what is asked for is so: it takes some round trips, and no event says when.
+    fn until(&self, so: impl Fn() -> bool) -> bool {
+        let began = std::time::Instant::now();
+        while !so() {
+            if began.elapsed() > PATIENCE {
+                return false;
+            }
+            self.world.rest();
+        }
+        true
+    }
+}
+
+impl Transport for Tcp {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn begin(&self, rig: &Rig, seed: u64) {
+        self.random.replace(crate::rig::Random::new(seed));
+        let world = self.world.clone();
+        rig.at_rest(move || world.rest());
+    }
+
+    fn end(&self) {
+        // The channel that carries what rests is there for good.
+        let [one, other] = &self.world.nodes;
+        let forgotten = || [one, other].iter().all(|node| node.records() == [1, 1, 1, 0, 0]);
+        assert!(self.until(forgotten), "records are left: {:?} {:?}", one.records(), other.records());
+    }
+
+    fn seeds_max(&self) -> u64 {
+        1
+    }
+
+    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let from = self.random.borrow_mut().below(2) as usize;
+        let [one, other] = [&self.world.nodes[from], &self.world.nodes[1 - from]];
+        let name = format!("law-{number}");
+        let ends = self.world.runtime.block_on(channel(one, other, &name, policy));
+        let found = || [one, other].iter().all(|node| node.waiting().iter().all(|end| end.name != name));
+        assert!(self.until(found), "the sender has not found its receiver");
+        ends
+    }
+
+    fn call<Q: Portable, A: Portable>(
+        &self,
+        spawn: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+        let (requests, asked) = self.channel(Policy::default(), spawn);
+        Some(dunlin::agent::calls(requests, asked))
+    }
+
+    fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
+        match feature {
+            Feature::Many => Some("it works, but every step of the law waits for real round trips"),
+            _ => simulated::hole(feature, kind),
+        }
+    }
+}
+
+impl fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tcp").field("nodes", &self.world.nodes).finish_non_exhaustive()
+    }
+}
