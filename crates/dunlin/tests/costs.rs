@@ -33,10 +33,9 @@ fn a_send_is_a_round_trip() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "numbers", Policy::default()).await?;
         let began = sim.elapsed();
-        let (sent, received) = par!(
-            async { tx.send(1).await.map(|()| sim.elapsed() - began) },
-            async { rx.recv().await.map(|n| (n, sim.elapsed() - began)) },
-        );
+        let (sent, received) = par!(async { tx.send(1).await.map(|()| sim.elapsed() - began) }, async {
+            rx.recv().await.map(|n| (n, sim.elapsed() - began))
+        },);
         assert_eq!((sent?, received?), (ONE_WAY * 2, (1, ONE_WAY)));
         Ok(())
     });
@@ -48,13 +47,10 @@ fn a_send_waits_for_the_receive() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "numbers", Policy::default()).await?;
         let began = sim.elapsed();
-        let (sent, received) = par!(
-            async { tx.send(1).await.map(|()| sim.elapsed() - began) },
-            async {
-                sleep(ONE_WAY * 50).await;
-                rx.recv().await
-            },
-        );
+        let (sent, received) = par!(async { tx.send(1).await.map(|()| sim.elapsed() - began) }, async {
+            sleep(ONE_WAY * 50).await;
+            rx.recv().await
+        },);
         assert_eq!((sent?, received?), (ONE_WAY * 51, 1));
         Ok(())
     });
