@@ -972,7 +972,7 @@ fn what_a_failed_decoding_has_let_out_is_not_doubled() {
         inbox.decode(|| {
             out = Some(serde_json::from_str::<Sender<u8>>(&json)?);
             panic!("on purpose");
-            #[allow(unreachable_code)]
+            #[allow(unreachable_code)] // it says what the closure would return
             Ok::<(), serde_json::Error>(())
         })
     };
@@ -1464,7 +1464,7 @@ const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
 #[test]
 fn an_expected_end_is_a_half_with_an_agent() {
     let mut inbox = far(&[SENDER, RECEIVER, EndKind::Caller, EndKind::Callee, EndKind::Reply, SENDER]);
-    #[allow(clippy::type_complexity)]
+    #[allow(clippy::type_complexity)] // five ends at once are what is read
     let (tx, rx, caller, callee, reply): (Sender<u8>, Receiver<u8>, Caller<u8, u8>, Callee<u8, u8>, Reply<u8>) =
         decode(&mut inbox, "[0,1,2,3,4]").unwrap();
     let mut cx = Context::from_waker(Waker::noop());

@@ -80,3 +80,21 @@ fn a_home_whose_half_was_to_come_hears_that_its_node_is_lost() {
     let lost = Action::Home(ours, NodeId(1), HomeHears::Lost(Vec::new()));
     assert_eq!(b.iter().filter(|action| matches!(action, Action::Home(..))).collect::<Vec<_>>(), [&lost]);
 }
+
+/// The number of a channel that is here came back from elsewhere as that of another: what is here goes on, and what came is not adopted.
+#[test]
+fn a_number_from_elsewhere_takes_nobodys_place() {
+    let mut pair = Pair::new();
+    let terms = Terms { window: 4, credits: 0, value_max: 1000 };
+    let (home, half) = (ChannelId(7), ChannelId(8));
+    pair.0[0].open_home(home, terms, declared(Face::Receiver), false).unwrap();
+    pair.0[1].open_home(half, terms, declared(Face::Receiver), false).unwrap();
+    pair.0[0].attach(NOW, half, NodeId(2), declared(Face::Sender)).unwrap();
+    pair.0[0].offer(NOW, half, 1, Bytes::from_static(b"krill"));
+    pair.settle();
+    let before = pair.0[0].census();
+    assert!(!pair.0[0].adopt(home, NodeId(2), None));
+    assert!(!pair.0[0].adopt(half, NodeId(2), None));
+    assert_eq!(pair.0[0].census(), before, "the offer still stands");
+    assert!(pair.0[0].adopt(ChannelId(9), NodeId(2), None));
+}

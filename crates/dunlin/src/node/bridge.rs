@@ -182,11 +182,7 @@ impl SendingBridge {
     /// The sender has ended the channel, and its home has not answered: what waits for it has failed.
     fn end_early(&mut self, how: End, says: &mut Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
-        for (ticket, early) in self.early.drain(..) {
-            if let Early::Firm(value) = early {
-                outlet.failed(ticket, Some(value), why_ended(&how));
-            }
-        }
+        fail_early(outlet, &mut self.early, &why_ended(&how));
         if self.home.is_some() {
             says.machine.end_proxy(says.now, says.channel, how);
         } else {
@@ -307,11 +303,7 @@ impl SendingBridge {
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
         }
-        for (ticket, early) in std::mem::take(&mut self.early) {
-            if let Early::Firm(value) = early {
-                outlet.failed(ticket, Some(value), why_ended(how));
-            }
-        }
+        fail_early(outlet, &mut self.early, &why_ended(how));
         match how {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
@@ -335,11 +327,7 @@ impl SendingBridge {
                 outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
         }
-        for (ticket, early) in std::mem::take(&mut self.early) {
-            if let Early::Firm(value) = early {
-                outlet.failed(ticket, Some(value), Why::NodeLost);
-            }
-        }
+        fail_early(&outlet, &mut self.early, &Why::NodeLost);
         outlet.down();
     }
 }
@@ -353,12 +341,17 @@ impl Drop for SendingBridge {
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
-        for (ticket, early) in std::mem::take(&mut self.early) {
-            if let Early::Firm(value) = early {
-                outlet.failed(ticket, Some(value), Why::NodeLost);
-            }
-        }
+        fail_early(&outlet, &mut self.early, &Why::NodeLost);
         outlet.down();
+    }
+}
+
+/// What was offered before the home had told its terms will not be.
+fn fail_early(outlet: &AnyOutlet, early: &mut Vec<(Ticket, Early)>, why: &Why) {
+    for (ticket, early) in early.drain(..) {
+        if let Early::Firm(value) = early {
+            outlet.failed(ticket, Some(value), why.clone());
+        }
     }
 }
 
