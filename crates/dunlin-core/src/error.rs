@@ -167,6 +167,54 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
+/// What became of a send of a [`Broadcast`](crate::Broadcast) that not everybody got.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BroadcastError<T> {
+    /// What was to be sent.
+    pub value: T,
+    /// Why some receiver that is still there has not got it, or why none has.
+    pub why: Why,
+    /// How many receivers have got it all the same.
+    pub received: usize,
+}
+
+impl<T> BroadcastError<T> {
+    /// The value that was to be sent.
+    pub fn into_value(self) -> T {
+        self.value
+    }
+
+    /// Whether nobody can receive any more: it was retired, or too few have joined and nobody can.
+    pub fn is_closed(&self) -> bool {
+        self.why == Why::Closed
+    }
+
+    /// Whether the broadcast was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self.why, Why::Poisoned(_))
+    }
+
+    /// Whether the operation's deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        self.why == Why::TimedOut
+    }
+}
+
+impl<T> fmt::Debug for BroadcastError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("BroadcastError");
+        shown.field("why", &self.why).field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for BroadcastError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not sent to all, received by {}: {}", self.received, self.why)
+    }
+}
+
+impl<T> std::error::Error for BroadcastError<T> {}
+
 /// How a send has failed, as long as its value is not beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {

@@ -148,6 +148,8 @@ pub enum Doing {
     Stop,
     /// For a future named as a branch of a choice, of which nothing else is known.
     Future,
+    /// For more receivers to join a broadcast.
+    Join,
 }
 
 impl fmt::Display for Doing {
@@ -162,6 +164,7 @@ impl fmt::Display for Doing {
             Self::Time => "a timer",
             Self::Stop => "a request to stop",
             Self::Future => "a future",
+            Self::Join => "receivers to join",
         })
     }
 }
@@ -195,6 +198,11 @@ impl Side {
         self.who.store(CURRENT.get(), Ordering::Relaxed);
     }
 
+    /// This process holds this side, whoever has made it.
+    pub(crate) fn hand_to(&self, pid: Pid) {
+        self.who.store(pid.0, Ordering::Relaxed);
+    }
+
     pub(crate) fn turn(&self) -> u32 {
         self.turn.load(Ordering::Relaxed)
     }
@@ -215,6 +223,7 @@ impl Side {
             7 => Some(Doing::Time),
             8 => Some(Doing::Stop),
             9 => Some(Doing::Future),
+            10 => Some(Doing::Join),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))

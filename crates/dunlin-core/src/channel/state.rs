@@ -10,12 +10,14 @@
 //! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for that.
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::after::{After, Wakes};
 use super::policy::Policy;
 use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use crate::broadcast::Hub;
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, Reason, RecvError, Why};
 use crate::lock::{Guard, Lock};
@@ -684,6 +686,16 @@ impl<T> Chan<T> {
     // ---- ending
 
     fn end(&self, bits: u32) {
+        let hub = self.end_here(bits);
+        if bits & (NO_RECEIVER | RETIRED) != 0
+            && let Some(hub) = hub
+        {
+            hub.left(self, bits & NO_RECEIVER != 0);
+        }
+    }
+
+    /// Gives the broadcast that this is a part of.
+    fn end_here(&self, bits: u32) -> Option<Arc<Hub<T>>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         let news = bits & !g.tag;
@@ -707,8 +719,11 @@ impl<T> Chan<T> {
             }
             queue.wake_all(&mut after.wakes);
             tell_ends(queue, news, &mut after.wakes);
+            let hub = queue.hub.upgrade();
             publish(&mut g);
+            return hub;
         }
+        None
     }
 
     pub(crate) fn sender_gone(&self) {
@@ -782,10 +797,17 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn poison(&self, reason: Reason) {
+        if let Some(hub) = self.poison_here(reason.clone()) {
+            hub.poison(&reason, Some(self));
+        }
+    }
+
+    /// Gives the broadcast that this is a part of, if it has to know.
+    fn poison_here(&self, reason: Reason) -> Option<Arc<Hub<T>>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
-            return;
+            return None;
         }
         let news = !g.has(POISONED);
         let ends = ends(&g);
@@ -793,11 +815,14 @@ impl<T> Chan<T> {
         queue.poison(reason, &mut after);
         queue.fail_far(ends, &mut after);
         queue.wake_all(&mut after.wakes);
+        let mut hub = None;
         if news {
             tell_ends(queue, POISONED, &mut after.wakes);
+            hub = queue.hub.upgrade();
         }
         g.set(POISONED);
         publish(&mut g);
+        hub
     }
 
     /// Why a send would fail now, as far as that is lasting.

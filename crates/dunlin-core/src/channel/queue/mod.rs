@@ -10,13 +10,14 @@ pub(crate) mod far;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
+use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
@@ -237,6 +238,8 @@ pub(crate) struct Queue<T> {
     /// The node of the sender, or of the receiver, is lost for good.
     sender_lost: bool,
     receiver_lost: bool,
+    /// The broadcast that this channel is a receiver's part of.
+    pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Vec<Stranded<T>>,
 }
@@ -274,6 +277,7 @@ impl<T> Queue<T> {
             sender_leaving: false,
             sender_lost: false,
             receiver_lost: false,
+            hub: Weak::new(),
         }
     }
 
