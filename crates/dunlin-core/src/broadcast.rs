@@ -19,7 +19,7 @@ use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::channel::state::{Chan, Post};
 use crate::channel::{MayPoison, NoPoison};
-use crate::error::{BroadcastError, Failed, Reason, Why};
+use crate::error::{BroadcastError, Failed, Reason, Strength, Why};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::waits::{Doing, Pid, Watch};
@@ -27,6 +27,8 @@ use crate::wakers;
 
 /// What the channels of one broadcast have in common.
 pub(crate) struct Hub<T> {
+    /// Of each of them.
+    policy: Policy,
     state: Lock<State<T>>,
 }
 
@@ -98,6 +100,12 @@ impl<T> Hub<T> {
         member.sender_gone();
     }
 
+    /// Whether the poison of this receiver is its own affair: it had retired before.
+    fn has_left(&self, chan: &Chan<T>) -> bool {
+        let state = self.state.lock();
+        !matches!(state.over, Some(Why::Poisoned(_))) && state.find(chan).is_none()
+    }
+
     /// Nothing is sent any more. Gives the channels, each of which is to hear it. After poison nothing is news, and from a receiver that
     /// has left nothing is.
     fn end(&self, why: Why, from: Option<&Chan<T>>) -> Vec<Arc<Chan<T>>> {
@@ -115,7 +123,7 @@ impl<T> Hub<T> {
     /// All receivers hear of the poison, that from one of them too.
     pub(crate) fn poison(&self, reason: &Reason, from: Option<&Chan<T>>) {
         for member in self.end(Why::Poisoned(reason.clone()), from) {
-            member.poison(reason.clone());
+            member.poison_surely(reason.clone());
         }
     }
 
@@ -173,8 +181,8 @@ pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
 #[track_caller]
 pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joiner<T>) {
     let state = State { members: Vec::new(), joiners: 0, over: None, waker: None, sender: Pid::current() };
-    let hub = Arc::new(Hub { state: Lock::new(state) });
-    let joiner = Joiner::new(hub.clone(), policy.into());
+    let hub = Arc::new(Hub { policy: policy.into(), state: Lock::new(state) });
+    let joiner = Joiner::new(hub.clone());
     (Broadcast { hub, least: 0, made: Location::caller() }, joiner)
 }
 
@@ -230,7 +238,18 @@ impl<T> Broadcast<T> {
     ///
     /// A receiver that may poison can do the same from its end, for all: see [`Joiner`].
     pub fn poison(&self, reason: impl Into<Reason>) {
-        self.hub.poison(&reason.into(), None);
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength. `false`: the [policy](broadcast_with) makes its receivers' channels immune to it, and nothing
+    /// has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        let reason = reason.into().of_strength(strength);
+        let overcomes = reason.strength().overcomes(self.hub.policy.immunity);
+        if overcomes {
+            self.hub.poison(&reason, None);
+        }
+        overcomes
     }
 }
 
@@ -297,20 +316,19 @@ impl<T> fmt::Debug for Broadcast<T> {
 /// broadcast, as it does on every channel. `P` says whether those who join may do that.
 pub struct Joiner<T, P = MayPoison> {
     hub: Arc<Hub<T>>,
-    policy: Policy,
     power: PhantomData<fn() -> P>,
 }
 
 impl<T, P> Joiner<T, P> {
-    fn new(hub: Arc<Hub<T>>, policy: Policy) -> Self {
+    fn new(hub: Arc<Hub<T>>) -> Self {
         hub.count_joiners(|joiners| *joiners += 1);
-        Self { hub, policy, power: PhantomData }
+        Self { hub, power: PhantomData }
     }
 
     /// One receiver more. It gets every value that begins from now on; after the broadcast's end, that.
     #[track_caller]
     pub fn join(&self) -> Receiver<T, P> {
-        let chan = Arc::new(Chan::new(&self.policy, Location::caller()));
+        let chan = Arc::new(Chan::new(&self.hub.policy, Location::caller()));
         chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(&self.hub));
         let receiver = Receiver::new(chan.clone());
         if let Err(why) = self.hub.add(&chan) {
@@ -321,13 +339,13 @@ impl<T, P> Joiner<T, P> {
 
     /// The same for receivers without the power to poison the broadcast.
     pub fn no_poison(self) -> Joiner<T, NoPoison> {
-        Joiner::new(self.hub.clone(), self.policy.clone())
+        Joiner::new(self.hub.clone())
     }
 }
 
 impl<T, P> Clone for Joiner<T, P> {
     fn clone(&self) -> Self {
-        Self::new(self.hub.clone(), self.policy.clone())
+        Self::new(self.hub.clone())
     }
 }
 
@@ -339,14 +357,14 @@ impl<T, P> Drop for Joiner<T, P> {
 
 impl<T, P> fmt::Debug for Joiner<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joiner").field("policy", &self.policy).finish_non_exhaustive()
+        f.debug_struct("Joiner").field("policy", &self.hub.policy).finish_non_exhaustive()
     }
 }
 
 /// The broadcast is over for this receiver.
 fn end<T>(chan: &Chan<T>, why: &Why) {
     if let Why::Poisoned(reason) = why {
-        chan.poison(reason.clone());
+        chan.poison_surely(reason.clone());
     }
     chan.sender_gone();
 }
@@ -414,6 +432,7 @@ impl<T: Clone> Future for Broadcasting<'_, T> {
                 Ok(()) => this.received += 1,
                 // It has left.
                 Err(Failed::NotTaken(Why::Closed | Why::NodeLost) | Failed::Unknown(_)) => {}
+                Err(Failed::NotTaken(Why::Poisoned(_))) if this.broadcast.hub.has_left(&part.chan) => {}
                 Err(Failed::NotTaken(why)) => _ = this.why.get_or_insert(why),
             }
             parts.swap_remove(index);

@@ -46,12 +46,14 @@ pub use channel::factory::ChannelFactory;
 pub use channel::policy::{
     Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
 };
+pub use channel::posted::Posted;
 pub use channel::receiver::{ClosedReceiving, Extended, Extending, Next, Receiver, Receiving};
 pub use channel::sender::{ClosedSending, Sender, Sending, SendingFrom};
+pub use channel::sink::SenderSink;
 pub use channel::{MayPoison, NoPoison, channel, channel_with};
 pub use choice::branch::{Branch, Foreign, future};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
-pub use error::{BroadcastError, CallError, ClaimError, MessageId, Reason, RecvError, SendError, Why};
+pub use error::{BroadcastError, CallError, ClaimError, MessageId, Reason, RecvError, SendError, Strength, Why};
 pub use operation::{Operation, Until};
 pub use par::Par;
 #[cfg(feature = "serde")]

@@ -75,9 +75,9 @@ pub mod prelude {
     pub use crate::node::{Guest, Node};
     pub use crate::{
         Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
-        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError,
-        Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with, call,
-        channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
+        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
+        RecvError, Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with,
+        call, channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
         unbounded,
     };
     #[cfg(feature = "rt")]
