@@ -35,8 +35,6 @@ pub enum Feature {
     Waits,
     /// Values are moved, not copied: each is dropped once.
     Moved,
-    /// Hundreds of operations in hand at once, in a time that a test may take.
-    Many,
 }
 
 /// A way to connect the two ends of a channel.

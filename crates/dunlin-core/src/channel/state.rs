@@ -81,6 +81,17 @@ impl Post {
         Self { ticket: 0, handle, turns: 0 }
     }
 
+    /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something. `far`: they are elsewhere.
+    fn take_turn(&mut self, choice: &ChoiceCx, far: bool) {
+        if choice.has_rivals() {
+            self.turns += 1;
+            choice.ask_for_a_turn();
+        } else if far {
+            // Of them one never knows whether they were polled; while the choice sleeps they have more time than by turns.
+            self.turns = TURNS_MAX;
+        }
+    }
+
     /// Whether something is offered, or about to be.
     pub(crate) fn is_out(&self) -> bool {
         self.ticket != 0
@@ -340,8 +351,7 @@ impl<T> Chan<T> {
                         && post.turns < TURNS_MAX
                         && queue.watchers_unpolled()
                     {
-                        post.turns += 1;
-                        choice.ask_for_a_turn();
+                        post.take_turn(choice, queue.is_far());
                     }
                     Poll::Pending
                 }
@@ -351,6 +361,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         let own = choice.map(|c| c.offering(cx.waker()));
+        let far = queue.is_far();
         match queue.offer(post.handle, source, own, ends, cx.waker(), &mut after) {
             Offered::Admitted => {
                 publish(&mut g);
@@ -364,8 +375,7 @@ impl<T> Chan<T> {
                 post.ticket = ticket;
                 self.begin_wait(post.handle, Doing::Send);
                 if woke && let Some(choice) = choice {
-                    post.turns = 1;
-                    choice.ask_for_a_turn();
+                    post.take_turn(choice, far);
                 }
                 Poll::Pending
             }

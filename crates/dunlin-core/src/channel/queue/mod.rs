@@ -850,6 +850,11 @@ impl<T> Queue<T> {
         woke
     }
 
+    /// Whether an agent stands here for a receiver elsewhere.
+    pub(crate) fn is_far(&self) -> bool {
+        self.outlet.is_some()
+    }
+
     /// Whether a receiver that was woken has not been polled since.
     pub(crate) fn watchers_unpolled(&self) -> bool {
         // Of a receiver elsewhere one cannot know; it gets the same time.
