@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::waits::{self, Doing, Wait};
 use dunlin_core::{Barrier, Choice, Operation, SyncError, alt, barrier, channel, future};
 
@@ -50,6 +51,17 @@ impl<F: Future> Hand<F> {
 
     fn woken(&self) -> usize {
         self.woken.0.load(SeqCst)
+    }
+
+    /// Polls it as long as it wakes itself.
+    fn run(&mut self) -> Option<F::Output> {
+        loop {
+            let before = self.woken();
+            let output = self.poll();
+            if output.is_some() || self.woken() == before {
+                return output;
+            }
+        }
     }
 }
 
@@ -273,6 +285,40 @@ fn a_closed_choice_is_there_when_it_is_open_again() {
         };
         assert_eq!(now(choice.into_future()), (usize::from(!sync_first), true));
         assert_eq!((other.woken(), other.poll()), (1, Some(Ok(()))));
+    }
+}
+
+/// The other party comes while the choice is reserved for a receiver elsewhere, by this barrier's party's send beside it.
+#[test]
+fn a_reserved_choice_is_there_when_it_is_given_back() {
+    for (given_back, polled) in [(true, true), (true, false), (false, true)] {
+        let (mut a, (mut tx, far)) = (barrier(), channel());
+        let mut b = a.enrol();
+        let mut outlet = Outlet::new(far);
+        let mut slot = Some(7);
+        let choice = Choice::prioritised().on(tx.send_from(&mut slot), |r| r.is_ok()).on(a.sync(), |r| r.is_ok());
+        let mut choice = hand(choice.into_future());
+        assert_eq!(choice.run(), None);
+        let Event::ChoiceOffer(ticket, _) = now(poll_fn(|cx| outlet.poll(cx))) else { panic!("not offered") };
+        let Reserved::Granted(value) = outlet.reserve(ticket) else { panic!("not reserved") };
+        let mut other = waiting(b.sync());
+        if polled {
+            assert_eq!(choice.poll(), None, "reserved");
+        }
+        assert_eq!(other.poll(), None);
+        let (before, others) = (choice.woken(), other.woken());
+        if given_back {
+            outlet.give_back(ticket, value);
+            assert!(choice.woken() > before && (polled || other.woken() > others), "the barrier waits for no poll");
+            assert_eq!(choice.run(), Some((1, true)));
+            assert_eq!(other.poll(), Some(Ok(())));
+        } else {
+            outlet.taken(ticket);
+            assert_eq!(choice.poll(), Some((0, true)));
+            assert_eq!(other.poll(), None, "the choice has sent, and was not there");
+        }
+        drop(choice);
+        assert_eq!(slot, given_back.then_some(7));
     }
 }
 

@@ -5,8 +5,9 @@
 
 mod loom_support;
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 
+use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::{Barrier, Operation, Receiver, Sender, SyncError, alt, barrier, channel, future};
 use loom_support::{block_on, model, model_within, spawn, try_once, yield_once};
 
@@ -396,4 +397,43 @@ fn comes_again() {
         assert_eq!(other.join(), Ok(()));
         assert_eq!(a.phases(), 1);
     });
+}
+
+/// The send of a choice is reserved for a receiver elsewhere, which takes it or gives it back | the other party comes.
+fn a_reservation_races_the_last_arrival(takes: bool) {
+    let (mut a, (mut tx, far)) = (barrier(), channel());
+    let mut b = a.enrol();
+    let mut outlet = Outlet::new(far);
+    let other = spawn(move || block_on(b.sync()));
+    let agent = spawn(move || {
+        let mut taken = false;
+        while let Event::ChoiceOffer(ticket, _) | Event::Unlocked(ticket) = block_on(poll_fn(|cx| outlet.poll(cx))) {
+            match outlet.reserve(ticket) {
+                Reserved::Granted(_) if takes => {
+                    outlet.taken(ticket);
+                    taken = true;
+                }
+                Reserved::Granted(value) => outlet.give_back(ticket, value),
+                Reserved::Later => {}
+                Reserved::Gone => break,
+            }
+        }
+        (taken, outlet)
+    });
+    let did = sync_or_send(&mut a, &mut tx, true);
+    assert_eq!(a.phases(), u64::from(did == Did::Synced));
+    drop((a, tx));
+    assert_eq!(other.join(), Ok(()));
+    let (taken, _outlet) = agent.join();
+    assert_eq!(taken, did == Did::Sent);
+}
+
+#[test]
+fn a_reservation_that_is_used() {
+    model_within(2, || a_reservation_races_the_last_arrival(true));
+}
+
+#[test]
+fn a_reservation_that_is_given_back() {
+    model_within(2, || a_reservation_races_the_last_arrival(false));
 }
