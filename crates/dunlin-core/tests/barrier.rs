@@ -264,27 +264,34 @@ fn who_took_another_branch_was_not_there() {
 }
 
 /// The other party comes while the choice polls a branch that cannot be undone, and so is closed: the phase is complete as soon as
-/// the choice is open again.
+/// the choice is open again, and not at all if that branch is ready.
 #[test]
 fn a_closed_choice_is_there_when_it_is_open_again() {
-    for sync_first in [true, false] {
+    for (with_deadline, is_ready) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut a = barrier();
         let mut b = a.enrol();
-        let (mut other, mut came) = (hand(b.sync()), false);
+        let (mut other, mut polls) = (hand(b.sync()), 0);
         let foreign = future(poll_fn(|_| {
-            if !std::mem::replace(&mut came, true) {
-                assert_eq!(other.poll(), None, "the choice is closed, or not there yet");
+            polls += 1;
+            if polls < 2 {
+                return Poll::Pending;
             }
-            Poll::<()>::Pending
+            assert_eq!(other.poll(), None, "the choice is closed");
+            if is_ready { Poll::Ready(()) } else { Poll::Pending }
         }));
         let choice = Choice::prioritised();
-        let choice = if sync_first {
-            choice.on(a.sync(), |r| r.is_ok()).on(foreign, |()| false)
+        // What has a deadline may always be ready, and so is polled first.
+        let choice = if with_deadline {
+            choice.on(a.sync().until(pending::<()>()), |r| r.is_ok())
         } else {
-            choice.on(foreign, |()| false).on(a.sync(), |r| r.is_ok())
+            choice.on(a.sync(), |r| r.is_ok())
         };
-        assert_eq!(now(choice.into_future()), (usize::from(!sync_first), true));
-        assert_eq!((other.woken(), other.poll()), (1, Some(Ok(()))));
+        let mut choice = waiting(choice.on(foreign, |()| false).into_future());
+        assert_eq!(choice.run(), Some(if is_ready { (1, false) } else { (0, true) }));
+        drop(choice);
+        assert_eq!(other.poll(), if is_ready { None } else { Some(Ok(())) });
+        drop(other);
+        assert_eq!(a.phases(), u64::from(!is_ready));
     }
 }
 
@@ -296,19 +303,29 @@ fn a_reserved_choice_is_there_when_it_is_given_back() {
         let mut b = a.enrol();
         let mut outlet = Outlet::new(far);
         let mut slot = Some(7);
+        // The last branch will be ready, but goes after the barrier.
+        let (mut low, mut rx) = channel();
         let choice = Choice::prioritised().on(tx.send_from(&mut slot), |r| r.is_ok()).on(a.sync(), |r| r.is_ok());
+        let choice = choice.on(rx.recv(), |r| r.is_err());
         let mut choice = hand(choice.into_future());
         assert_eq!(choice.run(), None);
         let Event::ChoiceOffer(ticket, _) = now(poll_fn(|cx| outlet.poll(cx))) else { panic!("not offered") };
         let Reserved::Granted(value) = outlet.reserve(ticket) else { panic!("not reserved") };
         let mut other = waiting(b.sync());
+        let send = waiting(low.send(1));
         if polled {
-            assert_eq!(choice.poll(), None, "reserved");
+            assert_eq!(choice.run(), None, "reserved");
         }
         assert_eq!(other.poll(), None);
         let (before, others) = (choice.woken(), other.woken());
         if given_back {
             outlet.give_back(ticket, value);
+            if polled {
+                assert!(
+                    matches!(outlet.reserve(ticket), Reserved::Later),
+                    "first it is the turn of who wanted to sync"
+                );
+            }
             assert!(choice.woken() > before && (polled || other.woken() > others), "the barrier waits for no poll");
             assert_eq!(choice.run(), Some((1, true)));
             assert_eq!(other.poll(), Some(Ok(())));
@@ -317,7 +334,7 @@ fn a_reserved_choice_is_there_when_it_is_given_back() {
             assert_eq!(choice.poll(), Some((0, true)));
             assert_eq!(other.poll(), None, "the choice has sent, and was not there");
         }
-        drop(choice);
+        drop((choice, send));
         assert_eq!(slot, given_back.then_some(7));
     }
 }

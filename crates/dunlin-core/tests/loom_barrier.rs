@@ -343,6 +343,23 @@ fn a_closed_choice_is_not_missed() {
     });
 }
 
+/// The same where the barrier is polled first, and the foreign future after it.
+#[test]
+fn a_choice_that_closes_last_is_not_missed() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        block_on(async {
+            alt! { biased;
+                r = a.sync().until(pending::<()>()) => r.unwrap(),
+                () = future(async { yield_once().await; pending().await }) => {}
+            }
+        });
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
 /// The same when both are closed now and then.
 #[test]
 fn two_closed_choices_are_not_missed() {
@@ -436,4 +453,26 @@ fn a_reservation_that_is_used() {
 #[test]
 fn a_reservation_that_is_given_back() {
     model_within(2, || a_reservation_races_the_last_arrival(false));
+}
+
+/// A phase was complete before this choice, which is told so by one branch | the offer of the other branch is taken: one of the two.
+#[test]
+fn a_phase_of_before_races_a_take() {
+    model(|| {
+        let ((mut a, (mut tx, mut rx)), mut slot) = ((barrier(), channel()), Some(7));
+        let mut b = a.enrol();
+        let mut sync = a.sync();
+        assert_eq!(try_once(&mut sync), None);
+        assert_eq!(try_once(b.sync()), Some(Ok(())));
+        let receiver = spawn(move || block_on(rx.recv()).is_ok());
+        let synced = block_on(async {
+            alt! { biased; r = tx.send_from(&mut slot) => { r.unwrap(); false } r = &mut sync => { r.unwrap(); true } }
+        });
+        assert_eq!(synced, slot.is_some());
+        if !synced {
+            assert_eq!(try_once(&mut sync), Some(Ok(())), "it will say so the next time");
+        }
+        drop(tx);
+        assert_eq!(receiver.join(), !synced);
+    });
 }
