@@ -74,10 +74,11 @@ pub mod prelude {
     #[cfg(feature = "net")]
     pub use crate::node::{Guest, Node};
     pub use crate::{
-        Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
-        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,
-        Shared, ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
-        overwrite_oldest, par, send_to_any, unbounded,
+        Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
+        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
+        RecvError, Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with,
+        call, channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
+        unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{Deadline, Ended, Exit, Process, blocking, sleep, spawn};
