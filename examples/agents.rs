@@ -40,7 +40,7 @@ struct Visit {
 
 /// To call a cell. The reply is the door of the neighbour.
 #[derive(Clone)]
-struct Door(Shared<Caller<Visit, Door>>);
+struct Door(Shared<Caller<Visit, Self>>);
 
 /// Lets agents in until its door is retired; gives the sum of their marks.
 async fn cell(mut visits: Callee<Visit, Door>, doors: [Door; 4]) -> Result<u64> {
