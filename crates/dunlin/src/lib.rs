@@ -25,6 +25,7 @@
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
+//! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
@@ -32,6 +33,7 @@
 
 #[cfg(feature = "rt")]
 mod blocking;
+pub mod blocks;
 mod error;
 mod face;
 #[cfg(feature = "net")]
