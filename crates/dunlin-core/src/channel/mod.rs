@@ -4,6 +4,7 @@
 //! - [`state`]: what both ends share: the one-slot rendezvous, and what ended.
 //! - [`queue`]: everything more: buffers, several senders, offers of choices.
 //! - [`policy`]: what happens to a value nobody waits for.
+//! - [`tether`]: what a process knows of the ends that its body holds.
 //! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
 
 pub(crate) mod after;
@@ -13,6 +14,7 @@ pub(crate) mod queue;
 pub(crate) mod receiver;
 pub(crate) mod sender;
 pub(crate) mod state;
+pub(crate) mod tether;
 
 use std::panic::Location;
 use std::sync::Arc;
