@@ -341,11 +341,11 @@ mod tests {
     fn what_is_not_wired_is_an_argument() {
         let found = expansion(
             "",
-            "/// Says.
+            "#[doc = \"Says.\"]
             pub(crate) async fn f(#[receiver(\"raw\")] mut raw: R, mut by: u8, (a, b): (A, B), #[scope] s: Scope) -> T { work() }",
         );
         let outer = quote! {
-            /// Says.
+            #[doc = "Says."]
             pub(crate) fn f(by: u8, argument2: (A, B)) -> impl ::dunlin::Wired<Output = T>
         };
         assert!(found.starts_with(&outer.to_string()), "{found}");

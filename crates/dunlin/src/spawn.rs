@@ -144,7 +144,7 @@ impl<T> Process<T> {
 
     fn reason(&self, error: NoOutput) -> ExitReason {
         match (error, self.not_started.as_ref().and_then(|why| why.get())) {
-            (NoOutput::Cancelled, Some(why)) => ExitReason::NotStarted(why.clone()),
+            (NoOutput::Cancelled, Some(why)) => ExitReason::NotStarted(why.clone().into()),
             (error, _) => ExitReason::of(error),
         }
     }
@@ -208,7 +208,7 @@ pub enum ExitReason {
     /// It was cancelled, or its runtime was shut down.
     Cancelled,
     /// It was forked in a [scope](crate::Scope), and could not join an end there.
-    NotStarted(ScopeError),
+    NotStarted(Box<ScopeError>),
 }
 
 impl ExitReason {

@@ -5,6 +5,9 @@
 #[path = "../../../examples/mandelbrot.rs"]
 mod mandelbrot;
 #[allow(dead_code)]
+#[path = "../../../examples/scopes.rs"]
+mod scopes;
+#[allow(dead_code)]
 #[path = "../../../examples/sieve.rs"]
 mod sieve;
 
@@ -24,4 +27,12 @@ fn every_pixel_of_the_mandelbrot_set_arrives_at_its_place() {
     assert_eq!(at(4, 20), 255, "-1.95 is of the set");
     assert!(at(20, 4) < 16, "-0.75 - 1.2i is not");
     assert_eq!(picture.iter().min(), Some(&1), "every pixel was drawn, and the corners leave at once");
+}
+
+#[test]
+fn every_word_is_counted_once() {
+    let text = "krill squid\n\n  krill\tsalp krill\n".repeat(100);
+    for counters in [1, 5] {
+        assert_eq!(dunlin::block_on(scopes::words(&text, counters)).unwrap(), 500);
+    }
 }

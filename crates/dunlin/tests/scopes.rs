@@ -22,6 +22,13 @@ fn refused<E: std::fmt::Debug>(joined: Result<E, ScopeError>) -> ScopeError {
     joined.expect_err("refused")
 }
 
+fn not_started(exit: Exit) -> ScopeError {
+    match exit.reason {
+        ExitReason::NotStarted(why) => *why,
+        _ => panic!("{exit}"),
+    }
+}
+
 async fn unfinished(scope: &Scope) -> FinishError {
     match scope.finish(NOW).await {
         Err(Error::Finish(error)) => error,
@@ -90,7 +97,7 @@ fn a_mismatch_names_both() {
         #[process]
         async fn wrong(#[receiver("n")] _rx: Receiver<u8>) {}
         let exit = scope.fork(wrong()).await.unwrap_err();
-        let ExitReason::NotStarted(ScopeError::Type { wanted_at, .. }) = exit.reason else { panic!("{exit}") };
+        let ScopeError::Type { wanted_at, .. } = not_started(exit) else { panic!("another error") };
         assert_eq!((wanted_at.file(), wanted_at.line()), (file!(), LINE));
         Ok(())
     });
@@ -371,7 +378,7 @@ fn if_one_sibling_cannot_join_none_runs() {
         });
         let (other, counted) = scope.fork_all((other, count()));
         for exit in [other.await.unwrap_err(), counted.await.unwrap_err()] {
-            assert!(matches!(exit.reason, ExitReason::NotStarted(ScopeError::Type { .. })), "{exit}");
+            assert!(matches!(not_started(exit), ScopeError::Type { .. }));
         }
         assert_eq!(rx.next().await?, None); // it has left what it joined
 
@@ -384,7 +391,7 @@ fn if_one_sibling_cannot_join_none_runs() {
         let (never, other) = scope.fork_all((never, async {}));
         never.cancel();
         assert_eq!(never.await.unwrap_err().reason, ExitReason::Cancelled);
-        assert_eq!(other.await.unwrap_err().reason, ExitReason::NotStarted(ScopeError::Sibling));
+        assert_eq!(not_started(other.await.unwrap_err()), ScopeError::Sibling);
         Ok(())
     });
 }
@@ -396,9 +403,10 @@ fn what_cannot_join_says_so() {
         scope.name::<u8>("words", fifo(1));
         let exit = scope.fork(count()).await.unwrap_err();
         assert_eq!(exit.name.as_deref(), Some("count"));
-        let ExitReason::NotStarted(why @ ScopeError::Type { .. }) = exit.reason else { panic!("{exit}") };
+        let why = not_started(exit);
+        assert!(matches!(why, ScopeError::Type { .. }));
         let Err(Error::Finish(FinishError::NotStarted(exit))) = scope.finish(SOON).await else { panic!("not told") };
-        assert_eq!((exit.name.as_deref(), exit.reason), (Some("count"), ExitReason::NotStarted(why)));
+        assert_eq!((exit.name.as_deref(), not_started(exit.clone())), (Some("count"), why));
         Ok(())
     });
 }
@@ -542,7 +550,7 @@ fn nobody_comes_after_the_end() {
         assert_eq!(rx.next().await?, None); // nobody can join the sender any more
         for scope in [&scope, &child, &scope.child()] {
             let exit = scope.fork(async {}).await.unwrap_err();
-            assert_eq!(exit.reason, ExitReason::NotStarted(ScopeError::Finished));
+            assert_eq!(not_started(exit), ScopeError::Finished);
             assert_eq!(refused(scope.sender::<u8>("n").await), ScopeError::Finished);
         }
         assert_eq!(refused(scope.receiver::<u8>("m").await), ScopeError::Finished);
@@ -838,7 +846,7 @@ mod network {
                 #[process]
                 async fn local(#[sender("public.rc")] _tx: Sender<std::sync::mpsc::Sender<u8>>) {}
                 let exit = scope.fork(local()).await.unwrap_err();
-                assert!(matches!(exit.reason, ExitReason::NotStarted(ScopeError::NotPortable { .. })), "{exit}");
+                assert!(matches!(not_started(exit), ScopeError::NotPortable { .. }));
 
                 // An isolated scope has its own names, whatever they are called.
                 let isolated = scope.isolated();

@@ -104,7 +104,7 @@ pub enum FinishError {
         /// How long they were waited for.
         patience: Duration,
         /// What else went wrong.
-        failure: Option<Box<FinishError>>,
+        failure: Option<Box<Self>>,
     },
     /// All have ended, and of those that panicked this was the first.
     Panicked(Exit),

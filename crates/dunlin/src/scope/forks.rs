@@ -20,7 +20,7 @@ use crate::{Exit, ExitReason, Process};
 /// The processes of one scope and of those within it. A process stands in the list of its own scope, and of all around it.
 #[derive(Default)]
 pub(super) struct Forks {
-    around: Option<Arc<Forks>>,
+    around: Option<Arc<Self>>,
     state: Mutex<State>,
 }
 
@@ -76,14 +76,15 @@ impl Fork {
     fn straggler(&self, processes: &[waits::Known], waits: &[waits::Wait]) -> Straggler {
         let pid = self.pid();
         // The branches of a `par!` have numbers of their own.
-        let mut within = vec![pid.as_u64()..pid.as_u64() + 1];
+        let mut within = vec![(pid.as_u64(), 1)];
+        let is_in = |&(first, count): &(u64, u32), pid: Pid| (first..first + u64::from(count)).contains(&pid.as_u64());
         let mut index = 0;
-        while let Some(range) = within.get(index).cloned() {
+        while let Some(range) = within.get(index).copied() {
             index += 1;
-            let branches = processes.iter().filter(|known| known.count > 1 && range.contains(&known.parent.as_u64()));
-            within.extend(branches.map(|known| known.first.as_u64()..known.first.as_u64() + u64::from(known.count)));
+            let branches = processes.iter().filter(|known| known.count > 1 && is_in(&range, known.parent));
+            within.extend(branches.map(|known| (known.first.as_u64(), known.count)));
         }
-        let its_own = |wait: &&waits::Wait| within.iter().any(|range| range.contains(&wait.who.as_u64()));
+        let its_own = |wait: &&waits::Wait| within.iter().any(|range| is_in(range, wait.who));
         let waits = waits.iter().filter(its_own).cloned().collect();
         Straggler { pid, name: self.name.clone(), made: self.made, waits }
     }
@@ -193,7 +194,7 @@ impl Enrolled {
     /// It cannot begin, and ends at this await. Of one that was refused the scope hears nothing: it was finished before.
     pub(super) fn give_up(&self, why: ScopeError) {
         if self.fork.not_started.set(why.clone()).is_ok() {
-            self.forks.fails(&FinishError::NotStarted(self.fork.exit(ExitReason::NotStarted(why))));
+            self.forks.fails(&FinishError::NotStarted(self.fork.exit(ExitReason::NotStarted(why.into()))));
         }
         self.fork.cancel();
     }

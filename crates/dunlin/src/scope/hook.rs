@@ -7,6 +7,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
+#[cfg(feature = "net")]
 use dunlin_core::Policy;
 
 use super::error::ScopeError;
@@ -24,7 +25,7 @@ pub struct Ask<E> {
     #[cfg(feature = "net")]
     pub(super) ask: fn(crate::node::Node, String, Policy) -> Asked<E>,
     #[cfg(not(feature = "net"))]
-    pub(super) never: (std::convert::Infallible, PhantomData<fn(Policy) -> Asked<E>>),
+    never: PhantomData<fn() -> E>,
 }
 
 /// Whether, and how, a node can be asked for an end of type `E` is found by autoref: `(&&Probe::<E, K>::new()).ask()`.

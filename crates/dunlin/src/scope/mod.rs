@@ -14,6 +14,8 @@ mod forks;
 pub(crate) mod hook;
 pub(crate) mod names;
 mod place;
+#[cfg(doctest)]
+mod refusals;
 pub(crate) mod wired;
 
 use std::fmt;
@@ -101,7 +103,7 @@ struct Inner {
     rules: Mutex<Vec<hook::Rule>>,
     /// The scope around, and whether its names are looked up.
     around: Option<(Scope, bool)>,
-    within: Mutex<Vec<Weak<Inner>>>,
+    within: Mutex<Vec<Weak<Self>>>,
     forks: Arc<Forks>,
     site: Option<Arc<Site>>,
 }
@@ -146,7 +148,8 @@ impl Scope {
         self.within(false, self.inner.site.clone())
     }
 
-    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place.
+    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place. What they
+    /// [`spawn`](crate::spawn()) runs there too, and ends with the place.
     ///
     /// # Panics
     /// [`Place::current`] outside a tokio runtime; [`Place::workers`] if the operating system gives no threads.

@@ -215,10 +215,10 @@ impl Names {
                 wanted_at: policy.1,
             })?;
         }
-        let (policy, declared) = (&entry.policy, entry.declared);
+        let declared = entry.declared;
         let existed = entry.faces.is_some();
         let faces = entry.faces.get_or_insert_with(|| {
-            let policy = policy.as_ref().map_or_else(Policy::default, |(policy, _)| policy.clone());
+            let policy = entry.policy.as_ref().map_or_else(Policy::default, |(policy, _)| policy.clone());
             let (client, server) = E::Of::pair(&ChannelFactory::new(policy).made_at(declared));
             Box::new(Faces { client: Seat::Free(client), server: Seat::Free(server) })
         });
@@ -226,24 +226,28 @@ impl Names {
         let seat = E::seat(faces);
         if new_policy
             && existed
-            && let Some((policy, at)) = policy
+            && let Some((policy, wanted_at)) = &entry.policy
         {
             // The other face was joined before anybody had said it.
             let is_set = matches!(&*seat, Seat::Free(end) if E::set_policy(end, policy));
             if !is_set {
-                return Err(ScopeError::Policy { name: name.clone(), declared_at: None, wanted_at: at });
+                let wanted_at = *wanted_at;
+                entry.policy = None;
+                return Err(ScopeError::Policy { name: name.clone(), declared_at: None, wanted_at });
             }
         }
         E::take(seat, at).map_err(|refusal| refusal.of(name, E::FACE, at))
     }
 
     /// What a node is to be told of the name: the policy.
+    #[cfg(feature = "net")]
     pub(super) fn policy(&self, wanted: &Wanted) -> Policy {
         let declared = self.entries.get(&wanted.name).and_then(|entry| entry.policy.as_ref());
         declared.or(wanted.policy.as_ref()).map_or_else(Policy::default, |(policy, _)| policy.clone())
     }
 
     /// What a node is asked for must be what was declared here.
+    #[cfg(feature = "net")]
     pub(super) fn check(&self, wanted: &Wanted, what: &What) -> Result<(), ScopeError> {
         self.entries.get(&wanted.name).map_or(Ok(()), |entry| entry.check(&wanted.name, what, wanted.at))
     }
