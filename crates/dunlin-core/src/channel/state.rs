@@ -1004,6 +1004,20 @@ impl<T> Chan<T> {
         publish(&mut g);
     }
 
+    /// The policy of a channel that was made without one. `false`: it has one, or it is too late.
+    pub(crate) fn set_policy(&self, policy: &Policy) -> bool {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let set = queue(&mut g).set_policy(policy, &mut after);
+        publish(&mut g);
+        set
+    }
+
+    /// Whether the sending, or else the receiving, end is gone.
+    pub(crate) fn is_left(&self, sending: bool) -> bool {
+        self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
+    }
+
     // ---- agents
 
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
