@@ -86,7 +86,7 @@ pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::{self, Reserver};
+use crate::choice::decision::{self, Queued, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
@@ -163,11 +163,13 @@ impl<T> Ticket<T> {
     }
 }
 
-impl<T: Send> Reserver for Ticket<T> {
-    fn unlocked(&self) {
+impl<T: Send> Queued for Ticket<T> {
+    fn unlocked(self: Arc<Self>) {
         self.tell(FromSender::Unlocked(self.ticket));
     }
+}
 
+impl<T: Send> Reserver for Ticket<T> {
     fn revoke(&self) {
         self.tell(FromSender::Revoke(self.ticket));
     }

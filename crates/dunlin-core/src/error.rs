@@ -352,6 +352,18 @@ pub enum ClaimError {
     NodeLost,
 }
 
+/// Why a barrier was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before all parties of the barrier were there")]
+    TimedOut,
+    /// The node that keeps the barrier was lost.
+    #[error("the node that keeps the barrier was lost")]
+    NodeLost,
+}
+
 /// What became of a call that got no reply.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError<Q> {

@@ -368,6 +368,16 @@ impl<E: End> Shared<E> {
         move || Self::handle(core)
     }
 
+    /// A handle from which others can be made as long as this one, or one of theirs, is there.
+    #[doc(hidden)]
+    pub fn downgrade(&self) -> WeakShared<E> {
+        WeakShared(Arc::downgrade(&self.core))
+    }
+
+    pub(crate) fn end_link(&self) -> &E::Link {
+        &self.core.link
+    }
+
     /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
     ///
     /// # Errors
@@ -395,6 +405,23 @@ impl<E: End> Shared<E> {
             self.core.line.leave(ticket);
         }
         Err(ClaimError::WouldBlock)
+    }
+}
+
+/// A shared end that does not keep it: see [`Shared::downgrade`].
+#[doc(hidden)]
+pub struct WeakShared<E: End>(Weak<Core<E>>);
+
+impl<E: End> WeakShared<E> {
+    /// Another handle, unless all have gone.
+    pub fn upgrade(&self) -> Option<Shared<E>> {
+        self.0.upgrade().map(Shared::handle)
+    }
+}
+
+impl<E: End> fmt::Debug for WeakShared<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakShared").finish()
     }
 }
 

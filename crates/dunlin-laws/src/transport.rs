@@ -39,8 +39,6 @@ pub enum Feature {
     PoisonVerdict,
     /// A receiver that was made here goes to the other side.
     Stretched,
-    /// Hundreds of operations in hand at once, in a time that a test may take.
-    Many,
 }
 
 /// A way to connect the two ends of a channel.

@@ -24,7 +24,9 @@
 //! # Map
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
+//! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
+//! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
@@ -32,12 +34,15 @@
 
 #[cfg(feature = "rt")]
 mod blocking;
+pub mod blocks;
 mod error;
 mod face;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]
 mod runtime;
+#[cfg(feature = "rt")]
+pub mod scope;
 #[cfg(feature = "sim")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub mod sim;
@@ -49,6 +54,8 @@ mod time;
 mod world;
 
 pub use dunlin_core::*;
+#[cfg(all(feature = "macros", feature = "rt"))]
+pub use dunlin_macros::process;
 #[cfg(feature = "macros")]
 pub use dunlin_macros::{Bundle, main};
 #[cfg(feature = "serde")]
@@ -58,8 +65,11 @@ pub use serde;
 #[cfg(feature = "rt")]
 pub use blocking::{Blocking, Ended, Requested, Stop, Terminating, blocking};
 pub use error::{Error, Result};
+pub use face::{ClientFace, ServerFace};
 #[cfg(feature = "rt")]
 pub use runtime::block_on;
+#[cfg(feature = "rt")]
+pub use scope::{FinishError, Place, Scope, ScopeError, Wired, wired};
 #[cfg(feature = "rt")]
 pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
@@ -73,6 +83,8 @@ pub mod prelude {
     pub use crate::Portable;
     #[cfg(feature = "net")]
     pub use crate::node::{Guest, Node};
+    #[cfg(all(feature = "macros", feature = "rt"))]
+    pub use crate::process;
     pub use crate::{
         Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
         ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
@@ -81,7 +93,9 @@ pub mod prelude {
         unbounded,
     };
     #[cfg(feature = "rt")]
-    pub use crate::{Deadline, Ended, Exit, Process, blocking, sleep, spawn};
+    pub use crate::{
+        Deadline, Ended, Exit, FinishError, Place, Process, Scope, ScopeError, Wired, blocking, sleep, spawn, wired,
+    };
     pub use std::time::Duration;
 }
 
@@ -92,6 +106,14 @@ pub mod __rt {
     pub use crate::face::field_name;
     #[cfg(feature = "rt")]
     pub use crate::runtime::main;
+    #[cfg(feature = "net")]
+    pub use crate::scope::hook::{Leaves, Networked};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::hook::{Probe, StaysHere};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, join};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;
 }
 

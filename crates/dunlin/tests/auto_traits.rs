@@ -8,13 +8,15 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
+use dunlin::__rt::AsSender;
+use dunlin::scope::{Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
     Accepting, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling, ChannelFactory,
     Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending,
-    Foreign, Joiner, Lone, Next, NoPoison, Par, Policy, Posted, Process, Reason, Receiver, Receiving, RecvError, Reply,
-    Request, Requested, SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop,
-    Strength, Terminating, Until, Why,
+    FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process, Reason, Receiver,
+    Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender, SenderSink, Sending,
+    SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, Terminating, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -124,6 +126,14 @@ fn operations() {
         Sleep: 1 1 0;
         Process<OnlySend>: 1 1 1;
         Process<Neither>: 0 0 1;
+        Scope: 1 1 1;
+        Join<Sender<OnlySend>, AsSender>: 1 1 1;
+        Joining<Sender<OnlySend>>: 1 0 1;
+        Place: 1 1 1;
+        ScopeError: 1 1 1;
+        FinishError: 1 1 1;
+        Straggler: 1 1 1;
+        WaitingName: 1 1 1;
         Blocking<OnlySend>: 1 1 1;
         Blocking<Neither>: 0 0 1;
         Terminating<OnlySend>: 1 1 1;

@@ -5,6 +5,7 @@
 //! - [`queue`]: everything more: buffers, several senders, offers of choices.
 //! - [`posted`], [`sink`]: sends that nobody waits for, and a sender as a sink.
 //! - [`policy`]: what happens to a value nobody waits for.
+//! - [`tether`]: what a process knows of the ends that its body holds.
 //! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
 
 pub(crate) mod after;
@@ -16,6 +17,7 @@ pub(crate) mod receiver;
 pub(crate) mod sender;
 pub(crate) mod sink;
 pub(crate) mod state;
+pub(crate) mod tether;
 
 use std::panic::Location;
 use std::sync::Arc;

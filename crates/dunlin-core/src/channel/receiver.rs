@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::policy::Policy;
 use super::queue::Handle;
 use super::sender::debug_operation;
 use super::state::Chan;
@@ -238,6 +239,12 @@ impl<T, P> Receiver<T, P> {
     pub fn share(mut self) -> Shared<Self> {
         self.stop_streaming();
         End::share(self)
+    }
+
+    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    #[doc(hidden)]
+    pub fn set_policy(&self, policy: &Policy) -> bool {
+        self.chan().set_policy(policy)
     }
 
     /// The channel's number in the wait records ([`waits`](crate::waits)).

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::policy::Policy;
 use super::posted::Posted;
 use super::queue::Handle;
 use super::sink::SenderSink;
@@ -247,6 +248,12 @@ impl<T, P> Sender<T, P> {
     /// Makes this an end that many can hold: see [`Shared`].
     pub fn share(self) -> Shared<Self> {
         End::share(self)
+    }
+
+    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    #[doc(hidden)]
+    pub fn set_policy(&self, policy: &Policy) -> bool {
+        self.chan().set_policy(policy)
     }
 
     /// The channel's number in the wait records ([`waits`](crate::waits)).

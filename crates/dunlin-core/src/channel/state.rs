@@ -86,6 +86,17 @@ impl Post {
         Self { ticket: 0, handle, turns: 0 }
     }
 
+    /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something. `far`: they are elsewhere.
+    fn take_turn(&mut self, choice: &ChoiceCx, far: bool) {
+        if choice.has_rivals() {
+            self.turns += 1;
+            choice.ask_for_a_turn();
+        } else if far {
+            // Of them one never knows whether they were polled; while the choice sleeps they have more time than by turns.
+            self.turns = TURNS_MAX;
+        }
+    }
+
     /// Whether something is offered, or about to be.
     pub(crate) fn is_out(&self) -> bool {
         self.ticket != 0
@@ -348,8 +359,7 @@ impl<T> Chan<T> {
                         && post.turns < TURNS_MAX
                         && queue.watchers_unpolled()
                     {
-                        post.turns += 1;
-                        choice.ask_for_a_turn();
+                        post.take_turn(choice, queue.is_far());
                     }
                     Poll::Pending
                 }
@@ -359,6 +369,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         let own = choice.map(|c| c.offering(cx.waker()));
+        let far = queue.is_far();
         match queue.offer(post.handle, source, own, ends, cx.waker(), &mut after) {
             Offered::Admitted => {
                 publish(&mut g);
@@ -372,8 +383,7 @@ impl<T> Chan<T> {
                 post.ticket = ticket;
                 self.begin_wait(post.handle, Doing::Send);
                 if woke && let Some(choice) = choice {
-                    post.turns = 1;
-                    choice.ask_for_a_turn();
+                    post.take_turn(choice, far);
                 }
                 Poll::Pending
             }
@@ -992,6 +1002,20 @@ impl<T> Chan<T> {
             queue.rouse(&mut after);
         }
         publish(&mut g);
+    }
+
+    /// The policy of a channel that was made without one. `false`: it has one, or it is too late.
+    pub(crate) fn set_policy(&self, policy: &Policy) -> bool {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let set = queue(&mut g).set_policy(policy, &mut after);
+        publish(&mut g);
+        set
+    }
+
+    /// Whether the sending, or else the receiving, end is gone.
+    pub(crate) fn is_left(&self, sending: bool) -> bool {
+        self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents

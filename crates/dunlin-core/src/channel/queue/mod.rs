@@ -293,6 +293,18 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The policy becomes known only now. `false`: one was known, or an agent has acted on there being none.
+    pub(crate) fn set_policy(&mut self, policy: &Policy, after: &mut After<T>) -> bool {
+        if self.buffering.is_some() || self.inlet.is_some() || self.outlet.is_some() {
+            return false;
+        }
+        self.buffering = policy.buffering();
+        (self.senders_bound, self.receivers_bound) = (policy.senders, policy.receivers);
+        self.lending = Lending::new(policy.window());
+        self.refill(after);
+        true
+    }
+
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
     pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
@@ -922,6 +934,11 @@ impl<T> Queue<T> {
             wakes.add(watcher.waker.take());
         }
         woke
+    }
+
+    /// Whether an agent stands here for a receiver elsewhere.
+    pub(crate) fn is_far(&self) -> bool {
+        self.outlet.is_some()
     }
 
     /// Whether a receiver that was woken has not been polled since.
