@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CallError, ClaimError, MessageId, RecvError, SendError, Why};
+use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -43,6 +43,12 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// An end of a scope's name could not be joined.
+    #[cfg(feature = "rt")]
+    Scope(crate::ScopeError),
+    /// A scope did not finish in order.
+    #[cfg(feature = "rt")]
+    Finish(crate::FinishError),
     /// An end could not be declared under a name.
     #[cfg(feature = "net")]
     Name(crate::node::NameError),
@@ -100,6 +106,10 @@ impl fmt::Display for Error {
             Self::Claim(error) => write!(f, "not claimed: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => error.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => error.fmt(f),
             #[cfg(feature = "net")]
             Self::Name(error) => error.fmt(f),
             #[cfg(feature = "net")]
@@ -116,6 +126,10 @@ impl std::error::Error for Error {
             Self::Recv(error) | Self::NoReply(error) => Some(error),
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => Some(error),
             #[cfg(feature = "net")]
             Self::Name(error) => Some(error),
             #[cfg(feature = "net")]
@@ -133,6 +147,12 @@ impl<T> From<SendError<T>> for Error {
             SendError::NotTaken { why, .. } => Self::NotTaken(why),
             SendError::Unknown { id, .. } => Self::Unknown(id),
         }
+    }
+}
+
+impl<T> From<BroadcastError<T>> for Error {
+    fn from(error: BroadcastError<T>) -> Self {
+        Self::NotTaken(error.why)
     }
 }
 
@@ -162,6 +182,20 @@ impl From<ClaimError> for Error {
 impl From<crate::Exit> for Error {
     fn from(exit: crate::Exit) -> Self {
         Self::Exit(exit)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::ScopeError> for Error {
+    fn from(error: crate::ScopeError) -> Self {
+        Self::Scope(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::FinishError> for Error {
+    fn from(error: crate::FinishError) -> Self {
+        Self::Finish(error)
     }
 }
 

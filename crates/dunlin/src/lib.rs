@@ -24,6 +24,7 @@
 //! # Map
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
+//! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
@@ -41,6 +42,8 @@ mod face;
 pub mod node;
 #[cfg(feature = "rt")]
 mod runtime;
+#[cfg(feature = "rt")]
+pub mod scope;
 #[cfg(feature = "sim")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub mod sim;
@@ -52,6 +55,8 @@ mod time;
 mod world;
 
 pub use dunlin_core::*;
+#[cfg(all(feature = "macros", feature = "rt"))]
+pub use dunlin_macros::process;
 #[cfg(feature = "macros")]
 pub use dunlin_macros::{Bundle, main};
 #[cfg(feature = "serde")]
@@ -61,8 +66,11 @@ pub use serde;
 #[cfg(feature = "rt")]
 pub use blocking::{Blocking, Ended, Requested, Stop, Terminating, blocking};
 pub use error::{Error, Result};
+pub use face::{ClientFace, ServerFace};
 #[cfg(feature = "rt")]
 pub use runtime::block_on;
+#[cfg(feature = "rt")]
+pub use scope::{FinishError, Place, Scope, ScopeError, Wired, wired};
 #[cfg(feature = "rt")]
 pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
@@ -99,14 +107,19 @@ pub mod prelude {
     pub use crate::Portable;
     #[cfg(feature = "net")]
     pub use crate::node::{Guest, Node};
+    #[cfg(all(feature = "macros", feature = "rt"))]
+    pub use crate::process;
     pub use crate::{
-        Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
-        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,
-        Shared, ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
-        overwrite_oldest, par, send_to_any, unbounded,
+        Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
+        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
+        RecvError, Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with,
+        call, channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
+        unbounded,
     };
     #[cfg(feature = "rt")]
-    pub use crate::{Deadline, Ended, Exit, Process, blocking, sleep, spawn};
+    pub use crate::{
+        Deadline, Ended, Exit, FinishError, Place, Process, Scope, ScopeError, Wired, blocking, sleep, spawn, wired,
+    };
     pub use std::time::Duration;
 }
 
@@ -117,6 +130,14 @@ pub mod __rt {
     pub use crate::face::field_name;
     #[cfg(feature = "rt")]
     pub use crate::runtime::main;
+    #[cfg(feature = "net")]
+    pub use crate::scope::hook::{Leaves, Networked};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::hook::{Probe, StaysHere};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, join};
+    #[cfg(feature = "rt")]
+    pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;
 }
 

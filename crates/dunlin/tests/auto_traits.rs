@@ -8,12 +8,14 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
+use dunlin::__rt::AsSender;
+use dunlin::scope::{Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
     Accepting, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
-    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison, Par,
-    Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, SendError, Sender, Sending,
-    SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
+    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, FinishError, Foreign, Lone, Next,
+    NoPoison, Par, Place, Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Scope,
+    ScopeError, SendError, Sender, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -123,6 +125,14 @@ fn operations() {
         Sleep: 1 1 0;
         Process<OnlySend>: 1 1 1;
         Process<Neither>: 0 0 1;
+        Scope: 1 1 1;
+        Join<Sender<OnlySend>, AsSender>: 1 1 1;
+        Joining<Sender<OnlySend>>: 1 0 1;
+        Place: 1 1 1;
+        ScopeError: 1 1 1;
+        FinishError: 1 1 1;
+        Straggler: 1 1 1;
+        WaitingName: 1 1 1;
         Blocking<OnlySend>: 1 1 1;
         Blocking<Neither>: 0 0 1;
         Terminating<OnlySend>: 1 1 1;

@@ -11,6 +11,9 @@ mod dining_philosophers;
 #[path = "../../../examples/mandelbrot.rs"]
 mod mandelbrot;
 #[allow(dead_code)]
+#[path = "../../../examples/scopes.rs"]
+mod scopes;
+#[allow(dead_code)]
 #[path = "../../../examples/sieve.rs"]
 mod sieve;
 #[allow(dead_code)]
@@ -59,4 +62,12 @@ fn what_agents_leave_behind_does_not_depend_on_who_came_first() {
     assert_eq!(marks, agents::computed(300, 20));
     assert_eq!(marks.len(), agents::SIDE * agents::SIDE);
     assert!(marks.iter().all(|mark| *mark > 0), "every cell was visited");
+}
+
+#[test]
+fn every_word_is_counted_once() {
+    let text = "krill squid\n\n  krill\tsalp krill\n".repeat(100);
+    for counters in [1, 5] {
+        assert_eq!(dunlin::block_on(scopes::words(&text, counters)).unwrap(), 500);
+    }
 }

@@ -1,4 +1,4 @@
-//! Programs 1 to 10 of `api.md`, and of 16 the blocking call: they compile as written there, and do what they say.
+//! Programs 1 to 11 of `api.md`, and of 16 the blocking call: they compile as written there, and do what they say.
 //!
 //! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
 //! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
@@ -494,6 +494,37 @@ mod ending {
             worker.await.unwrap().unwrap();
             assert_eq!(out.next().await, Ok(None));
         });
+    }
+}
+
+#[allow(dead_code, unused_imports)]
+mod scopes {
+    use dunlin::prelude::*;
+    #[process]
+    async fn indent(
+        #[receiver("raw")] mut raw: Receiver<String>,
+        #[sender("out")] mut out: Sender<String>,
+        by: usize,
+    ) -> Result {
+        while let Some(line) = raw.next().await? {
+            out.send(" ".repeat(by) + &line).await?;
+        }
+        Ok(()) // leaves both channels
+    }
+    async fn run() -> Result {
+        let scope = Scope::new();
+        scope.name::<String>("raw", fifo(4));
+        scope.fork(indent(4)); // only what is not wired is an argument
+        let other = scope.isolated(); // its own "raw" and "out"; `child()` would inherit
+        other.fork(indent(8));
+        other.finish(Duration::from_secs(1)).await?;
+        scope.finish(Duration::from_secs(5)).await // waits for what it forked, names stragglers
+    }
+
+    #[test]
+    fn everybody_leaves() {
+        // Once the scopes are finished nobody can join as the sender of "raw": it has ended, and so do both processes.
+        dunlin::block_on(run()).unwrap();
     }
 }
 
