@@ -28,6 +28,7 @@
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
+//! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -74,6 +75,29 @@ pub use scope::{FinishError, Place, Scope, ScopeError, Wired, wired};
 pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
 pub use time::{Deadline, Instant, Sleep, sleep, sleep_until, start_clock};
+
+/// Runs the laws of dunlin's channels for a policy, or over a network, of your own, as tests of your crate.
+///
+/// Needs the crate `dunlin-laws` among the `dev-dependencies`; its module `users` says more.
+///
+/// ```text
+/// dunlin::laws! {
+///     mod shed_load;
+///     policy: ShedLoad { high: 3 },
+///     room: 3,                       // it keeps so many values that nobody has received,
+///     full: DropsOldest,             // and this is what it does with one more
+/// }
+///
+/// dunlin::laws! {
+///     mod pigeons;
+///     network: Pigeons::default(),
+///     listen: "",                    // without the prefix; takes a free place each time
+/// }
+/// ```
+#[macro_export]
+macro_rules! laws {
+    ($($what:tt)*) => { ::dunlin_laws::laws! { $($what)* } };
+}
 
 /// What most programs need: `use dunlin::prelude::*;`.
 pub mod prelude {
