@@ -783,13 +783,13 @@ mod network {
     use dunlin::sim::Sim;
 
     #[process]
-    async fn thermometer(#[sender("public.readings")] mut out: Sender<f64>) -> Result {
+    async fn thermometer(#[sender("public.readings", portable)] mut out: Sender<f64>) -> Result {
         Ok(out.send(21.5).await?)
     }
 
     #[process]
     async fn display(
-        #[receiver("public.readings", fifo(2))] mut readings: Receiver<f64>,
+        #[receiver("public.readings", fifo(2), portable)] mut readings: Receiver<f64>,
         #[sender("lines")] mut lines: Sender<String>,
     ) -> Result {
         while let Some(reading) = readings.next().await? {
@@ -842,15 +842,15 @@ mod network {
                 sent?;
                 assert_eq!(received?, 0.5);
 
-                // A process whose messages cannot leave is told so.
+                // A process whose messages cannot leave is told so; `&'static str` cannot be read from bytes.
                 #[process]
-                async fn local(#[sender("public.rc")] _tx: Sender<std::sync::mpsc::Sender<u8>>) {}
+                async fn local(#[sender("public.str")] _tx: Sender<&'static str>) {}
                 let exit = scope.fork(local()).await.unwrap_err();
                 assert!(matches!(not_started(exit), ScopeError::NotPortable { .. }));
 
                 // An isolated scope has its own names, whatever they are called.
                 let isolated = scope.isolated();
-                let _rx = isolated.receiver::<std::sync::mpsc::Sender<u8>>("public.rc").await?;
+                let _rx = isolated.receiver::<&'static str>("public.str").await?;
                 assert_eq!(isolated.waiting().len(), 1);
 
                 // What the node refuses is typed.
@@ -861,6 +861,38 @@ mod network {
             .unwrap();
     }
 
+    #[test]
+    fn a_node_is_asked_once_for_what_is_shared() {
+        #[process]
+        async fn say(#[sender("public.n", portable)] mut tx: Shared<Sender<u8>>, n: u8) -> Result {
+            Ok(tx.send(n).await?)
+        }
+        for seed in 0..20 {
+            Sim::new(seed)
+                .run(async {
+                    let (a, b) = (Node::join("weather").await?, Node::join("weather").await?);
+                    let scope = Scope::new();
+                    scope.network(&a, public);
+                    let (one, other) = scope.child().fork_all((say(1), say(2)));
+                    let mut third = scope.sender::<u8>("public.n").portable().shared().await?;
+                    let mut rx = b.receiver::<u8>("public.n").policy(fifo(3)).await?;
+                    third.send(3).await?;
+                    drop(third);
+                    let mut sum = 0;
+                    while let Some(n) = rx.next().await? {
+                        sum += n;
+                    }
+                    assert_eq!(sum, 6);
+                    one.await??;
+                    other.await??;
+                    let error = refused(scope.sender::<u8>("public.n").shared().portable().await);
+                    assert_eq!(error, ScopeError::Left { name: "public.n".into(), face: "sender" });
+                    Result::<()>::Ok(())
+                })
+                .unwrap();
+        }
+    }
+
     #[derive(Bundle)]
     struct Ask {
         word: Call<String, usize>,
@@ -869,14 +901,14 @@ mod network {
     #[test]
     fn bundles_too() {
         #[process]
-        async fn keeper(#[server("public.ask")] mut ask: AskServer) -> Result {
+        async fn keeper(#[server("public.ask", portable)] mut ask: AskServer) -> Result {
             let request = ask.word.accept().await?;
             let n = request.len();
             let _ = request.reply(n);
             Ok(())
         }
         #[process]
-        async fn asker(#[client("public.ask")] mut ask: AskClient) -> Result<usize> {
+        async fn asker(#[client("public.ask", portable)] mut ask: AskClient) -> Result<usize> {
             Ok(ask.word.call("krill".into()).await?)
         }
         for seed in 0..20 {
