@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::channel::after::{Stale, Wakes};
+use crate::channel::posted::Posted;
 use crate::channel::queue::Handle;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
 use crate::channel::sender::{Sender, Sending, SendingFrom};
@@ -460,6 +461,12 @@ impl<T, P> Shared<Sender<T, P>> {
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
         let settled = std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
         settled.map_err(|failed| failed.with(()))
+    }
+
+    /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's claim is out waits for the
+    /// end of that claim; what was posted before comes before all that is sent within it.
+    pub fn send_nowait(&mut self, value: T) -> Posted<T> {
+        Posted::new(&self.core.link, self.number(), value)
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CallError, ClaimError, MessageId, RecvError, SendError, Why};
+use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -147,6 +147,12 @@ impl<T> From<SendError<T>> for Error {
             SendError::NotTaken { why, .. } => Self::NotTaken(why),
             SendError::Unknown { id, .. } => Self::Unknown(id),
         }
+    }
+}
+
+impl<T> From<BroadcastError<T>> for Error {
+    fn from(error: BroadcastError<T>) -> Self {
+        Self::NotTaken(error.why)
     }
 }
 

@@ -15,7 +15,7 @@ use super::state::Chan;
 use super::{MayPoison, NoPoison};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{Reason, RecvError};
+use crate::error::{Reason, RecvError, Strength};
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;
@@ -264,7 +264,13 @@ impl<T, P> Receiver<T, P> {
 impl<T> Receiver<T, MayPoison> {
     /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their values back.
     pub fn poison(&self, reason: impl Into<Reason>) {
-        self.chan().poison(reason.into());
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength: see [`Sender::poison_with`](crate::Sender::poison_with). `false`: the channel is immune to it, and
+    /// nothing has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        self.chan().poison(reason.into().of_strength(strength))
     }
 }
 
