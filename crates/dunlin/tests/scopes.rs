@@ -189,6 +189,11 @@ fn a_policy_may_come_with_the_second_end() {
             assert_eq!(full.why(), Some(&Why::WouldBlock));
             assert_eq!((rx.recv().await?, rx.recv().await?), (0, 1));
         }
+        let scope = Scope::new();
+        let _tx = scope.sender::<u8>("n").await?;
+        let rx = scope.receiver::<u8>("n").policy(fifo(1).immunity(5)).await?;
+        assert!(!rx.poison_with(5, "weak"));
+        assert!(rx.poison_with(6, "strong"));
         Ok(())
     });
 }
@@ -628,8 +633,12 @@ fn poisoned(reason: &str) -> Result<Option<u32>, RecvError> {
 #[test]
 fn poison_goes_on_to_the_other_ends() {
     run(async {
-        let ends = ends(async |tx| tx.poison("disk full")).await?;
-        assert_eq!(ends, [poisoned("disk full"), Ok(None), Ok(None)]);
+        let full = ends(async |tx| tx.poison("disk full")).await?;
+        assert_eq!(full, [poisoned("disk full"), Ok(None), Ok(None)]);
+        // As strongly as it came.
+        let weak = ends(async |tx| assert!(tx.poison_with(3, "ink"))).await?;
+        let Err(RecvError::Poisoned(reason)) = &weak[0] else { panic!("{weak:?}") };
+        assert_eq!((reason.as_str(), reason.strength()), ("ink", 3.into()));
         Ok(())
     });
 }
@@ -841,6 +850,15 @@ mod network {
                 let (sent, received) = par!(tx.send(0.5), rx.recv());
                 sent?;
                 assert_eq!(received?, 0.5);
+
+                // The policy goes along.
+                let _rx = scope.receiver::<u8>("public.p").policy(fifo(1)).portable().await?;
+                b.sender::<u8>("public.p").await?.send(1).within(SOON).await?;
+                scope.name::<u8>("public.q", fifo(1));
+                let _rx = scope.receiver::<u8>("public.q").portable().await?;
+                b.sender::<u8>("public.q").await?.send(1).within(SOON).await?;
+                let wrong = refused(scope.receiver::<u16>("public.q").portable().await);
+                assert!(matches!(wrong, ScopeError::Type { .. }), "{wrong}");
 
                 // A process whose messages cannot leave is told so; `&'static str` cannot be read from bytes.
                 #[process]
