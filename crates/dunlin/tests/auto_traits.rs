@@ -8,8 +8,7 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
-use dunlin::__rt::AsSender;
-use dunlin::scope::{Join, Joining, Straggler, WaitingName};
+use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
     Accepting, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling, ChannelFactory,
