@@ -22,7 +22,7 @@
 //! ```
 //!
 //! # Map
-//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
+//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
@@ -74,10 +74,10 @@ pub mod prelude {
     #[cfg(feature = "net")]
     pub use crate::node::{Guest, Node};
     pub use crate::{
-        Admit, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error, Extended,
-        Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender, Share,
-        Shared, ToClient, ToServer, Why, alt, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
-        overwrite_oldest, par, send_to_any, unbounded,
+        Admit, Barrier, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim, ClaimError, Error,
+        Extended, Flip, NoPoison, Operation, Overflow, Par, Policy, Receiver, RecvError, Result, SendError, Sender,
+        Share, Shared, SyncError, ToClient, ToServer, Why, alt, barrier, call, channel, channel_with, drop_newest,
+        fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{Deadline, Ended, Exit, Process, blocking, sleep, spawn};

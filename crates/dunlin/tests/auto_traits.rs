@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
-    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison, Par,
-    Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, SendError, Sender, Sending,
-    SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
+    Accepting, Barrier, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim,
+    Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison,
+    Par, Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, SendError, Sender,
+    Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, SyncError, Syncing, Terminating, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -102,6 +102,9 @@ fn operations() {
         Accepting<'static, Neither, u8>: 0 0 1;
         Calling<'static, Sending<'static, (u8, Reply<u8>)>, u8>: 1 1 1;
         Calling<'static, Sending<'static, (Neither, Reply<u8>)>, u8>: 0 0 1;
+        Barrier: 1 1 1;
+        Syncing<'static>: 1 1 1;
+        SyncError: 1 1 1;
         Claiming<'static, Sender<OnlySend>>: 1 1 1;
         Claiming<'static, Sender<Neither>>: 0 0 1;
         Lone<'static, Receiving<'static, u8>>: 1 1 1;

@@ -1,4 +1,4 @@
-//! Programs 1 to 10 of `api.md`, and of 16 the blocking call: they compile as written there, and do what they say.
+//! Programs 1 to 10 of `api.md`, of 16 the blocking call, and of 17 the barrier: they compile as written there, and do what they say.
 //!
 //! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
 //! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
@@ -520,6 +520,44 @@ mod stopping {
             let hashing = spawn(hash(cancelled));
             cancel.send(()).await.unwrap();
             assert_eq!(hashing.await.unwrap().unwrap(), None);
+        });
+    }
+}
+
+#[allow(dead_code, unused_imports)]
+mod barriers {
+    use dunlin::prelude::*;
+    async fn cell(mut phase: Barrier, mut quit: Receiver<()>, mut ticks: Receiver<u64>) -> Result {
+        loop {
+            alt! {
+                r = phase.sync() => r?, // every enrolled party takes it, or none does
+                tick = ticks.recv() => println!("{}", tick?),
+                _ = quit.recv() => return Ok(()), // dropping `phase` resigns
+            }
+        }
+    }
+
+    #[test]
+    fn cells_go_on_together_until_they_quit() {
+        dunlin::block_on(async {
+            let mut phase = barrier();
+            let mut cells: Vec<_> = (0..3)
+                .map(|_| {
+                    let ((quit, quits), (tick, ticks)) = (channel(), channel());
+                    (quit, tick, spawn(cell(phase.enrol(), quits, ticks)))
+                })
+                .collect();
+            for round in 1..=10 {
+                phase.sync().await.unwrap();
+                assert_eq!(phase.phases(), round);
+                cells[round as usize % 3].1.send(round).await.unwrap();
+            }
+            while let Some((mut quit, _tick, running)) = cells.pop() {
+                quit.send(()).await.unwrap();
+                running.await.unwrap().unwrap();
+                assert_eq!(phase.parties(), cells.len() + 1);
+                phase.sync().await.unwrap();
+            }
         });
     }
 }

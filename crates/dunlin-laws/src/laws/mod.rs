@@ -13,6 +13,7 @@ mod pending;
 mod policies;
 mod returning;
 mod sharing;
+mod syncing;
 mod taking;
 mod waiting;
 
@@ -35,6 +36,7 @@ pub fn laws<X: Transport>() -> Vec<Law<X>> {
         sharing::laws(),
         calling::laws(),
         choosing::laws(),
+        syncing::laws(),
         fairness::laws(),
         waiting::laws(),
     ];
