@@ -22,7 +22,7 @@
 //! ```
 //!
 //! # Map
-//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
+//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
@@ -110,11 +110,11 @@ pub mod prelude {
     #[cfg(all(feature = "macros", feature = "rt"))]
     pub use crate::process;
     pub use crate::{
-        Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
-        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
-        RecvError, Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with,
-        call, channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
-        unbounded,
+        Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
+        Claim, ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
+        RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt, barrier,
+        broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
+        overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{
