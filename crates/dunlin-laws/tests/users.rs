@@ -56,7 +56,7 @@ struct Then {
 impl Buffering for Then {
     fn admit(&mut self, queued: usize) -> Admit {
         self.count += 1;
-        if self.forgets && self.count % 5 == 0 {
+        if self.forgets && self.count.is_multiple_of(5) {
             return Admit::DropThis;
         }
         if queued < self.room { Admit::Keep } else { self.admit }
