@@ -130,12 +130,8 @@ pub mod __rt {
     pub use crate::face::field_name;
     #[cfg(feature = "rt")]
     pub use crate::runtime::main;
-    #[cfg(feature = "net")]
-    pub use crate::scope::hook::{Leaves, Networked};
     #[cfg(feature = "rt")]
-    pub use crate::scope::hook::{Probe, StaysHere};
-    #[cfg(feature = "rt")]
-    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, join};
+    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, join};
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;

@@ -8,14 +8,14 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
-use dunlin::__rt::AsSender;
-use dunlin::scope::{Join, Joining, Straggler, WaitingName};
+use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
-    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, FinishError, Foreign, Lone, Next,
-    NoPoison, Par, Place, Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Scope,
-    ScopeError, SendError, Sender, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
+    Accepting, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling, ChannelFactory,
+    Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending,
+    FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process, Reason, Receiver,
+    Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender, SenderSink, Sending,
+    SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, Terminating, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -157,6 +157,19 @@ fn what_holds_a_message() {
         Request<u8, u8>: 1 1 1;
         Request<OnlySend, u8>: 1 0 1;
         Request<Neither, u8>: 0 0 1;
+        Posted<u8>: 1 1 1;
+        Posted<OnlySend>: 1 0 1;
+        Posted<Neither>: 0 0 1;
+        SenderSink<u8>: 1 1 1;
+        SenderSink<OnlySend>: 1 0 1;
+        SenderSink<Neither>: 0 0 1;
+        Broadcast<OnlySend>: 1 1 1;
+        Broadcast<Neither>: 0 0 1;
+        Joiner<OnlySend>: 1 1 1;
+        Joiner<Neither>: 0 0 1;
+        Broadcasting<'static, u8>: 1 1 1;
+        BroadcastError<OnlySend>: 1 0 1;
+        Strength: 1 1 1;
         SendError<OnlySend>: 1 0 1;
         SendError<Neither>: 0 0 1;
         CallError<OnlySend>: 1 0 1;

@@ -1,4 +1,4 @@
-//! Programs 1 to 11 of `api.md`, and of 16 the blocking call: they compile as written there, and do what they say.
+//! Programs 1 to 11 of `api.md`, of 16 the blocking call, and of 17 the broadcast: they compile as written there, and do what they say.
 //!
 //! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
 //! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
@@ -551,6 +551,71 @@ mod stopping {
             let hashing = spawn(hash(cancelled));
             cancel.send(()).await.unwrap();
             assert_eq!(hashing.await.unwrap().unwrap(), None);
+        });
+    }
+}
+
+#[allow(dead_code, unused_imports)]
+mod broadcasting {
+    use dunlin::prelude::*;
+    async fn cell(mut quit: Receiver<()>, mut ticks: Receiver<u64>) -> Result {
+        loop {
+            alt! {
+                tick = ticks.recv() => println!("{}", tick?),
+                _ = quit.recv() => return Ok(()),
+            }
+        }
+    }
+    async fn grid(quit: Receiver<()>) -> Result {
+        let (tx, clock) = broadcast::<u64>();
+        spawn(cell(quit, clock.join()));
+        tx.at_least(1).send(0).await?; // to all who have joined by now
+        Ok(())
+    }
+
+    #[test]
+    fn ticks_reach_the_cell() {
+        dunlin::block_on(async {
+            let (_quit, quitted) = channel();
+            grid(quitted).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_clock_and_its_cells() {
+        dunlin::block_on(async {
+            let (tx, clock) = broadcast::<u64>();
+            let mut tx = tx.at_least(3);
+            let too_few = tx.send(0).within(Duration::from_millis(1)).await;
+            assert!(too_few.is_err_and(|error| error.is_timed_out()));
+            let (mut quit, quitted) = channel();
+            let leaver = spawn(cell(quitted, clock.join()));
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    let mut ticks = clock.join();
+                    spawn(async move {
+                        let mut sum = 0;
+                        while let Some(tick) = ticks.next().await? {
+                            sum += tick;
+                        }
+                        Ok::<u64, Error>(sum)
+                    })
+                })
+                .collect();
+            for tick in 1..=10 {
+                tx.send(tick).await.unwrap();
+            }
+            quit.send(()).await.unwrap();
+            leaver.await.unwrap().unwrap();
+            drop(clock);
+            let error = Error::from(tx.send(11).await.unwrap_err());
+            assert!(error.is_closed(), "two are too few, and nobody can join: {error}");
+            let mut tx = tx.at_least(2);
+            tx.send(11).await.unwrap();
+            drop(tx);
+            for reader in readers {
+                assert_eq!(reader.await.unwrap().unwrap(), 66);
+            }
         });
     }
 }
