@@ -22,6 +22,7 @@
 //!   Outlet::retire       ◀── Retired, Gone ──
 //!   Retired                        ── retire ──▶               Inlet::retire
 //!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
+//!     (of full strength. Else it is decided at the receiver's half, which knows what the channel is immune to)
 //!   Gone                           ── gone ──▶                 the inlet is dropped, and then the outlet
 //! ```
 //!
@@ -292,7 +293,7 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The channel was poisoned elsewhere.
     pub fn poison(&self, reason: Reason) {
-        self.chan.poison(reason);
+        self.chan.poison_surely(reason);
     }
 }
 
@@ -423,7 +424,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.retire();
     }
 
-    /// The channel was poisoned elsewhere.
+    /// The channel was poisoned elsewhere. Poison that is not of full strength may do nothing, since the channel is immune to it; else
+    /// [`FromReceiver::Poisoned`] answers.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison(reason);
     }

@@ -153,6 +153,8 @@ pub enum Doing {
     Future,
     /// For the other parties of a barrier.
     Sync,
+    /// For more receivers to join a broadcast.
+    Join,
 }
 
 impl fmt::Display for Doing {
@@ -168,6 +170,7 @@ impl fmt::Display for Doing {
             Self::Stop => "a request to stop",
             Self::Future => "a future",
             Self::Sync => "a barrier",
+            Self::Join => "receivers to join",
         })
     }
 }
@@ -206,6 +209,11 @@ impl Side {
         self.who.store(self.read().0.0, Ordering::Relaxed);
     }
 
+    /// This process holds this side, whoever has made it.
+    pub(crate) fn hand_to(&self, pid: Pid) {
+        self.who.store(pid.0, Ordering::Relaxed);
+    }
+
     pub(crate) fn turn(&self) -> u32 {
         self.turn.load(Ordering::Relaxed)
     }
@@ -227,6 +235,7 @@ impl Side {
             8 => Some(Doing::Stop),
             9 => Some(Doing::Future),
             10 => Some(Doing::Sync),
+            11 => Some(Doing::Join),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))

@@ -12,8 +12,8 @@ use std::task::Poll;
 
 use dunlin_core::agent::{Inlet, Outlet, join};
 use dunlin_core::{
-    Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par,
-    waits,
+    Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, broadcast, broadcast_with, channel,
+    channel_with, fifo, future, par, rendezvous, waits,
 };
 use shuttle::thread;
 use shuttle_support::{block_on, check, join_all, try_once};
@@ -460,4 +460,124 @@ fn drops_at_any_time() {
         assert_eq!(sent, received);
         assert_eq!(Arc::strong_count(&value), 1, "all are dropped, once");
     });
+}
+
+/// Four receivers join and leave while values are sent; each gets those that were sent while it was there, none left out.
+#[test]
+fn a_broadcast_to_those_who_come_and_go() {
+    for policy in [rendezvous(), fifo(1)] {
+        check(300, move || {
+            let (tx, joiner) = broadcast_with(policy.clone());
+            let mut tx = tx.at_least(1);
+            let receivers = (1..=4usize).map(|stays| {
+                let joiner = joiner.clone();
+                thread::spawn(move || {
+                    let mut rx = joiner.join();
+                    drop(joiner);
+                    let mut got: Vec<u32> = Vec::new();
+                    while got.len() < stays
+                        && let Ok(value) = block_on(rx.recv())
+                    {
+                        got.push(value);
+                    }
+                    (stays, got)
+                })
+            });
+            let receivers: Vec<_> = receivers.collect();
+            drop(joiner);
+            let sender =
+                thread::spawn(move || (0..).take_while(|value| block_on(tx.send(*value)).is_ok()).count() as u32);
+            let (received, sent) = (join_all(receivers), sender.join().unwrap());
+            for (stays, got) in received {
+                let from = got.first().copied().unwrap_or(0);
+                assert!(got.iter().copied().eq(from..from + got.len() as u32), "none left out: {got:?}");
+                assert!(got.len() == stays, "the sender goes on while one is there: {got:?} of {stays}, sent {sent}");
+            }
+        });
+    }
+}
+
+/// One of four poisons at any moment: the others and the sender hear of it, and a value counts as received exactly where it was.
+#[test]
+fn a_broadcast_is_poisoned() {
+    check(300, || {
+        let (mut tx, joiner) = broadcast();
+        let receivers = (0..4u32).map(|number| {
+            let mut rx = joiner.join();
+            thread::spawn(move || {
+                let mut got = 0;
+                loop {
+                    match block_on(rx.recv()) {
+                        Ok(value) => assert_eq!(value, got),
+                        Err(error) => break assert!(error.is_poisoned(), "{error}"),
+                    }
+                    got += 1;
+                    if number == 0 && got == 2 {
+                        rx.poison("sick");
+                    }
+                }
+                got
+            })
+        });
+        let receivers: Vec<_> = receivers.collect();
+        let sender = thread::spawn(move || {
+            for value in 0.. {
+                if let Err(error) = block_on(tx.send(value)) {
+                    return (error.value, error.received as u32);
+                }
+            }
+            unreachable!("somebody poisons it")
+        });
+        let late = thread::spawn(move || block_on(joiner.join().closed()));
+        let (got, (failed, received)) = (join_all(receivers), sender.join().unwrap());
+        late.join().unwrap();
+        assert_eq!(got.iter().filter(|got| **got > failed).count() as u32, received, "{got:?}: {failed} failed");
+        assert!(got.iter().all(|got| *got == failed || *got == failed + 1), "{got:?}: {failed} failed");
+    });
+}
+
+/// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or comes back.
+#[test]
+fn posts_of_several_senders() {
+    for policy in [rendezvous(), fifo(2)] {
+        check(300, move || {
+            let (tx, rx) = channel_with(policy.clone());
+            let (tx, rx) = (tx.share(), rx.share());
+            let senders = (0..3u32).map(|number| {
+                let mut tx = tx.clone();
+                thread::spawn(move || {
+                    let posts: Vec<_> = (0..3).map(|n| tx.send_nowait(10 * number + n)).collect();
+                    let mut back = Vec::new();
+                    for (n, post) in posts.into_iter().enumerate() {
+                        match n {
+                            0 => assert_eq!(block_on(post), Ok(())),
+                            1 => back.extend(block_on(post.cancel()).unwrap()),
+                            _ => post.detach(),
+                        }
+                    }
+                    back
+                })
+            });
+            let senders: Vec<_> = senders.collect();
+            drop(tx);
+            let receivers = (0..2).map(|_| {
+                let mut rx = rx.clone();
+                thread::spawn(move || {
+                    let mut got = Vec::new();
+                    while let Ok(value) = block_on(rx.recv()) {
+                        got.push(value);
+                    }
+                    for number in 0..3 {
+                        assert!(got.iter().filter(|value| **value / 10 == number).is_sorted(), "{got:?}");
+                    }
+                    got
+                })
+            });
+            let receivers: Vec<_> = receivers.collect();
+            drop(rx);
+            let mut all: Vec<u32> = join_all(senders).into_iter().chain(join_all(receivers)).flatten().collect();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 10, 11, 12, 20, 21, 22]);
+        });
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CallError, ClaimError, MessageId, RecvError, SendError, SyncError, Why};
+use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, SyncError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -45,6 +45,12 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// An end of a scope's name could not be joined.
+    #[cfg(feature = "rt")]
+    Scope(crate::ScopeError),
+    /// A scope did not finish in order.
+    #[cfg(feature = "rt")]
+    Finish(crate::FinishError),
     /// An end could not be declared under a name.
     #[cfg(feature = "net")]
     Name(crate::node::NameError),
@@ -104,6 +110,10 @@ impl fmt::Display for Error {
             Self::Sync(error) => write!(f, "not synchronised: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => error.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => error.fmt(f),
             #[cfg(feature = "net")]
             Self::Name(error) => error.fmt(f),
             #[cfg(feature = "net")]
@@ -121,6 +131,10 @@ impl std::error::Error for Error {
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
             Self::Sync(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => Some(error),
             #[cfg(feature = "net")]
             Self::Name(error) => Some(error),
             #[cfg(feature = "net")]
@@ -138,6 +152,12 @@ impl<T> From<SendError<T>> for Error {
             SendError::NotTaken { why, .. } => Self::NotTaken(why),
             SendError::Unknown { id, .. } => Self::Unknown(id),
         }
+    }
+}
+
+impl<T> From<BroadcastError<T>> for Error {
+    fn from(error: BroadcastError<T>) -> Self {
+        Self::NotTaken(error.why)
     }
 }
 
@@ -173,6 +193,20 @@ impl From<SyncError> for Error {
 impl From<crate::Exit> for Error {
     fn from(exit: crate::Exit) -> Self {
         Self::Exit(exit)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::ScopeError> for Error {
+    fn from(error: crate::ScopeError) -> Self {
+        Self::Scope(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::FinishError> for Error {
+    fn from(error: crate::FinishError) -> Self {
+        Self::Finish(error)
     }
 }
 
