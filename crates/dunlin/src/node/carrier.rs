@@ -1,12 +1,13 @@
 //! The task of one socket: it reads and writes it, and speaks to the machine about it.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_proto::id::SocketId;
 use tokio::io::AsyncReadExt;
 
@@ -14,8 +15,10 @@ use super::driver::{Bell, Driver};
 use super::network::Socket;
 use crate::world::Timer;
 
-/// So much is read from a socket at once.
+/// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
+/// ... and so much is read at once: it is still in the processor's caches when its readers have it.
+const READ_AT_ONCE: usize = 64 << 10;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -23,7 +26,9 @@ const READ_EMPTY_MIN: usize = READ / 2;
 /// So many pieces go in one call to the kernel.
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 128 << 10;
+const WRITE: usize = 64 << 10;
+/// So much is carried before others on the same worker have their turn.
+const TURN: usize = 128 << 10;
 
 /// So long a socket that is to be closed may take to write what it still has.
 const LINGER: Duration = Duration::from_secs(1);
@@ -45,6 +50,12 @@ pub(super) struct Carrier {
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
+    /// There may be more to read, than was read at once.
+    unread: bool,
+    /// An end here was told something, ...
+    told: bool,
+    /// ... and so many bytes were carried, since others had their turn.
+    carried: usize,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
 }
@@ -62,6 +73,9 @@ impl Carrier {
             flushing: false,
             more: false,
             parting: false,
+            unread: false,
+            told: false,
+            carried: 0,
             linger: None,
         }
     }
@@ -107,6 +121,12 @@ impl Carrier {
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(Ok);
             }
+            if self.carried >= TURN || (self.told && (self.unread || self.more)) {
+                (self.told, self.carried) = (false, 0);
+                // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                return Poll::Pending;
+            }
         }
     }
 
@@ -119,11 +139,17 @@ impl Carrier {
         state.at_hand = Some(id);
         if arrived {
             self.missing = state.machine.received_in(now, id, &mut self.buffer);
+            self.told |= state.machine.tells();
         }
         self.driver.act(state, now);
         state.at_hand = None;
         self.parting |= state.parting.contains_key(&id);
-        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
+        self.more = true;
+        if self.out.is_empty() {
+            let bytes = state.machine.fill(now, id, WRITE, &mut self.out);
+            self.carried += bytes;
+            self.more = bytes >= WRITE;
+        }
         let dropped = std::mem::take(&mut state.dropped);
         drop(held);
         drop(dropped);
@@ -134,11 +160,12 @@ impl Carrier {
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(READ.max(self.missing));
         }
-        let reading = pin!(self.socket.read_buf(&mut self.buffer));
-        match ready!(reading.poll(cx))? {
-            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(())),
-        }
+        let mut room = (&mut self.buffer).limit(READ_AT_ONCE);
+        let reading = pin!(self.socket.read_buf(&mut room));
+        let bytes = ready!(reading.poll(cx))?;
+        self.unread = bytes >= READ_AT_ONCE;
+        self.carried += bytes;
+        if bytes == 0 { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) } else { Poll::Ready(Ok(())) }
     }
 
     /// `Ready`: all is written.
