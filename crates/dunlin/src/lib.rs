@@ -37,6 +37,8 @@ mod face;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]
+mod run;
+#[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "sim")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sim")))]

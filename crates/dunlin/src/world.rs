@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::run;
 use crate::time::Instant;
 
 #[cfg(feature = "sim")]
@@ -103,7 +104,7 @@ impl From<tokio::task::JoinError> for NoOutput {
 
 /// A task that was started.
 pub(crate) enum Task<T> {
-    Tokio(tokio::task::JoinHandle<T>),
+    Real(run::Handle<T>),
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     Simulated(sim::Task<T>),
 }
@@ -111,21 +112,21 @@ pub(crate) enum Task<T> {
 impl<T> Task<T> {
     pub(crate) fn abort(&self) {
         match self {
-            Self::Tokio(task) => task.abort(),
+            Self::Real(task) => task.abort(),
             Self::Simulated(task) => task.abort(),
         }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
         match self {
-            Self::Tokio(task) => task.is_finished(),
+            Self::Real(task) => task.is_finished(),
             Self::Simulated(task) => task.is_finished(),
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
         match self {
-            Self::Tokio(task) => Pin::new(task).poll(cx).map_err(NoOutput::from),
+            Self::Real(task) => task.poll(cx),
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
@@ -142,7 +143,7 @@ where
     if let Some(sim) = sim::current() {
         return Task::Simulated(sim.spawn(future));
     }
-    Task::Tokio(tokio::spawn(future))
+    Task::Real(run::spawn(future))
 }
 
 #[cfg(feature = "net")]
