@@ -110,6 +110,7 @@ impl Pool {
     }
 
     /// From outside the workers.
+    #[cold]
     pub(super) fn inject(&'static self, ready: Ready) {
         self.injected.push(ready);
         if let Some((_, waker)) = self.idle.call() {

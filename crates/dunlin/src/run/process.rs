@@ -194,13 +194,15 @@ impl Ready {
             return None;
         }
         // Once it has to wait, the list keeps it, so that the end of the runtime ends it.
-        if !state.is_listed() {
-            state.list();
-            pool.list.add(header);
-        }
-        match state.pause() {
-            Pause::Parked => None,
-            Pause::Again => Some(ManuallyDrop::into_inner(this)),
+        loop {
+            match state.pause() {
+                Pause::Parked => return None,
+                Pause::Again => return Some(ManuallyDrop::into_inner(this)),
+                Pause::Unlisted => {
+                    state.list();
+                    pool.list.add(header);
+                }
+            }
         }
     }
 
@@ -251,8 +253,11 @@ impl Drop for Ready {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(waker_clone, waker_wake, waker_wake_by_ref, waker_drop);
 
-fn header_of(waker: *const ()) -> NonNull<Header> {
-    NonNull::new(waker.cast_mut().cast()).expect("wakers are made of a reference")
+/// # Safety
+/// It is the data of a waker of this kind.
+unsafe fn header_of(waker: *const ()) -> NonNull<Header> {
+    // SAFETY: such wakers are made of pointers to headers only.
+    unsafe { NonNull::new_unchecked(waker.cast_mut().cast()) }
 }
 
 unsafe fn waker_clone(waker: *const ()) -> RawWaker {
@@ -262,9 +267,8 @@ unsafe fn waker_clone(waker: *const ()) -> RawWaker {
 }
 
 unsafe fn waker_wake(waker: *const ()) {
-    let header = header_of(waker);
     // SAFETY: a waker is a reference.
-    let Header { state, kind, .. } = unsafe { at(header) };
+    let (header, Header { state, kind, .. }) = unsafe { (header_of(waker), at(header_of(waker))) };
     match state.wake() {
         Wake::Queue => super::worker::schedule(Ready(header)),
         Wake::Nothing => {}
@@ -274,8 +278,9 @@ unsafe fn waker_wake(waker: *const ()) {
 }
 
 unsafe fn waker_wake_by_ref(waker: *const ()) {
-    let header = header_of(waker);
     // SAFETY: a waker is a reference.
+    let header = unsafe { header_of(waker) };
+    // SAFETY: as above.
     if unsafe { at(header) }.state.wake_by_ref() {
         super::worker::schedule(Ready(header));
     }

@@ -47,6 +47,8 @@ pub(super) enum Begin {
 pub(super) enum Pause {
     /// Nothing: it is parked.
     Parked,
+    /// The list must have it first.
+    Unlisted,
     /// It was woken meanwhile: put it into a queue.
     Again,
 }
@@ -158,10 +160,13 @@ impl State {
         self.0.fetch_add(LISTED + ONE, Ordering::Relaxed);
     }
 
-    /// After a poll that was pending. The list has the process, so the reference of the poll is not the last one.
+    /// After a poll that was pending. The list has the process, so that the reference of the poll is not the last one.
     #[inline]
     pub(super) fn pause(&self) -> Pause {
         let mut now = self.0.load(Ordering::Relaxed);
+        if now & LISTED == 0 {
+            return Pause::Unlisted;
+        }
         loop {
             let (next, pause) = if now & AGAIN != 0 {
                 (now & !AGAIN, Pause::Again)

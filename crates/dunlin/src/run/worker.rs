@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Worker as Queue};
 
+use dunlin_core::waits::tick as tick_now;
+
 use super::pool::{Pool, Seat, end};
 use super::process::Ready;
 
 const SLICE: Duration = Duration::from_micros(200);
 /// How many polls there are at most between two looks at the clock.
-const LOOK_MAX: u32 = 64;
+const LOOK_MAX: usize = 256;
 /// How long a worker watches another before it steals.
 const WATCH: Duration = Duration::from_micros(5);
 /// How often a worker calls for help at most; twice as long after each call that was in vain.
@@ -130,16 +132,18 @@ impl Local {
     fn work(&self) -> Rest {
         let began = Instant::now();
         let mut looked = began;
+        let mut tick = tick_now();
         let mut polls = self.seat.progress.load(Ordering::Relaxed);
         let mut stride = 1;
         self.posted.set(false);
         // Before the first poll too if more will wait behind it; but one process that was woken alone needs no clock.
         let mut look_at = polls.wrapping_add(usize::from(self.queue.len() < 2));
         loop {
-            if polls == look_at {
+            if polls == look_at || tick != tick_now() {
                 let now = Instant::now();
-                stride = if now - looked > Duration::from_micros(10) { 1 } else { (stride * 2).min(LOOK_MAX) };
-                look_at = polls.wrapping_add(stride as usize);
+                stride = if now - looked > Duration::from_micros(20) { 1 } else { (stride * 2).min(LOOK_MAX) };
+                look_at = polls.wrapping_add(stride);
+                tick = tick_now();
                 looked = now;
                 if self.pool.seems_closed() {
                     return Rest::Closed;
@@ -158,7 +162,7 @@ impl Local {
             if let Some(again) = ready.run() {
                 self.queue.push(again);
             }
-            if !tokio::task::coop::has_budget_remaining() {
+            if polls % 16 == 0 && !tokio::task::coop::has_budget_remaining() {
                 return Rest::Yield;
             }
         }
