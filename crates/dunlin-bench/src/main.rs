@@ -28,6 +28,7 @@ mod peers;
 mod programs;
 mod remote;
 mod report;
+mod run_queues;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -69,6 +70,8 @@ enum Command {
     Memory,
     /// All of the above
     All,
+    /// dunlin's run queues beside plain `tokio::spawn`: what they could make worse
+    RunQueues,
     /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
     /// Messages of 100,000 bytes from one process of the system to another: nanoseconds per message
@@ -88,6 +91,9 @@ enum Command {
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(local::One),
+    /// Runs one case of `run-queues`
+    #[command(hide = true)]
+    Queues(run_queues::Queues),
     /// Runs one side of a remote program
     #[command(hide = true)]
     Side(remote::Side),
@@ -112,6 +118,7 @@ fn main() -> anyhow::Result<()> {
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
         Command::All => Program::LOCAL.to_vec(),
+        Command::RunQueues => vec![Program::RunQueues],
         Command::RemotePingpong => vec![Program::RemotePingpong],
         Command::RemoteThroughput => vec![Program::RemoteThroughput],
         Command::RemoteCommstime => vec![Program::RemoteCommstime],
@@ -121,6 +128,7 @@ fn main() -> anyhow::Result<()> {
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Callgrind => return callgrind::run(args.quick),
         Command::One(one) => return local::run(&one),
+        Command::Queues(queues) => return run_queues::run(&queues),
         Command::Side(side) => return remote::run(&side),
     };
     let workers: &[usize] = match args.workers {

@@ -23,6 +23,8 @@ impl Idle {
     /// The worker sleeps from now on, unless `is_work_there` by now. Whether it does.
     pub(super) fn sleep(&self, worker: usize, waker: &Waker, is_work_there: impl FnOnce() -> bool) -> bool {
         let mut workers = lock(&self.workers);
+        // It may have been polled for no reason.
+        workers.retain(|(it, _)| *it != worker);
         workers.push((worker, waker.clone()));
         self.count.store(workers.len(), Ordering::Relaxed);
         drop(workers);

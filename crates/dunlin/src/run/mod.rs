@@ -2,10 +2,15 @@
 
 mod idle;
 mod list;
+#[cfg(all(test, dunlin_loom))]
+mod models;
 mod pool;
 mod process;
+mod slot;
 mod state;
 mod sync;
+#[cfg(all(test, not(dunlin_loom)))]
+mod tests;
 mod worker;
 
 use std::future::Future;
@@ -13,16 +18,21 @@ use std::future::Future;
 pub(crate) use pool::watch;
 pub(crate) use process::Handle;
 
-use pool::Pool;
-
 /// Starts a process on the runtime that this is called in.
+///
+/// # Panics
+/// Outside a runtime.
 #[track_caller]
 pub(crate) fn spawn<F>(future: F) -> Handle<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
-    let pool = worker::current().unwrap_or_else(|| Pool::of(tokio::runtime::Handle::current()));
-    let (ready, handle) = process::make(pool, future);
-    worker::schedule(ready);
-    handle
+    let runtime = tokio::runtime::Handle::current();
+    let mut handle = None;
+    worker::start(runtime, |pool| {
+        let (ready, its_handle) = process::make(pool, future);
+        handle = Some(its_handle);
+        ready
+    });
+    handle.expect("it is made before it is started")
 }

@@ -1,8 +1,8 @@
-//! The processes and workers of one runtime.
+//! The processes and the workers of one runtime.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crossbeam_deque::{Injector, Steal, Stealer};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
@@ -10,108 +10,164 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use super::idle::Idle;
 use super::list::List;
 use super::process::Ready;
-use super::worker::{NOBODY, Worker};
+use super::slot::Slot;
+use super::worker::Worker;
 
-/// What the workers of a runtime share.
+/// What the workers of a runtime share. It lives as long as they, or references to its processes, do.
 pub(super) struct Pool {
-    pub(super) runtime: Handle,
+    /// The runtime's.
+    pub(super) id: Option<Id>,
     /// How many threads the runtime has for its tasks.
     pub(super) threads: usize,
     /// Whether processes may block their threads (`block_in_place`).
-    pub(super) blocks: bool,
+    pub(super) may_block: bool,
+    /// `None` once the runtime has ended.
+    runtime: Mutex<Option<Handle>>,
     /// Processes that were woken or spawned outside the workers.
     pub(super) injected: Injector<Ready>,
     pub(super) idle: Idle,
     pub(super) list: List,
-    pub(super) seats: RwLock<Vec<Arc<Seat>>>,
-    /// How many searches in a row found nothing worth stealing.
+    seats: RwLock<Arc<[Arc<Seat>]>>,
+    /// How many calls for help in a row were in vain.
     pub(super) futile: AtomicUsize,
     /// How many workers there may be.
     room: AtomicUsize,
+    /// Whether something that was injected has waited since the last [`watch`].
+    waited: AtomicBool,
     closed: AtomicBool,
+    draining: AtomicBool,
 }
 
 /// A worker, as the others see it.
 pub(super) struct Seat {
+    pub(super) next: Slot,
     pub(super) stealer: Stealer<Ready>,
     /// How many polls it has made.
     pub(super) progress: AtomicUsize,
-    /// Whether it is being polled by its thread.
+    /// What `progress` was when the pool was last [watched](watch).
+    seen: AtomicUsize,
+    /// Whether its thread is in it.
     pub(super) active: AtomicBool,
-    /// Who called it last: the number of a seat, or nobody's.
-    pub(super) called_by: AtomicUsize,
+    /// By whom it was called: the number of a seat, or one of the following.
+    pub(super) caller: AtomicUsize,
 }
 
-/// As many threads as tokio would block by default, and some.
+/// It has something from outside to do, or was not called at all.
+pub(super) const NOT_CALLED: usize = usize::MAX;
+/// Somebody seems to be stuck.
+pub(super) const WATCH: usize = usize::MAX - 1;
+
+/// As many as tokio lets block at once by default, and some.
 const WORKERS_MAX: usize = 600;
 
-static POOLS: LazyLock<Mutex<HashMap<Id, &'static Pool>>> = LazyLock::new(Mutex::default);
+static POOLS: LazyLock<Mutex<HashMap<Id, Arc<Pool>>>> = LazyLock::new(Mutex::default);
+
+fn pools() -> MutexGuard<'static, HashMap<Id, Arc<Pool>>> {
+    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Seat {
+    pub(super) fn new(stealer: Stealer<Ready>, caller: usize) -> Self {
+        Self {
+            next: Slot::new(),
+            stealer,
+            progress: AtomicUsize::new(0),
+            seen: AtomicUsize::new(0),
+            active: AtomicBool::new(false),
+            caller: AtomicUsize::new(caller),
+        }
+    }
+
+    /// How many processes wait here, the next one included.
+    pub(super) fn waiting(&self) -> usize {
+        self.stealer.len() + usize::from(!self.next.is_empty())
+    }
+
+    /// Whether processes have waited here and none was polled since this was last asked.
+    fn is_stuck(&self) -> bool {
+        let progress = self.progress.load(Ordering::Relaxed);
+        self.seen.swap(progress, Ordering::Relaxed) == progress && self.waiting() > 0
+    }
+}
 
 impl Pool {
-    pub(super) fn of(runtime: Handle) -> &'static Self {
-        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
-        let pool = pools.entry(runtime.id()).or_insert_with(|| {
-            let blocks = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
-            let threads = if blocks { runtime.metrics().num_workers() } else { 1 };
-            let pool: &'static Self = Box::leak(Box::new(Self {
-                runtime,
-                threads,
-                blocks,
-                injected: Injector::new(),
-                idle: Idle::new(),
-                list: List::new(),
-                seats: RwLock::default(),
-                futile: AtomicUsize::new(0),
-                room: AtomicUsize::new(2 * threads),
-                closed: AtomicBool::new(false),
-            }));
-            // One more, which goes on for one that is blocked.
-            for _ in 0..=threads {
-                pool.add_worker(NOBODY);
+    /// The pool of this runtime.
+    pub(super) fn of(runtime: Handle) -> Arc<Self> {
+        let id = runtime.id();
+        if let Some(pool) = pools().get(&id) {
+            return pool.clone();
+        }
+        let may_block = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
+        let threads = if may_block { runtime.metrics().num_workers() } else { 1 };
+        let new = Self::new(Some(runtime), threads, may_block);
+        // Another thread may have been faster.
+        let pool = pools().entry(id).or_insert_with(|| new.clone()).clone();
+        if Arc::ptr_eq(&pool, &new) {
+            // One more than threads: it goes on for one that is blocked.
+            for _ in 0..threads + usize::from(may_block) {
+                pool.add_worker(NOT_CALLED);
             }
-            pool
-        });
+        }
         pool
     }
 
-    fn add_worker(&'static self, called_by: usize) {
-        let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-        let (worker, seat) = Worker::new(self, seats.len(), called_by);
-        seats.push(seat);
-        drop(seats);
-        self.runtime.spawn(worker);
+    /// Without a runtime, and so without workers.
+    #[cfg(test)]
+    pub(super) fn detached() -> Arc<Self> {
+        Self::new(None, 1, false)
     }
 
-    /// A worker seems to be stuck, so there may be one more than there are now.
+    fn new(runtime: Option<Handle>, threads: usize, may_block: bool) -> Arc<Self> {
+        Arc::new(Self {
+            id: runtime.as_ref().map(Handle::id),
+            threads,
+            may_block,
+            runtime: Mutex::new(runtime),
+            injected: Injector::new(),
+            idle: Idle::new(),
+            list: List::new(),
+            seats: RwLock::new(Arc::new([])),
+            futile: AtomicUsize::new(0),
+            room: AtomicUsize::new(2 * threads),
+            waited: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// All workers.
+    pub(super) fn seats(&self) -> Arc<[Arc<Seat>]> {
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add_worker(self: &Arc<Self>, caller: usize) {
+        let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).clone() else { return };
+        let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
+        let (worker, seat) = Worker::new(self.clone(), seats.len(), caller);
+        *seats = seats.iter().cloned().chain([seat]).collect();
+        drop(seats);
+        // If the runtime has ended this drops the worker, which closes the pool.
+        runtime.spawn(worker);
+    }
+
+    /// A worker of so many seems to be stuck: there may be one more.
     pub(super) fn make_room(&self, workers: usize) {
         self.room.fetch_max((workers + 1).min(WORKERS_MAX), Ordering::Relaxed);
     }
 
     /// Wakes an idle worker, or makes one if there may be more.
-    pub(super) fn call_any(&'static self, caller: usize) {
+    pub(super) fn call(self: &Arc<Self>, caller: usize) {
         if let Some((number, waker)) = self.idle.any() {
-            let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-            seats[number].called_by.store(caller, Ordering::Relaxed);
-            drop(seats);
+            self.seats()[number].caller.store(caller, Ordering::Relaxed);
             waker.wake();
-        } else if self.seats.read().unwrap_or_else(PoisonError::into_inner).len() < self.room.load(Ordering::Relaxed) {
+        } else if self.seats().len() < self.room.load(Ordering::Relaxed) {
             self.add_worker(caller);
         }
     }
 
-    /// Called from time to time: nothing is left waiting behind a worker that does not come back.
-    fn watch(&'static self) {
-        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        let waiting = !self.injected.is_empty() || seats.iter().any(|seat| !seat.stealer.is_empty());
-        drop(seats);
-        if waiting && self.blocks {
-            self.call_any(NOBODY);
-        }
-    }
-
-    /// From outside the workers.
+    /// Puts a process into the queue for what comes from outside the workers.
     #[cold]
-    pub(super) fn inject(&'static self, ready: Ready) {
+    pub(super) fn inject(&self, ready: Ready) {
         self.injected.push(ready);
         if let Some((_, waker)) = self.idle.call() {
             waker.wake();
@@ -121,45 +177,63 @@ impl Pool {
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.closed.load(Ordering::Relaxed)
-    }
-
+    /// Whether the runtime ends. Who finds that it does not may be a moment late.
     #[inline]
-    pub(super) fn seems_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// The runtime ends: so do all processes.
-    pub(super) fn close(&'static self) {
+    pub(super) fn close(&self) {
         if !self.closed.swap(true, Ordering::SeqCst) {
-            POOLS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.runtime.id());
+            if let Some(id) = &self.id {
+                pools().remove(id);
+            }
+            let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(runtime);
         }
-        fence(Ordering::SeqCst);
+        // After this nobody waits without having been asked to end: who comes into the list later finds the pool closed.
         self.list.cancel(|ready| self.injected.push(ready));
         self.drain();
     }
 
-    /// Ends what is in the queue.
+    /// Ends what was injected. What ends may wake others, which are injected too: those are for the one that drains already, so
+    /// that a long chain of them takes no deep stack.
     fn drain(&self) {
         loop {
-            match self.injected.steal() {
-                Steal::Success(ready) => end(ready),
-                Steal::Retry => {}
-                Steal::Empty => return,
+            if self.draining.swap(true, Ordering::SeqCst) {
+                return;
             }
+            loop {
+                match self.injected.steal() {
+                    Steal::Success(ready) => ready.end(),
+                    Steal::Retry => {}
+                    Steal::Empty => break,
+                }
+            }
+            self.draining.store(false, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if self.injected.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn watch(self: &Arc<Self>) {
+        let injected = !self.injected.is_empty();
+        let waited = self.waited.swap(injected, Ordering::Relaxed) && injected;
+        let seats = self.seats();
+        // All are asked, so that all are known the next time.
+        let stuck = seats.iter().filter(|seat| seat.is_stuck()).count();
+        if stuck > 0 || waited {
+            self.make_room(seats.len());
+            self.call(WATCH);
         }
     }
 }
 
-/// Ends a process of a closed runtime.
-pub(super) fn end(ready: Ready) {
-    ready.end();
-}
-
-/// To be called every few milliseconds.
+/// Sees to it that no process waits behind a worker that does not come back. To be called every few milliseconds.
 pub(crate) fn watch() {
-    let pools: Vec<_> = POOLS.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect();
-    pools.into_iter().for_each(Pool::watch);
+    let pools: Vec<_> = pools().values().filter(|pool| pool.may_block).cloned().collect();
+    pools.iter().for_each(Pool::watch);
 }

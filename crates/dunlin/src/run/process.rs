@@ -11,6 +11,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use super::list::Links;
@@ -23,7 +24,7 @@ use crate::world::NoOutput;
 pub(super) struct Header {
     state: State,
     kind: &'static Kind,
-    pub(super) pool: &'static Pool,
+    pool: Arc<Pool>,
     pub(super) links: UnsafeCell<Links>,
     joiner: UnsafeCell<Option<Waker>>,
 }
@@ -111,13 +112,15 @@ impl<F: Future> Whole<F> {
     }
 
     unsafe fn free(header: NonNull<Header>) {
-        // SAFETY: it was made by `Box::new` in `spawn`, and the caller has given up the last reference.
-        drop(unsafe { Box::from_raw(header.cast::<Self>().as_ptr()) });
+        // SAFETY: it was made by `Box::new` in `make`, and the caller has given up the last reference.
+        let whole = unsafe { Box::from_raw(header.cast::<Self>().as_ptr()) };
+        // There is nothing left in it but a waker of the joiner's, whose destructor's panics concern nobody here.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(whole)));
     }
 }
 
 /// Makes a process, which is ready to be polled.
-pub(super) fn make<F>(pool: &'static Pool, future: F) -> (Ready, Handle<F::Output>)
+pub(super) fn make<F>(pool: Arc<Pool>, future: F) -> (Ready, Handle<F::Output>)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
@@ -164,9 +167,24 @@ pub(super) struct Ready(NonNull<Header>);
 unsafe impl Send for Ready {}
 
 impl Ready {
-    pub(super) fn header(&self) -> &Header {
+    fn header(&self) -> &Header {
         // SAFETY: this is a reference to it.
         unsafe { at(self.0) }
+    }
+
+    #[inline]
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.header().pool
+    }
+
+    pub(super) fn into_raw(self) -> *mut Header {
+        ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    /// # Safety
+    /// It came from `into_raw`, and is used once.
+    pub(super) unsafe fn from_raw(raw: *mut Header) -> Option<Self> {
+        NonNull::new(raw).map(Self)
     }
 
     /// Polls it, or ends it if it was cancelled. Gives it back if it was woken meanwhile.
@@ -180,7 +198,8 @@ impl Ready {
                 // Borrowed: the reference is the poll's own.
                 // SAFETY: the functions of `WAKER` are thread-safe, and the pointer is good as long as there are references;
                 // a clone makes one.
-                let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(header.as_ptr().cast(), &WAKER)) });
+                let waker =
+                    ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(header.as_ptr().cast(), &WAKER)) });
                 // SAFETY: a `Ready` is the right to poll, and `kind` came with the header.
                 unsafe { (kind.poll)(header, &mut Context::from_waker(&waker)) }
             }
@@ -201,6 +220,10 @@ impl Ready {
                 Pause::Unlisted => {
                     state.list();
                     pool.list.add(header);
+                    if pool.is_closed() {
+                        // It may be that nobody has asked it to end: so it is polled again, which ends it.
+                        state.cancel();
+                    }
                 }
             }
         }
@@ -220,7 +243,8 @@ impl Ready {
         if finished.joiner {
             // SAFETY: the process has ended while the waker was shared, so the handle does not touch it any more.
             if let Some(joiner) = unsafe { &*header.joiner.get() } {
-                joiner.wake_by_ref();
+                // A waker that panics must not end the worker, and with it all processes.
+                let _ = catch_unwind(AssertUnwindSafe(|| joiner.wake_by_ref()));
             }
         }
         if !finished.handle {
@@ -368,4 +392,3 @@ impl<T> Drop for Handle<T> {
         unsafe { release(self.header) };
     }
 }
-

@@ -168,11 +168,8 @@ impl State {
             return Pause::Unlisted;
         }
         loop {
-            let (next, pause) = if now & AGAIN != 0 {
-                (now & !AGAIN, Pause::Again)
-            } else {
-                ((now & !SCHEDULED) - ONE, Pause::Parked)
-            };
+            let (next, pause) =
+                if now & AGAIN != 0 { (now & !AGAIN, Pause::Again) } else { ((now & !SCHEDULED) - ONE, Pause::Parked) };
             match self.0.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return pause,
                 Err(changed) => now = changed,

@@ -4,12 +4,12 @@
 #[cfg(dunlin_loom)]
 pub(super) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(dunlin_loom))]
 pub(super) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering, fence},
+    atomic::{AtomicPtr, AtomicUsize, Ordering, fence},
 };
 
 /// Nothing panics under these locks, so what they guard is whole.

@@ -1,88 +1,119 @@
 //! A worker: a task of tokio's that drives processes.
+//!
+//! It polls its processes one after the other, for a slice of time, and then gives its thread back to tokio, which sees to sockets,
+//! timers and other tasks. Who is woken by a process that is polled comes next; that is where what they exchange is in the cache. Everybody
+//! else waits in the worker's queue.
+//!
+//! What waits can always be taken by others, also the next one: so nothing is lost when a process does not come back from a poll, or
+//! blocks its thread. There are three ways in which others come to take it, from the quickest to the surest:
+//! 1. *The understudy.* While others wait behind the process that it polls, a worker has woken another worker, which tokio
+//!    keeps in a slot of this thread (nobody steals from there). Once this worker is done for now, that one runs, finds nothing to do, and
+//!    sleeps again, which takes a hundred nanoseconds. If instead a process blocks the thread by `block_in_place`, tokio hands the slot to
+//!    a new thread, and the understudy goes on there with what waits here.
+//! 2. *Help.* A worker that has more to do than it can poll at once wakes another; less and less often while that is in vain.
+//! 3. *The watch.* Every few milliseconds a thread looks for workers that have not polled anything since the last look while
+//!    processes wait there.
 
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crossbeam_deque::{Steal, Worker as Queue};
+use dunlin_core::waits::tick;
+use tokio::runtime::Handle;
 
-use dunlin_core::waits::tick as tick_now;
-
-use super::pool::{Pool, Seat, end};
+use super::pool::{NOT_CALLED, Pool, Seat, WATCH};
 use super::process::Ready;
 
-const SLICE: Duration = Duration::from_micros(200);
-/// How many polls there are at most between two looks at the clock.
-const LOOK_MAX: usize = 256;
-/// How long a worker watches another before it steals.
-const WATCH: Duration = Duration::from_micros(5);
+/// How long a worker polls processes before it gives its thread back. Asking the kernel for events, which tokio does then, takes half a microsecond.
+const SLICE: Duration = Duration::from_micros(100);
+/// How many polls there are between two looks at the clock, at most; fewer if they take long.
+const STRIDE_MAX: usize = 256;
+/// Between two looks at the clock there should be no more than this.
+const STRIDE_TIME: Duration = Duration::from_micros(20);
+/// So many polls in a row may be of processes that were woken last; the next is of the one that has waited longest.
+const RUN_MAX: usize = 32;
+/// After so many polls, the worker looks whether tokio wants its thread back.
+const BUDGET_STRIDE: usize = 16;
+/// How long a worker watches another before it takes something from it.
+const LOOK: Duration = Duration::from_micros(5);
 /// How often a worker calls for help at most; twice as long after each call that was in vain.
 const HELP: Duration = Duration::from_micros(20);
-const FUTILE_MAX: usize = 6;
-/// Who calls a worker, if it is none.
-pub(super) const NOBODY: usize = usize::MAX;
+const HELP_DOUBLINGS: usize = 6;
+/// A worker that has made fewer polls in a slice was not busy, and does not look for more to do.
+const BUSY: usize = 64;
 
 thread_local! {
     static CURRENT: Cell<*const Local> = const { Cell::new(ptr::null()) };
 }
 
-/// Puts a process that may be polled into the queue of the worker that runs on this thread, or of the runtime.
+/// Puts a process that may be polled where the worker on this thread polls next, or into the queue of its runtime.
 #[inline]
 pub(super) fn schedule(ready: Ready) {
-    let local = CURRENT.get();
-    let pool = ready.header().pool;
-    // SAFETY: it is null, or points to the worker that this thread polls: `Entered` sees to that.
-    if let Some(local) = unsafe { local.as_ref() }
-        && ptr::eq(local.pool, pool)
-    {
-        local.queue.push(ready);
-    } else {
-        pool.inject(ready);
+    // SAFETY: it is null, or points to the worker that this thread is in: `Entered` sees to that.
+    let local = unsafe { CURRENT.get().as_ref() };
+    match local {
+        Some(local) if ptr::eq(Arc::as_ptr(&local.pool), Arc::as_ptr(ready.pool())) => {
+            if let Err(ready) = local.seat.next.put(ready) {
+                local.replace_next(ready);
+            }
+        }
+        _ => inject(ready),
     }
 }
 
-/// The pool whose worker runs on this thread.
-pub(super) fn current() -> Option<&'static Pool> {
+#[cold]
+#[inline(never)]
+fn inject(ready: Ready) {
+    // The process may be polled, and gone, before `inject` is done.
+    let pool = Arc::clone(ready.pool());
+    pool.inject(ready);
+}
+
+/// Puts a process that was made just now behind those that wait already.
+pub(super) fn start(runtime: Handle, make: impl FnOnce(Arc<Pool>) -> Ready) {
     // SAFETY: as in `schedule`.
-    unsafe { CURRENT.get().as_ref() }.map(|local| local.pool)
+    match unsafe { CURRENT.get().as_ref() } {
+        // Within a process another runtime may have been entered.
+        Some(local) if local.pool.id == Some(runtime.id()) => local.queue.push(make(local.pool.clone())),
+        _ => inject(make(Pool::of(runtime))),
+    }
 }
 
 pub(super) struct Worker {
     local: Box<Local>,
 }
 
-/// What only the worker's own thread uses.
+/// What only the thread that is in the worker uses.
 struct Local {
-    pool: &'static Pool,
+    pool: Arc<Pool>,
     number: usize,
     seat: Arc<Seat>,
     queue: Queue<Ready>,
-    posted: Cell<bool>,
-    helped: Cell<Instant>,
+    /// When it called for help.
+    called: Cell<Option<Instant>>,
 }
 
-enum Rest {
-    Closed,
+/// Why a worker stops for now.
+enum Stop {
+    /// It has had its time, or tokio wants its thread.
     Yield,
-    Nothing,
+    /// Nothing is left to do.
+    Idle,
+    /// The runtime ends.
+    Closed,
 }
 
 impl Worker {
-    pub(super) fn new(pool: &'static Pool, number: usize, called_by: usize) -> (Self, Arc<Seat>) {
+    pub(super) fn new(pool: Arc<Pool>, number: usize, caller: usize) -> (Self, Arc<Seat>) {
         let queue = Queue::new_fifo();
-        let seat = Arc::new(Seat {
-            stealer: queue.stealer(),
-            progress: AtomicUsize::new(0),
-            active: AtomicBool::new(false),
-            called_by: AtomicUsize::new(called_by),
-        });
-        let local = Local { pool, number, seat: seat.clone(), queue, posted: Cell::new(false), helped: Cell::new(Instant::now()) };
-        (Self { local: Box::new(local) }, seat)
+        let seat = Arc::new(Seat::new(queue.stealer(), caller));
+        (Self { local: Box::new(Local { pool, number, seat: seat.clone(), queue, called: Cell::new(None) }) }, seat)
     }
 }
 
@@ -114,11 +145,10 @@ impl Future for Worker {
         let _entered = Entered::new(local);
         loop {
             match local.work() {
-                Rest::Closed => return Poll::Ready(()),
-                Rest::Yield => {
-                    return pin!(tokio::task::yield_now()).poll(cx);
-                }
-                Rest::Nothing => {
+                Stop::Closed => return Poll::Ready(()),
+                // Polled again once tokio has polled its other tasks and asked the kernel for events.
+                Stop::Yield => return pin!(tokio::task::yield_now()).poll(cx),
+                Stop::Idle => {
                     if local.pool.idle.sleep(local.number, cx.waker(), || !local.pool.injected.is_empty()) {
                         return Poll::Pending;
                     }
@@ -129,43 +159,70 @@ impl Future for Worker {
 }
 
 impl Local {
-    fn work(&self) -> Rest {
-        let began = Instant::now();
-        let mut looked = began;
-        let mut tick = tick_now();
-        let mut polls = self.seat.progress.load(Ordering::Relaxed);
+    /// The one that was woken last comes next; the one before it waits behind all others.
+    #[inline(never)]
+    fn replace_next(&self, ready: Ready) {
+        if let Some(before) = self.seat.next.replace(ready) {
+            self.queue.push(before);
+        }
+    }
+
+    fn work(&self) -> Stop {
+        // One process that was woken alone needs no clock.
+        let mut began = None;
+        let mut looked = None;
+        let mut ticked = tick();
+        let first = self.seat.progress.load(Ordering::Relaxed);
+        let mut polls = first;
         let mut stride = 1;
-        self.posted.set(false);
-        // Before the first poll too if more will wait behind it; but one process that was woken alone needs no clock.
-        let mut look_at = polls.wrapping_add(usize::from(self.queue.len() < 2));
+        let mut look_at = polls.wrapping_add(1);
+        let mut understudied = false;
         loop {
-            if polls == look_at || tick != tick_now() {
+            if polls == look_at || ticked != tick() || (!understudied && self.seat.waiting() > 1) {
                 let now = Instant::now();
-                stride = if now - looked > Duration::from_micros(20) { 1 } else { (stride * 2).min(LOOK_MAX) };
+                let began = *began.get_or_insert(now);
+                let last = looked.replace(now).unwrap_or(now);
+                stride = if now - last > STRIDE_TIME { 1 } else { (stride * 2).min(STRIDE_MAX) };
                 look_at = polls.wrapping_add(stride);
-                tick = tick_now();
-                looked = now;
-                if self.pool.seems_closed() {
-                    return Rest::Closed;
+                ticked = tick();
+                if self.pool.is_closed() {
+                    return Stop::Closed;
                 }
                 if now - began > SLICE {
-                    return Rest::Yield;
+                    return Stop::Yield;
                 }
                 self.take_injected();
-                self.post(now);
+                if self.pool.may_block && self.seat.waiting() > 1 {
+                    if !understudied {
+                        understudied = true;
+                        self.pool.call(self.number);
+                    }
+                    self.call_for_help(now);
+                }
             }
-            let Some(ready) = self.queue.pop().or_else(|| self.find()) else {
-                return if self.pool.seems_closed() { Rest::Closed } else { Rest::Nothing };
+            let Some(ready) = self.next(polls).or_else(|| self.find(polls.wrapping_sub(first))) else {
+                return if self.pool.is_closed() { Stop::Closed } else { Stop::Idle };
             };
             polls = polls.wrapping_add(1);
             self.seat.progress.store(polls, Ordering::Relaxed);
             if let Some(again) = ready.run() {
                 self.queue.push(again);
             }
-            if polls % 16 == 0 && !tokio::task::coop::has_budget_remaining() {
-                return Rest::Yield;
+            if polls.is_multiple_of(BUDGET_STRIDE) && !tokio::task::coop::has_budget_remaining() {
+                return Stop::Yield;
             }
         }
+    }
+
+    /// The next process of its own.
+    #[inline]
+    fn next(&self, polls: usize) -> Option<Ready> {
+        if polls.is_multiple_of(RUN_MAX)
+            && let Some(ready) = self.queue.pop()
+        {
+            return Some(ready);
+        }
+        self.seat.next.take().or_else(|| self.queue.pop())
     }
 
     /// Moves what came from outside into the queue, about half of it.
@@ -173,87 +230,89 @@ impl Local {
         while self.pool.injected.steal_batch(&self.queue).is_retry() {}
     }
 
-    fn find(&self) -> Option<Ready> {
+    /// Another process, when it has none of its own.
+    #[cold]
+    fn find(&self, polls: usize) -> Option<Ready> {
         self.take_injected();
-        self.queue.pop().or_else(|| self.steal())
+        self.queue.pop().or_else(|| self.steal(polls >= BUSY))
     }
 
     /// Takes half of another worker's queue, if that worker will not get to it soon.
     ///
     /// A process is best polled where it was woken: what it works on is in that core's cache, and a rendezvous of two processes
     /// apart costs several times as much. So this watches for a moment, and takes from one that does not poll as many
-    /// processes in it as it has waiting: because there are many, because its polls take long, or because it is stuck in one.
-    #[cold]
-    fn steal(&self) -> Option<Ready> {
-        let seats = self.pool.seats.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let caller = self.seat.called_by.swap(NOBODY, Ordering::Relaxed);
-        if seats.get(caller).is_some_and(|caller| !caller.active.load(Ordering::Acquire)) {
-            // It called us in case that it would be blocked, and was not.
+    /// processes meanwhile as it has waiting: because there are many, because its polls take long, or because it is stuck in one.
+    fn steal(&self, busy: bool) -> Option<Ready> {
+        let caller = self.seat.caller.swap(NOT_CALLED, Ordering::Relaxed);
+        if caller == NOT_CALLED && !busy {
             return None;
         }
-        let others = || seats.iter().enumerate().filter(|(number, _)| *number != self.number).map(|(_, seat)| seat);
-        let worth_watching = |seat: &&Arc<Seat>| seat.active.load(Ordering::Relaxed) && !seat.stealer.is_empty();
+        let seats = self.pool.seats();
+        if seats.get(caller).is_some_and(|caller| !caller.active.load(Ordering::Acquire)) {
+            // The understudy of one that came back.
+            return None;
+        }
+        // One that is not active waits for its turn; for ever, if tokio's thread is stuck.
+        let watched = |seat: &&Arc<Seat>| {
+            (seat.active.load(Ordering::Relaxed) || caller == WATCH)
+                && seat.waiting() > 0
+                && !Arc::ptr_eq(seat, &self.seat)
+        };
         let before: Vec<_> =
-            others().filter(worth_watching).map(|seat| (seat, seat.progress.load(Ordering::Relaxed))).collect();
+            seats.iter().filter(watched).map(|seat| (seat, seat.progress.load(Ordering::Relaxed))).collect();
         if before.is_empty() {
             return None;
         }
         let began = Instant::now();
-        while began.elapsed() < WATCH {
+        while began.elapsed() < LOOK {
             std::hint::spin_loop();
         }
         for (seat, progress) in before {
             let polled = seat.progress.load(Ordering::Relaxed).wrapping_sub(progress);
+            let taken = if polled < seat.waiting() { self.take_from(seat, polled == 0) } else { None };
             if polled == 0 {
                 self.pool.make_room(seats.len());
             }
-            if polled > seat.stealer.len() {
-                continue;
-            }
-            loop {
-                match seat.stealer.steal_batch_and_pop(&self.queue) {
-                    Steal::Success(ready) => {
-                        self.pool.futile.store(0, Ordering::Relaxed);
-                        return Some(ready);
-                    }
-                    Steal::Retry => {}
-                    Steal::Empty => break,
-                }
+            if taken.is_some() {
+                self.pool.futile.store(0, Ordering::Relaxed);
+                return taken;
             }
         }
-        self.pool.futile.fetch_add(1, Ordering::Relaxed);
+        if caller != NOT_CALLED {
+            self.pool.futile.fetch_add(1, Ordering::Relaxed);
+        }
         None
     }
 
-    /// Calls idle workers, while this one has more to do than it can poll at once.
-    ///
-    /// Woken from here, a task goes into tokio's slot of what this thread runs next, from where nobody steals it. So the first
-    /// worker that is called stays there until this one is done for now, and finds nothing to do, at the cost of a hundred
-    /// nanoseconds; but if a process blocks its thread (`block_in_place`), tokio hands the slot to another thread, and the
-    /// worker goes on with our queue there. The second that is called drives the first out of the slot, to whichever thread has
-    /// nothing to do: which is what helps when there is much to do.
-    fn post(&self, now: Instant) {
-        if !self.pool.blocks || self.queue.is_empty() {
-            return;
-        }
-        if !self.posted.replace(true) {
-            self.pool.call_any(self.number);
-        }
-        let futile = self.pool.futile.load(Ordering::Relaxed).min(FUTILE_MAX);
-        if self.pool.threads > 1 && now - self.helped.get() > HELP * (1 << futile) {
-            self.helped.set(now);
-            self.pool.call_any(self.number);
+    fn take_from(&self, seat: &Seat, also_next: bool) -> Option<Ready> {
+        loop {
+            match seat.stealer.steal_batch_and_pop(&self.queue) {
+                Steal::Success(ready) => return Some(ready),
+                Steal::Retry => {}
+                Steal::Empty => return if also_next { seat.next.take() } else { None },
+            }
         }
     }
 
+    /// The worker that this wakes drives the understudy out of its slot, to whichever thread has nothing to do.
+    fn call_for_help(&self, now: Instant) {
+        let futile = self.pool.futile.load(Ordering::Relaxed).min(HELP_DOUBLINGS);
+        if self.pool.threads > 1 && self.called.get().is_none_or(|called| now - called > HELP * (1 << futile)) {
+            self.called.set(Some(now));
+            self.pool.call(self.number);
+        }
+    }
 }
 
 impl Drop for Worker {
+    /// The runtime ends, and all processes with it.
     fn drop(&mut self) {
-        self.local.pool.close();
-        let _entered = Entered::new(&self.local);
-        while let Some(ready) = self.local.queue.pop() {
-            end(ready);
+        let local = &*self.local;
+        local.pool.close();
+        // What is woken by those that end here comes here too.
+        let _entered = Entered::new(local);
+        while let Some(ready) = local.seat.next.take().or_else(|| local.queue.pop()) {
+            ready.end();
         }
     }
 }
