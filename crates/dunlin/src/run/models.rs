@@ -225,35 +225,42 @@ fn the_slot_gives_each_process_once() {
     });
 }
 
-/// A worker that falls asleep while something is brought: it is called, or sees it. loom finds a worker that sleeps for ever.
+/// Some bring something while the worker falls asleep: it is called, or sees it. loom finds a worker that sleeps for ever.
+fn a_worker_sleeps(bringers: usize) {
+    let idle = Arc::new(Idle::new());
+    let queue = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..bringers)
+        .map(|_| {
+            let (idle, queue) = (idle.clone(), queue.clone());
+            thread::spawn(move || {
+                queue.fetch_add(1, Ordering::Relaxed);
+                if let Some((_, waker)) = idle.call() {
+                    waker.wake();
+                }
+            })
+        })
+        .collect();
+    let mut taken = 0;
+    loom::future::block_on(std::future::poll_fn(|cx| {
+        loop {
+            taken += queue.swap(0, Ordering::Relaxed);
+            if taken == bringers {
+                return Poll::Ready(());
+            }
+            if idle.sleep(0, cx.waker(), || queue.load(Ordering::Relaxed) > 0) {
+                return Poll::Pending;
+            }
+        }
+    }));
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 #[test]
 fn nothing_is_left_while_the_worker_sleeps() {
-    model(4, || {
-        let idle = Arc::new(Idle::new());
-        let queue = Arc::new(AtomicUsize::new(0));
-        let bringers: Vec<_> = (0..2)
-            .map(|_| {
-                let (idle, queue) = (idle.clone(), queue.clone());
-                thread::spawn(move || {
-                    queue.fetch_add(1, Ordering::Relaxed);
-                    if let Some((_, waker)) = idle.call() {
-                        waker.wake();
-                    }
-                })
-            })
-            .collect();
-        let mut taken = 0;
-        loom::future::block_on(std::future::poll_fn(|cx| {
-            loop {
-                taken += queue.swap(0, Ordering::Relaxed);
-                if taken == 2 {
-                    return Poll::Ready(());
-                }
-                if idle.sleep(0, cx.waker(), || queue.load(Ordering::Relaxed) > 0) {
-                    return Poll::Pending;
-                }
-            }
-        }));
-        bringers.into_iter().for_each(|bringer| bringer.join().unwrap());
-    });
+    model(4, || a_worker_sleeps(1));
+}
+
+#[test]
+fn nothing_of_two_is_left_while_the_worker_sleeps() {
+    model(2, || a_worker_sleeps(2));
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crossbeam_deque::Steal;
+
 use super::pool::Pool;
 use super::process::{Handle, Ready, make};
 use crate::world::NoOutput;
@@ -37,7 +39,13 @@ fn joined<T>(handle: &mut Handle<T>) -> Option<Result<T, NoOutput>> {
 
 /// What was woken, from outside all workers.
 fn woken(pool: &Pool) -> Option<Ready> {
-    pool.injected.steal().success()
+    loop {
+        match pool.injected.steal() {
+            Steal::Success(ready) => return Some(ready),
+            Steal::Retry => {}
+            Steal::Empty => return None,
+        }
+    }
 }
 
 /// A process that leaves its wakers here, and ends when it is told to.

@@ -62,6 +62,9 @@ pub(super) fn schedule(ready: Ready) {
             if let Err(ready) = local.seat.next.put(ready) {
                 local.replace_next(ready);
             }
+            if !local.understudied.get() {
+                local.call_understudy();
+            }
         }
         _ => inject(ready),
     }
@@ -95,6 +98,8 @@ struct Local {
     number: usize,
     seat: Arc<Seat>,
     queue: Queue<Ready>,
+    /// Whether there is an understudy for this slice, or need not be.
+    understudied: Cell<bool>,
     /// When it called for help.
     called: Cell<Option<Instant>>,
 }
@@ -113,7 +118,7 @@ impl Worker {
     pub(super) fn new(pool: Arc<Pool>, number: usize, caller: usize) -> (Self, Arc<Seat>) {
         let queue = Queue::new_fifo();
         let seat = Arc::new(Seat::new(queue.stealer(), caller));
-        (Self { local: Box::new(Local { pool, number, seat: seat.clone(), queue, called: Cell::new(None) }) }, seat)
+        (Self { local: Box::new(Local { pool, number, seat: seat.clone(), queue, understudied: Cell::new(false), called: Cell::new(None) }) }, seat)
     }
 }
 
@@ -176,9 +181,10 @@ impl Local {
         let mut polls = first;
         let mut stride = 1;
         let mut look_at = polls.wrapping_add(1);
-        let mut understudied = false;
+        // Where nobody may block it is not needed.
+        self.understudied.set(!self.pool.may_block);
         loop {
-            if polls == look_at || ticked != tick() || (!understudied && self.seat.waiting() > 1) {
+            if polls == look_at || ticked != tick() || (!self.understudied.get() && self.seat.waiting() > 1) {
                 let now = Instant::now();
                 let began = *began.get_or_insert(now);
                 let last = looked.replace(now).unwrap_or(now);
@@ -193,9 +199,8 @@ impl Local {
                 }
                 self.take_injected();
                 if self.pool.may_block && self.seat.waiting() > 1 {
-                    if !understudied {
-                        understudied = true;
-                        self.pool.call(self.number);
+                    if !self.understudied.get() {
+                        self.call_understudy();
                     }
                     self.call_for_help(now);
                 }
@@ -294,6 +299,12 @@ impl Local {
         }
     }
 
+    #[cold]
+    fn call_understudy(&self) {
+        self.understudied.set(true);
+        self.pool.call(self.number);
+    }
+
     /// The worker that this wakes drives the understudy out of its slot, to whichever thread has nothing to do.
     fn call_for_help(&self, now: Instant) {
         let futile = self.pool.futile.load(Ordering::Relaxed).min(HELP_DOUBLINGS);
@@ -311,6 +322,7 @@ impl Drop for Worker {
         local.pool.close();
         // What is woken by those that end here comes here too.
         let _entered = Entered::new(local);
+        local.understudied.set(true);
         while let Some(ready) = local.seat.next.take().or_else(|| local.queue.pop()) {
             ready.end();
         }
