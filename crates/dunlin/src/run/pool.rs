@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::Waker;
 
 use crossbeam_deque::{Injector, Steal, Stealer};
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
@@ -40,7 +41,10 @@ pub(super) struct Pool {
 
 /// A worker, as the others see it.
 pub(super) struct Seat {
+    /// The one that it polls next. Only the worker puts processes in.
     pub(super) next: Slot,
+    /// What it was woken for. Only who called it puts a process in.
+    pub(super) given: Slot,
     pub(super) stealer: Stealer<Ready>,
     /// How many polls it has made.
     pub(super) progress: AtomicUsize,
@@ -70,6 +74,7 @@ impl Seat {
     pub(super) fn new(stealer: Stealer<Ready>, caller: usize) -> Self {
         Self {
             next: Slot::new(),
+            given: Slot::new(),
             stealer,
             progress: AtomicUsize::new(0),
             seen: AtomicUsize::new(0),
@@ -80,7 +85,7 @@ impl Seat {
 
     /// How many processes wait here, the next one included.
     pub(super) fn waiting(&self) -> usize {
-        self.stealer.len() + usize::from(!self.next.is_empty())
+        self.stealer.len() + usize::from(!self.next.is_empty()) + usize::from(!self.given.is_empty())
     }
 
     /// Whether processes have waited here and none was polled since this was last asked.
@@ -165,14 +170,34 @@ impl Pool {
         }
     }
 
-    /// Puts a process into the queue for what comes from outside the workers.
+    /// Takes a process that comes from outside the workers: for one that is idle, or else for the next that comes to it.
     #[cold]
     pub(super) fn inject(&self, ready: Ready) {
+        if let Some((number, waker)) = self.idle.any() {
+            return self.give(&self.seats()[number], ready, waker);
+        }
         self.injected.push(ready);
         if let Some((_, waker)) = self.idle.call() {
             waker.wake();
         }
         if self.is_closed() {
+            self.drain();
+        }
+    }
+
+    /// Gives a process to a worker that was called.
+    fn give(&self, seat: &Seat, ready: Ready, waker: Waker) {
+        let before = seat.given.replace(ready);
+        waker.wake();
+        if let Some(before) = before {
+            self.injected.push(before);
+        }
+        fence(Ordering::SeqCst);
+        if self.is_closed() {
+            // It may be that the worker is gone.
+            if let Some(ready) = seat.given.take() {
+                ready.end();
+            }
             self.drain();
         }
     }
@@ -194,6 +219,7 @@ impl Pool {
         }
         // After this nobody waits without having been asked to end: who comes into the list later finds the pool closed.
         self.list.cancel(|ready| self.injected.push(ready));
+        fence(Ordering::SeqCst);
         self.drain();
     }
 

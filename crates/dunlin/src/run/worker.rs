@@ -118,7 +118,19 @@ impl Worker {
     pub(super) fn new(pool: Arc<Pool>, number: usize, caller: usize) -> (Self, Arc<Seat>) {
         let queue = Queue::new_fifo();
         let seat = Arc::new(Seat::new(queue.stealer(), caller));
-        (Self { local: Box::new(Local { pool, number, seat: seat.clone(), queue, understudied: Cell::new(false), called: Cell::new(None) }) }, seat)
+        (
+            Self {
+                local: Box::new(Local {
+                    pool,
+                    number,
+                    seat: seat.clone(),
+                    queue,
+                    understudied: Cell::new(false),
+                    called: Cell::new(None),
+                }),
+            },
+            seat,
+        )
     }
 }
 
@@ -205,7 +217,9 @@ impl Local {
                     self.call_for_help(now);
                 }
             }
-            let Some(ready) = self.next(polls).or_else(|| self.find(polls.wrapping_sub(first))) else {
+            let given = if polls == first { self.seat.given.take() } else { None };
+            let Some(ready) = given.or_else(|| self.next(polls)).or_else(|| self.find(polls.wrapping_sub(first)))
+            else {
                 return if self.pool.is_closed() { Stop::Closed } else { Stop::Idle };
             };
             polls = polls.wrapping_add(1);
@@ -294,7 +308,8 @@ impl Local {
             match seat.stealer.steal_batch_and_pop(&self.queue) {
                 Steal::Success(ready) => return Some(ready),
                 Steal::Retry => {}
-                Steal::Empty => return if also_next { seat.next.take() } else { None },
+                Steal::Empty if also_next => return seat.next.take().or_else(|| seat.given.take()),
+                Steal::Empty => return None,
             }
         }
     }
@@ -323,7 +338,8 @@ impl Drop for Worker {
         // What is woken by those that end here comes here too.
         let _entered = Entered::new(local);
         local.understudied.set(true);
-        while let Some(ready) = local.seat.next.take().or_else(|| local.queue.pop()) {
+        let next = || local.seat.given.take().or_else(|| local.seat.next.take()).or_else(|| local.queue.pop());
+        while let Some(ready) = next() {
             ready.end();
         }
     }
