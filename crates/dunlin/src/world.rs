@@ -27,10 +27,22 @@ mod sim {
         }
     }
 
+    pub(crate) struct Canceller(Infallible);
+
+    impl Canceller {
+        pub(crate) fn abort(&self) {
+            match self.0 {}
+        }
+    }
+
     pub(crate) struct Task<T>(Infallible, PhantomData<fn() -> T>);
 
     impl<T> Task<T> {
         pub(crate) fn abort(&self) {
+            match self.0 {}
+        }
+
+        pub(crate) fn canceller(&self) -> Canceller {
             match self.0 {}
         }
 
@@ -117,6 +129,13 @@ impl<T> Task<T> {
         }
     }
 
+    pub(crate) fn canceller(&self) -> Canceller {
+        match self {
+            Self::Real(task) => Canceller::Real(task.canceller()),
+            Self::Simulated(task) => Canceller::Simulated(task.canceller()),
+        }
+    }
+
     pub(crate) fn is_finished(&self) -> bool {
         match self {
             Self::Real(task) => task.is_finished(),
@@ -130,6 +149,21 @@ impl<T> Task<T> {
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
+        }
+    }
+}
+
+/// What aborts a task.
+pub(crate) enum Canceller {
+    Real(run::Canceller),
+    Simulated(sim::Canceller),
+}
+
+impl Canceller {
+    pub(crate) fn cancel(&self) {
+        match self {
+            Self::Real(task) => task.abort(),
+            Self::Simulated(task) => task.abort(),
         }
     }
 }

@@ -16,7 +16,7 @@ mod worker;
 use std::future::Future;
 
 pub(crate) use pool::watch;
-pub(crate) use process::Handle;
+pub(crate) use process::{Canceller, Handle};
 
 /// Starts a process on the runtime that this is called in.
 ///

@@ -147,6 +147,17 @@ unsafe fn at<'a>(header: NonNull<Header>) -> &'a Header {
     unsafe { header.as_ref() }
 }
 
+/// Asks a process to end.
+///
+/// # Safety
+/// The caller has a reference to it.
+unsafe fn cancel(header: NonNull<Header>) {
+    // SAFETY: by the caller.
+    if unsafe { at(header) }.state.cancel() {
+        super::worker::schedule(Ready(header));
+    }
+}
+
 /// Gives up a reference.
 ///
 /// # Safety
@@ -336,9 +347,14 @@ impl<T> Handle<T> {
 
     /// Asks the process to end.
     pub(crate) fn abort(&self) {
-        if self.header().state.cancel() {
-            super::worker::schedule(Ready(self.header));
-        }
+        // SAFETY: this is a reference to it.
+        unsafe { cancel(self.header) };
+    }
+
+    /// What can ask it to end without the handle.
+    pub(crate) fn canceller(&self) -> Canceller {
+        self.header().state.retain();
+        Canceller(self.header)
     }
 
     pub(crate) fn is_finished(&self) -> bool {
@@ -390,5 +406,28 @@ impl<T> Drop for Handle<T> {
         }
         // SAFETY: it is a reference, and is gone now.
         unsafe { release(self.header) };
+    }
+}
+
+/// A reference that can ask a process to end.
+pub(crate) struct Canceller(NonNull<Header>);
+
+// SAFETY: only the state word is used.
+unsafe impl Send for Canceller {}
+// SAFETY: as above.
+unsafe impl Sync for Canceller {}
+
+impl Canceller {
+    /// Asks the process to end.
+    pub(crate) fn abort(&self) {
+        // SAFETY: this is a reference to it.
+        unsafe { cancel(self.0) };
+    }
+}
+
+impl Drop for Canceller {
+    fn drop(&mut self) {
+        // SAFETY: it is a reference, and is gone now.
+        unsafe { release(self.0) };
     }
 }
