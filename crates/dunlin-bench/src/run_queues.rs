@@ -220,8 +220,9 @@ async fn io(spawner: Spawner, load: Load, percentile: usize) -> anyhow::Result<f
                 stream.write_all(&[7; 8])?;
                 stream.read_exact(&mut [0; 8])?;
                 times.push(sent.elapsed().as_nanos() as f64);
-                // So that it finds them in the midst of something, not always at the same point.
-                compute(Duration::from_nanos(20_000 + 7_919 * (times.len() as u64 % 13)));
+                // Asleep, so that it takes no core from those that are measured; for various times, so that it finds them in the
+                // midst of something, not always at the same point.
+                std::thread::sleep(Duration::from_nanos(50_000 + 7_919 * (times.len() as u64 % 13)));
             }
             times.sort_by(f64::total_cmp);
             std::io::Result::Ok(times[times.len() * percentile / 100])
