@@ -307,10 +307,70 @@ fn who_waits_beside_a_receiver_that_gives_its_grant_up_is_woken() {
     }
 }
 
+#[derive(Default)]
 struct Woken(AtomicBool);
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Relaxed);
     }
+}
+
+/// Polls for as long as that wakes the future itself; how often, and what it gave.
+fn polls<F: Future>(future: &mut Pin<&mut F>) -> (u32, Option<F::Output>) {
+    let woken = Arc::<Woken>::default();
+    for count in 1.. {
+        woken.0.store(false, Relaxed);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&woken.clone().into())) {
+            return (count, Some(output));
+        }
+        if !woken.0.load(Relaxed) {
+            return (count, None);
+        }
+    }
+    unreachable!("it wakes itself for ever")
+}
+
+/// A send lets its receivers be polled before the choice goes on to something else. Where there is nothing to go on to, the choice
+/// is not polled again and again for that: it waits.
+#[test]
+fn a_choice_with_nothing_to_go_on_to_takes_no_turns() {
+    for far in [true, false] {
+        let (mut tx, mut rx, _agents) = if far {
+            halves()
+        } else {
+            let (tx, rx) = channel();
+            (tx, rx, Box::pin(pending()) as Carrier)
+        };
+        let (mut other, mut quiet) = channel::<u32>();
+        let mut receive = pin!(rx.recv());
+        assert_eq!(poll(&mut receive), None);
+        let mut slot = Some(1);
+        let mut choice = pin!(async {
+            alt! { biased; sent = tx.send_from(&mut slot) => sent.map(|()| 1), got = quiet.recv() => Ok(got.unwrap()) }
+        });
+        assert_eq!(polls(&mut choice), (1, None), "far: {far}");
+        // The one that was woken here has not been polled yet, and comes first; of one elsewhere nobody knows.
+        let mut send = pin!(other.send(2));
+        assert_eq!(poll(&mut send), None);
+        let (count, output) = polls(&mut choice);
+        assert_eq!((count > 1, output), (!far, Some(Ok(2))), "far: {far}");
+    }
+}
+
+/// `skip` is something to go on to.
+#[test]
+fn a_send_has_its_turn_before_skip() {
+    let (mut tx, mut rx, mut agents) = halves();
+    let mut receive = pin!(rx.recv());
+    assert_eq!((poll(&mut receive), poll(&mut agents.as_mut())), (None, None));
+    let mut slot = Some(1);
+    let mut choice = pin!(async {
+        alt! { sent = tx.send_from(&mut slot) => Some(sent), skip => None }
+    });
+    assert_eq!(poll(&mut choice), None);
+    assert_eq!((poll(&mut agents.as_mut()), poll(&mut receive)), (None, None));
+    assert_eq!((poll(&mut agents.as_mut()), poll(&mut receive)), (None, Some(Ok(1))));
+    assert_eq!(poll(&mut agents.as_mut()), None);
+    assert_eq!(poll(&mut choice), Some(Some(Ok(()))));
 }

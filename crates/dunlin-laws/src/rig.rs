@@ -247,10 +247,12 @@ impl<F: Future> Hand<'_, F> {
     /// Polls it for as long as it is woken; a new one counts as woken. `true`: it is done.
     pub fn run(&mut self) -> bool {
         let mut polls = 0;
-        while !self.is_done() && self.is_woken() {
+        let mut woken = !self.is_done() && self.is_woken();
+        while woken {
             polls += 1;
             assert!(polls < 10_000, "the future wakes itself for ever");
-            self.poll();
+            // All has settled when that returns.
+            woken = !self.poll() && self.flag.is_raised();
         }
         self.is_done()
     }

@@ -113,6 +113,8 @@ pub struct Census {
     pub unacked_bytes: usize,
     /// Sockets of any kind.
     pub sockets: usize,
+    /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to this node.
+    pub heard: u64,
 }
 
 /// One node's half of the protocol.
@@ -199,6 +201,7 @@ impl Machine {
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
             sockets: self.sockets.len(),
+            heard: self.connections.values().map(|connection| connection.inbox.seen).sum(),
         }
     }
 

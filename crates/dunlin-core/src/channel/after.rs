@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::choice::decision::{Decision, Reserver};
+use crate::choice::decision::{Decision, Queued};
 use crate::wakers;
 
 /// Wakers, woken on drop. Keeps one without allocating.
@@ -11,8 +11,8 @@ use crate::wakers;
 pub(crate) struct Wakes {
     first: Option<Waker>,
     more: Vec<Waker>,
-    /// Agents to be told that a choice is not reserved any more.
-    pub(crate) calls: Vec<Arc<dyn Reserver>>,
+    /// Agents and barriers to be told that a choice is open again.
+    pub(crate) calls: Vec<Arc<dyn Queued>>,
 }
 
 impl Wakes {
@@ -33,8 +33,8 @@ impl Drop for Wakes {
         for waker in self.more.drain(..) {
             wakers::wake(waker);
         }
-        for reserver in self.calls.drain(..) {
-            reserver.unlocked();
+        for queued in self.calls.drain(..) {
+            queued.unlocked();
         }
     }
 }

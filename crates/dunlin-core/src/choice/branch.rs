@@ -13,7 +13,7 @@ use crate::waits::{Doing, Pid, Watch};
 
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
 ///
-/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, timers; any
+/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, barriers, timers; any
 /// other future through [`future`]. Implemented by this family of crates only.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a branch of a choice",
@@ -93,6 +93,8 @@ pub struct ChoiceCx {
     decision: OnceCell<Arc<Decision>>,
     branch: Cell<u32>,
     turn: Cell<bool>,
+    /// The choice would go on to something that looks ready.
+    rivals: Cell<bool>,
     /// Something waits that is to be told if it is not chosen.
     foreign: Cell<bool>,
 }
@@ -137,6 +139,15 @@ impl ChoiceCx {
     /// before this choice looks at lower branches.
     pub(crate) fn ask_for_a_turn(&self) {
         self.turn.set(true);
+    }
+
+    /// Whether the branch that is being polled loses something if the choice gives it no turn: if not, the choice waits anyway.
+    pub(crate) fn has_rivals(&self) -> bool {
+        self.rivals.get()
+    }
+
+    pub(super) fn set_rivals(&self, rivals: bool) {
+        self.rivals.set(rivals);
     }
 
     pub(super) fn take_turn(&self) -> bool {

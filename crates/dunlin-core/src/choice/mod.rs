@@ -1,7 +1,7 @@
 //! Choice: exactly one of several operations happens, and the others have had no effect.
 //!
 //! - [`branch`]: what may be a branch, and what a branch is told.
-//! - [`decision`]: the state that a choice with sends shares with those who may take its offers.
+//! - [`decision`]: the state that a choice with sends or barriers shares with those who may decide it.
 //! - [`builder`]: [`Choice`], for branches known only at run time.
 //! - here: how a choice goes over its branches; [`alt!`](crate::alt) expands to it.
 //!
@@ -12,7 +12,7 @@
 //!
 //! A send can never happen in the poll that offers its value, because only a receive that is being polled takes one.
 //! So a send gets its turn: if it woke a receiver, the choice lets that one be polled before it goes on
-//! to lower branches, or to `skip`.
+//! to lower branches that look ready, or to `skip`. With nothing to go on to it just waits.
 
 pub(crate) mod branch;
 pub(crate) mod builder;
@@ -305,6 +305,7 @@ impl Choosing {
             }
             let branch = survey.best;
             survey.tried.add(branch);
+            self.cx.set_rivals(survey.ready > 1 || self.skip);
             if let Some(poll) = self.after(step, branch, cx) {
                 return Some(poll);
             }
@@ -312,6 +313,7 @@ impl Choosing {
                 break;
             }
         }
+        self.cx.set_rivals(self.skip);
         for branch in 0..self.branches {
             if survey.on.has(branch)
                 && !survey.tried.has(branch)

@@ -48,7 +48,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "four processes in a diamond, mixed choices at every end, always get on";
         everybody_with_everybody if plain, needs [Choice] =>
             "four processes, each with channels to all others and cut off at random, lose nothing and get on";
-        dead_offers_cost_nothing_lasting if Kind::is_rendezvous, needs [Many, Choice, Shared], at most 3 =>
+        dead_offers_cost_nothing_lasting if Kind::is_rendezvous, needs [Choice, Shared], at most 3 =>
             "550 offers left dead by choices that were decided elsewhere: all values come back, none is received, the channel is as new";
         poison_loses_no_value_of_a_choice if Kind::is_rendezvous, needs [Choice] =>
             "poison racing a committed choice: the taken value was received, all others are in their slots";

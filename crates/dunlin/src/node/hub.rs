@@ -17,7 +17,7 @@ use dunlin_proto::{Down, State};
 use tokio::sync::{Notify, oneshot};
 
 use super::Peer;
-use super::bridge::{ReceivingBridge, SendingBridge};
+use super::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use super::codec::{self, Encoding};
 use super::driver::{Driver, Locked};
 use super::error::NameError;
@@ -682,7 +682,7 @@ impl Hub {
             match &mut end.role {
                 Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
                 Role::Sender | Role::Receiver | Role::Server(_) => {
-                    cx.state.machine.end_home(cx.now, channel, End::Poisoned(text.clone()));
+                    cx.state.machine.end_home(cx.now, channel, full_poison(&text));
                     cx.state.take_bridge(channel, move |_, mut bridge| bridge.poison(&text));
                 }
                 Role::Client(None) | Role::Acceptor(_) => {}

@@ -198,6 +198,12 @@ impl Node {
         [census.homes, census.attached, census.proxies, census.offers, census.unfinished]
     }
 
+    /// How much other nodes have said to it: while that does not grow, nothing does.
+    #[doc(hidden)]
+    pub fn heard(&self) -> u64 {
+        self.inner.driver.with(|state, _| state.machine.census().heard)
+    }
+
     /// What its simulation calls it.
     #[cfg(feature = "sim")]
     pub(crate) fn host(&self) -> u64 {
