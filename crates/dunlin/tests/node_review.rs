@@ -1,6 +1,7 @@
 //! Regressions from a review of nodes: each was wrong once.
 #![cfg(feature = "net")]
 
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -678,5 +679,43 @@ fn a_client_that_nobody_has_come_for_hears_that_its_node_leaves() {
         assert_eq!(client.answers.recv().await, Err(RecvError::NodeLost));
         assert_eq!(server.letters.recv().await, Err(RecvError::NodeLost));
         Ok(())
+    });
+}
+
+/// A network on which nobody answers.
+struct Nowhere;
+
+impl Network for Nowhere {
+    fn scheme(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn dial<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
+        Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Listener>>> {
+        Box::pin(async { Err(std::io::ErrorKind::AddrNotAvailable.into()) })
+    }
+}
+
+#[test]
+fn without_a_name_service_ends_wait_visibly() {
+    run(async {
+        let node = Node::builder().app("r-nowhere").names("nowhere:names").network(Nowhere);
+        let node = node.listen("memory:").join().await?;
+        let mut receiver = node.receiver::<u32>("readings").into_future();
+        assert!(poll_once(&mut receiver).await.is_pending());
+        let waiting = node.waiting();
+        let waits: Vec<_> = waiting.iter().map(|end| (end.name.as_str(), end.what.as_str())).collect();
+        assert_eq!(waits, [("readings", "receiver")]);
+        drop(receiver);
+
+        let patience = Duration::from_millis(30);
+        let timed_out = NameError::TimedOut { name: "readings".to_owned(), patience };
+        assert_eq!(node.receiver::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
+        assert_eq!(node.sender::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
+        // They are taken back.
+        node.leave().await
     });
 }

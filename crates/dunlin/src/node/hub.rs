@@ -45,12 +45,21 @@ pub(crate) struct Options {
     pub(crate) expects: Expected,
     pub(crate) encoding: Encoding,
     pub(crate) fail_fast: bool,
+    /// So long it may take until the end is admitted.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let encoding = Encoding::default();
-        Self { face: Face::Sender, shared: false, expects: Expected::Unknown, encoding, fail_fast: false }
+        Self {
+            face: Face::Sender,
+            shared: false,
+            expects: Expected::Unknown,
+            encoding,
+            fail_fast: false,
+            patience: None,
+        }
     }
 }
 
@@ -1008,7 +1017,12 @@ impl Driver {
             }
         }
         let mut guard = Guard(self, Some(number));
-        let answer = answer.await;
+        let answer = match options.patience {
+            None => answer.await,
+            Some(patience) => crate::world::within(patience, answer)
+                .await
+                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+        };
         guard.1 = None;
         answer.unwrap_or(Err(NameError::Left)).map(|()| number)
     }

@@ -349,6 +349,13 @@ impl<E> Naming<'_, E> {
         self
     }
 
+    /// So long it may take until the end is admitted: then it is [`NameError::TimedOut`], and the end is taken back. Without this it waits
+    /// for as long as no name service can be reached, and [`Node::waiting`] lists it.
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.options.patience = Some(patience);
+        self
+    }
+
     /// If the connection loses its socket, operations fail at once instead of waiting for it to come back.
     pub fn fail_fast(mut self) -> Self {
         self.options.fail_fast = true;
