@@ -1,12 +1,13 @@
 //! The task of one socket: it reads and writes it, and speaks to the machine about it.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_proto::id::SocketId;
 use tokio::io::AsyncReadExt;
 
@@ -15,8 +16,10 @@ use super::driver::{Driver, Locked};
 use super::network::Socket;
 use crate::world::Timer;
 
-/// So much is read from a socket at once.
+/// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
+/// ... and so much is read at once: it is still in the processor's caches when its readers have it.
+const READ_AT_ONCE: usize = 64 << 10;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -24,7 +27,9 @@ const READ_EMPTY_MIN: usize = READ / 2;
 /// So many pieces go in one call to the kernel.
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 128 << 10;
+const WRITE: usize = 64 << 10;
+/// So much is carried before others on the same worker have their turn.
+const TURN: usize = 128 << 10;
 
 /// So long a socket that is to be closed may take to write what it still has.
 const LINGER: Duration = Duration::from_secs(1);
@@ -57,6 +62,12 @@ pub(super) struct Carrier {
     parting: bool,
     /// The work on channels is done: what has come of it is to be written.
     worked: bool,
+    /// There may be more to read, than was read at once.
+    unread: bool,
+    /// An end here was told something, ...
+    told: bool,
+    /// ... and so many bytes were carried, since others had their turn.
+    carried: usize,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
 }
@@ -75,6 +86,9 @@ impl Carrier {
             more: false,
             parting: false,
             worked: false,
+            unread: false,
+            told: false,
+            carried: 0,
             linger: None,
         }
     }
@@ -122,6 +136,12 @@ impl Carrier {
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
+            if self.carried >= TURN || (self.told && (self.unread || self.more)) {
+                (self.told, self.carried) = (false, 0);
+                // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                return Poll::Pending;
+            }
         }
     }
 
@@ -133,6 +153,7 @@ impl Carrier {
         driver.speak(|locked| {
             if arrived {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
+                self.told |= locked.state.machine.tells();
             }
             driver.act(locked.state, locked.now);
             let work = self.bell.stirred() > 0;
@@ -150,8 +171,12 @@ impl Carrier {
             self.bell.ring();
         }
         self.parting |= locked.state.parting.contains_key(&self.id);
-        let machine = &mut locked.state.machine;
-        self.more = !self.out.is_empty() || machine.fill(locked.now, self.id, WRITE, &mut self.out) >= WRITE;
+        self.more = true;
+        if self.out.is_empty() {
+            let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
+            self.carried += bytes;
+            self.more = bytes >= WRITE;
+        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -159,11 +184,12 @@ impl Carrier {
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(READ.max(self.missing));
         }
-        let reading = pin!(self.socket.read_buf(&mut self.buffer));
-        match ready!(reading.poll(cx))? {
-            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(())),
-        }
+        let mut room = (&mut self.buffer).limit(READ_AT_ONCE);
+        let reading = pin!(self.socket.read_buf(&mut room));
+        let bytes = ready!(reading.poll(cx))?;
+        self.unread = bytes >= READ_AT_ONCE;
+        self.carried += bytes;
+        if bytes == 0 { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) } else { Poll::Ready(Ok(())) }
     }
 
     /// `Ready`: all is written.
