@@ -18,6 +18,10 @@ pub(crate) enum Program {
     Spawn,
     Ring,
     Memory,
+    #[value(name = "stressed-alt-8x4")]
+    StressedAlt8x4,
+    #[value(name = "stressed-alt-200x100")]
+    StressedAlt200x100,
     RemotePingpong,
     RemoteThroughput,
     RemoteCommstime,
@@ -37,6 +41,8 @@ impl fmt::Display for Program {
             Self::Spawn => "spawn",
             Self::Ring => "ring",
             Self::Memory => "memory",
+            Self::StressedAlt8x4 => "stressed-alt-8x4",
+            Self::StressedAlt200x100 => "stressed-alt-200x100",
             Self::RemotePingpong => "remote-pingpong",
             Self::RemoteThroughput => "remote-throughput",
             Self::RemoteCommstime => "remote-commstime",
@@ -74,8 +80,17 @@ impl Bench {
 
 impl Program {
     /// The programs of one process of the system, which Go and the other channels run too.
-    pub(crate) const LOCAL: [Self; 7] =
-        [Self::Commstime, Self::Pingpong, Self::ChoiceReady, Self::ChoiceWaits, Self::Spawn, Self::Ring, Self::Memory];
+    pub(crate) const LOCAL: [Self; 9] = [
+        Self::Commstime,
+        Self::Pingpong,
+        Self::ChoiceReady,
+        Self::ChoiceWaits,
+        Self::StressedAlt8x4,
+        Self::StressedAlt200x100,
+        Self::Spawn,
+        Self::Ring,
+        Self::Memory,
+    ];
 
     /// Whether it needs nodes, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
@@ -94,6 +109,9 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::Pingpong => vec![bench("pingpong", events, "ns/round trip")],
         Program::ChoiceReady => vec![bench("choice-ready", events, "ns/event")],
         Program::ChoiceWaits => vec![bench("choice-waits", events, "ns/event")],
+        Program::StressedAlt8x4 => vec![bench("stressed-alt-8x4", events, "ns/event")],
+        // Two hundred branches for each event.
+        Program::StressedAlt200x100 => vec![bench("stressed-alt-200x100", events / 5, "ns/event")],
         Program::Spawn => vec![bench("spawn", events, "ns/process")],
         Program::Ring if quick => vec![bench("ring-100000", 100_000, "ns/hop")],
         Program::Ring => {

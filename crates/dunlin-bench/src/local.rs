@@ -5,13 +5,14 @@ use clap::Args;
 use tokio::runtime::Builder;
 
 use crate::bench::Program;
-use crate::dunlin_side::{self, Dunlin, PAR};
+use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::peers::kanal::Kanal;
 use crate::peers::tokio_mpsc::TokioMpsc;
 use crate::programs;
+use crate::stressed::{self, How, Shape};
 
 /// The arguments of the hidden subcommand.
 #[derive(Args)]
@@ -40,24 +41,31 @@ pub(crate) const RIVALS: [Spawning; 4] =
     [spawning::<TokioMpsc>(), spawning::<Flume>(), spawning::<AsyncChannel>(), spawning::<Kanal>()];
 
 const fn spawning<L: Library>() -> Spawning {
-    Spawning { who: L::NAME, chooses: L::CHOOSES, run: on_tokio::<L> }
+    Spawning { who: L::NAME, chooses: L::CHOOSES, run: of_library::<L> }
 }
 
 /// Runs one program and prints its figure.
 pub(crate) fn run(one: &One) -> anyhow::Result<()> {
-    let figure = if one.who == PAR {
-        dunlin_side::par(one.program, one.n)?
-    } else {
-        let Some(library) = [DUNLIN].into_iter().chain(RIVALS).find(|library| library.who == one.who) else {
-            bail!("there is no {:?} in this binary", one.who);
-        };
-        (library.run)(one)?
+    let figure = match (Shape::of(one.program), one.who.as_str()) {
+        (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
+        (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
+        (None, PAR) => dunlin_side::par(one.program, one.n)?,
+        (_, who) => {
+            let Some(library) = [DUNLIN].into_iter().chain(RIVALS).find(|library| library.who == who) else {
+                bail!("there is no {who:?} in this binary");
+            };
+            (library.run)(one)?
+        }
     };
     println!("{figure}");
     Ok(())
 }
 
-fn on_tokio<L: Library>(one: &One) -> anyhow::Result<f64> {
+fn of_library<L: Library>(one: &One) -> anyhow::Result<f64> {
+    on_tokio(one, programs::spawned::<L>(one.program, one.n))
+}
+
+fn on_tokio(one: &One, program: impl Future<Output = anyhow::Result<f64>> + Send + 'static) -> anyhow::Result<f64> {
     let runtime = if one.current_thread {
         Builder::new_current_thread().build()
     } else {
@@ -65,7 +73,7 @@ fn on_tokio<L: Library>(one: &One) -> anyhow::Result<f64> {
     }
     .context("cannot start a tokio runtime")?;
     // Spawned, because the future given to `block_on` does not run on a worker.
-    let root = runtime.spawn(programs::spawned::<L>(one.program, one.n));
+    let root = runtime.spawn(program);
     let figure = runtime.block_on(root)??;
     // A million processes are dropped faster by the end of this process than one by one.
     std::mem::forget(runtime);

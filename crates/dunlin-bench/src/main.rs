@@ -28,6 +28,7 @@ mod peers;
 mod programs;
 mod remote;
 mod report;
+mod stressed;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -61,6 +62,8 @@ enum Command {
     Pingpong,
     /// Fair choice among eight writers, all ready or taking turns: nanoseconds per event
     Choice,
+    /// Fair choice among 8 channels with 4 writers each, and 200 with 100, judged by its log: nanoseconds per event
+    StressedAlt,
     /// Processes that end at once, until all have ended: nanoseconds each
     Spawn,
     /// One token round many processes: nanoseconds per hop
@@ -108,6 +111,7 @@ fn main() -> anyhow::Result<()> {
         Command::Commstime => vec![Program::Commstime],
         Command::Pingpong => vec![Program::Pingpong],
         Command::Choice => vec![Program::ChoiceReady, Program::ChoiceWaits],
+        Command::StressedAlt => vec![Program::StressedAlt8x4, Program::StressedAlt200x100],
         Command::Spawn => vec![Program::Spawn],
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
@@ -158,8 +162,18 @@ mod tests {
 
     #[test]
     fn every_subcommand_takes_the_common_options() {
-        for command in ["commstime", "pingpong", "choice", "spawn", "ring", "memory", "all", "remote-beside", "remote"]
-        {
+        for command in [
+            "commstime",
+            "pingpong",
+            "choice",
+            "stressed-alt",
+            "spawn",
+            "ring",
+            "memory",
+            "all",
+            "remote-beside",
+            "remote",
+        ] {
             let args = Args::try_parse_from(["", command, "--json", "--rounds", "3", "--workers", "2", "--quick"]);
             let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));
             assert!(args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two));

@@ -74,6 +74,8 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
 fn takes_part(rival: &Spawning, program: Program) -> bool {
     match program {
         Program::ChoiceReady | Program::ChoiceWaits => rival.chooses,
+        // None of them has a choice among two hundred, and a log.
+        Program::StressedAlt8x4 | Program::StressedAlt200x100 => false,
         // All of them spawn by `tokio::spawn`, so one stands for all.
         Program::Spawn => rival.who == RIVALS[0].who,
         _ => true,

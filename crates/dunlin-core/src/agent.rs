@@ -22,6 +22,7 @@
 //!   Outlet::retire       ◀── Retired, Gone ──
 //!   Retired                        ── retire ──▶               Inlet::retire
 //!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
+//!     (of full strength. Else it is decided at the receiver's half, which knows what the channel is immune to)
 //!   Gone                           ── gone ──▶                 the inlet is dropped, and then the outlet
 //! ```
 //!
@@ -85,7 +86,7 @@ pub use crate::channel::queue::far::{FromReceiver, Reserved};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::{self, Reserver};
+use crate::choice::decision::{self, Queued, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
@@ -162,11 +163,13 @@ impl<T> Ticket<T> {
     }
 }
 
-impl<T: Send> Reserver for Ticket<T> {
-    fn unlocked(&self) {
+impl<T: Send> Queued for Ticket<T> {
+    fn unlocked(self: Arc<Self>) {
         self.tell(FromSender::Unlocked(self.ticket));
     }
+}
 
+impl<T: Send> Reserver for Ticket<T> {
     fn revoke(&self) {
         self.tell(FromSender::Revoke(self.ticket));
     }
@@ -290,7 +293,7 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The channel was poisoned elsewhere.
     pub fn poison(&self, reason: Reason) {
-        self.chan.poison(reason);
+        self.chan.poison_surely(reason);
     }
 }
 
@@ -421,7 +424,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.retire();
     }
 
-    /// The channel was poisoned elsewhere.
+    /// The channel was poisoned elsewhere. Poison that is not of full strength may do nothing, since the channel is immune to it; else
+    /// [`FromReceiver::Poisoned`] answers.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison(reason);
     }

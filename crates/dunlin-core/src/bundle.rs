@@ -3,7 +3,6 @@
 //! `#[derive(Bundle)]` makes the faces; the types here say what a field becomes on each.
 
 use std::marker::PhantomData;
-use std::panic::Location;
 
 use crate::call::{Callee, Caller, call_with};
 use crate::channel::factory::ChannelFactory;
@@ -69,7 +68,7 @@ impl<Q, A> Pairing for Call<Q, A> {
     type Server = Callee<Q, A>;
 
     fn pair(factory: &ChannelFactory) -> (Caller<Q, A>, Callee<Q, A>) {
-        call_with(factory.policy(), Location::caller())
+        call_with(factory.policy(), factory.made())
     }
 }
 

@@ -3,32 +3,93 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What was given to `poison`: why everything on the channel fails.
+/// How strong a poison is, from 0 to [`FULL`](Self::FULL).
+///
+/// A channel with an [immunity](crate::Policy::immunity) is not poisoned by what is not stronger than that. Without one its immunity is 0. Full
+/// strength poisons every channel.
+///
+/// # Source
+/// Poison strength and immunity of JCSP (Sputh and Allen, 2005; Welch et al., 2007).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Strength(u8);
+
+impl Strength {
+    /// What no channel is immune to.
+    pub const FULL: Self = Self(u8::MAX);
+
+    /// The number.
+    pub fn as_u8(self) -> u8 {
+        self.0
+    }
+
+    /// Whether a channel with this immunity is poisoned by it.
+    pub(crate) fn overcomes(self, immunity: Self) -> bool {
+        self > immunity || self == Self::FULL
+    }
+}
+
+impl From<u8> for Strength {
+    fn from(number: u8) -> Self {
+        Self(number)
+    }
+}
+
+impl fmt::Display for Strength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::FULL { f.write_str("full") } else { self.0.fmt(f) }
+    }
+}
+
+/// Why everything on a channel fails: what was given to `poison`, and how strong the poison was.
+// One pointer: results with an error in them are passed in registers.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Reason(Arc<str>);
+pub struct Reason(Arc<Poison>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Poison {
+    strength: Strength,
+    text: Arc<str>,
+}
 
 impl Reason {
     /// The reason's text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.text
+    }
+
+    /// How strong the poison was; full if nothing else was said. Who passes it on, to
+    /// [`poison_with`](crate::Sender::poison_with), stops where it was meant to stop.
+    pub fn strength(&self) -> Strength {
+        self.0.strength
+    }
+
+    /// The same text for a poison of this strength.
+    #[must_use]
+    pub fn of_strength(self, strength: impl Into<Strength>) -> Self {
+        let strength = strength.into();
+        if strength == self.0.strength {
+            return self;
+        }
+        Self(Arc::new(Poison { strength, text: self.0.text.clone() }))
     }
 }
 
 impl<S: Into<Arc<str>>> From<S> for Reason {
     fn from(text: S) -> Self {
-        Self(text.into())
+        Self(Arc::new(Poison { strength: Strength::FULL, text: text.into() }))
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.0.text)
     }
 }
 
 impl fmt::Debug for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.0.text, f)?;
+        if self.strength() == Strength::FULL { Ok(()) } else { write!(f, " (strength {})", self.strength()) }
     }
 }
 
@@ -167,6 +228,54 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
+/// What became of a send of a [`Broadcast`](crate::Broadcast) that not everybody got.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BroadcastError<T> {
+    /// What was to be sent.
+    pub value: T,
+    /// Why some receiver that is still there has not got it, or why none has.
+    pub why: Why,
+    /// How many receivers have got it all the same.
+    pub received: usize,
+}
+
+impl<T> BroadcastError<T> {
+    /// The value that was to be sent.
+    pub fn into_value(self) -> T {
+        self.value
+    }
+
+    /// Whether nobody can receive any more: it was retired, or too few have joined and nobody can.
+    pub fn is_closed(&self) -> bool {
+        self.why == Why::Closed
+    }
+
+    /// Whether the broadcast was poisoned.
+    pub fn is_poisoned(&self) -> bool {
+        matches!(self.why, Why::Poisoned(_))
+    }
+
+    /// Whether the operation's deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        self.why == Why::TimedOut
+    }
+}
+
+impl<T> fmt::Debug for BroadcastError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("BroadcastError");
+        shown.field("why", &self.why).field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for BroadcastError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not sent to all, received by {}: {}", self.received, self.why)
+    }
+}
+
+impl<T> std::error::Error for BroadcastError<T> {}
+
 /// How a send has failed, as long as its value is not beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
@@ -240,6 +349,18 @@ pub enum ClaimError {
     WouldBlock,
     /// The node that keeps the shared end was lost.
     #[error("the node that keeps the shared end was lost")]
+    NodeLost,
+}
+
+/// Why a barrier was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before all parties of the barrier were there")]
+    TimedOut,
+    /// The node that keeps the barrier was lost.
+    #[error("the node that keeps the barrier was lost")]
     NodeLost,
 }
 

@@ -11,15 +11,19 @@
 //!
 //! # Map
 //! - [`channel`], [`channel_with`]: the ends [`Sender`] and [`Receiver`], and policies.
+//! - [`broadcast`]: each value to every receiver that has joined.
 //! - [`alt!`], [`Choice`]: choice over operations not yet awaited.
 //! - [`par!`], [`Par`]: processes inside the caller.
 //! - [`Shared`], [`Claim`]: ends that many hold.
+//! - [`barrier()`], [`Barrier`]: parties that go on together.
 //! - [`call`], [`Bundle`]: call channels and bundles.
 //! - [`waits`]: who waits on what, since when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[doc(hidden)]
 pub mod agent;
+mod barrier;
+mod broadcast;
 mod bundle;
 mod call;
 mod channel;
@@ -37,18 +41,24 @@ mod table;
 pub mod waits;
 mod wakers;
 
+pub use barrier::{Barrier, Syncing, barrier};
+pub use broadcast::{Broadcast, Broadcasting, Joiner, broadcast, broadcast_with};
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
 pub use call::{Accepting, Callee, Caller, Calling, Reply, Request, call};
 pub use channel::factory::ChannelFactory;
 pub use channel::policy::{
     Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
 };
+pub use channel::posted::Posted;
 pub use channel::receiver::{ClosedReceiving, Extended, Extending, Next, Receiver, Receiving};
 pub use channel::sender::{ClosedSending, Sender, Sending, SendingFrom};
+pub use channel::sink::SenderSink;
 pub use channel::{MayPoison, NoPoison, channel, channel_with};
 pub use choice::branch::{Branch, Foreign, future};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
-pub use error::{CallError, ClaimError, MessageId, Reason, RecvError, SendError, Why};
+pub use error::{
+    BroadcastError, CallError, ClaimError, MessageId, Reason, RecvError, SendError, Strength, SyncError, Why,
+};
 pub use operation::{Operation, Until};
 pub use par::Par;
 #[cfg(feature = "serde")]
@@ -59,9 +69,11 @@ pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
 #[doc(hidden)]
 pub mod __rt {
     pub use crate::channel::sender::Spare;
+    pub use crate::channel::tether::{Tether, Tethered, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};
     pub use crate::choice::{Order, Step, Survey, choose, step, survey};
     pub use crate::par::Branches;
+    pub use crate::share::WeakShared;
     pub use dunlin_macros::__alt;
 }
 
@@ -76,7 +88,7 @@ pub mod __rt {
 /// ```
 ///
 /// An operation is what a method of an end returns, not yet awaited: a receive, a
-/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, any of them with a deadline; other
+/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a [barrier](Barrier::sync), any of them with a deadline; other
 /// futures through [`future`]. All conditions are evaluated first; of a branch whose condition is false, nothing else
 /// is. A `send_from` whose slot is empty is off. Before a body runs, all other operations have been taken back.
 ///

@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::channel::after::{Stale, Wakes};
+use crate::channel::posted::Posted;
 use crate::channel::queue::Handle;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
 use crate::channel::sender::{Sender, Sending, SendingFrom};
@@ -367,6 +368,16 @@ impl<E: End> Shared<E> {
         move || Self::handle(core)
     }
 
+    /// A handle from which others can be made as long as this one, or one of theirs, is there.
+    #[doc(hidden)]
+    pub fn downgrade(&self) -> WeakShared<E> {
+        WeakShared(Arc::downgrade(&self.core))
+    }
+
+    pub(crate) fn end_link(&self) -> &E::Link {
+        &self.core.link
+    }
+
     /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
     ///
     /// # Errors
@@ -394,6 +405,23 @@ impl<E: End> Shared<E> {
             self.core.line.leave(ticket);
         }
         Err(ClaimError::WouldBlock)
+    }
+}
+
+/// A shared end that does not keep it: see [`Shared::downgrade`].
+#[doc(hidden)]
+pub struct WeakShared<E: End>(Weak<Core<E>>);
+
+impl<E: End> WeakShared<E> {
+    /// Another handle, unless all have gone.
+    pub fn upgrade(&self) -> Option<Shared<E>> {
+        self.0.upgrade().map(Shared::handle)
+    }
+}
+
+impl<E: End> fmt::Debug for WeakShared<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakShared").finish()
     }
 }
 
@@ -433,6 +461,12 @@ impl<T, P> Shared<Sender<T, P>> {
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
         let settled = std::future::poll_fn(|cx| self.core.link.poll_settle(self.number(), slot, cx)).await;
         settled.map_err(|failed| failed.with(()))
+    }
+
+    /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's claim is out waits for the
+    /// end of that claim; what was posted before comes before all that is sent within it.
+    pub fn send_nowait(&mut self, value: T) -> Posted<T> {
+        Posted::new(&self.core.link, self.number(), value)
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].

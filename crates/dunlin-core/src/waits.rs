@@ -9,6 +9,8 @@
 //! timer, a future named as a branch of a choice, a blocking call. A deadline (`until`, `.within`, `.by`) has no line of its
 //! own: the operation it bounds has one.
 //!
+//! A barrier has a record, and each enrolment on it one of its own: a wait there says how many are there, and one who is not.
+//!
 //! A line goes when its operation is done or dropped, also by a cancel or a panic. Of what is polled through a borrow, and
 //! then polled no more, nobody can tell that it was given up: of a [`Receiver`](crate::Receiver) as a stream, or a `&mut` to a process in a `select!` of another crate.
 //! Such a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice of this
@@ -18,6 +20,7 @@
 //! a millisecond while anything runs.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -148,6 +151,10 @@ pub enum Doing {
     Stop,
     /// For a future named as a branch of a choice, of which nothing else is known.
     Future,
+    /// For the other parties of a barrier.
+    Sync,
+    /// For more receivers to join a broadcast.
+    Join,
 }
 
 impl fmt::Display for Doing {
@@ -162,6 +169,8 @@ impl fmt::Display for Doing {
             Self::Time => "a timer",
             Self::Stop => "a request to stop",
             Self::Future => "a future",
+            Self::Sync => "a barrier",
+            Self::Join => "receivers to join",
         })
     }
 }
@@ -195,6 +204,16 @@ impl Side {
         self.who.store(CURRENT.get(), Ordering::Relaxed);
     }
 
+    /// Somebody else has ended the wait of whoever holds this side.
+    pub(crate) fn end_for_holder(&self) {
+        self.who.store(self.read().0.0, Ordering::Relaxed);
+    }
+
+    /// This process holds this side, whoever has made it.
+    pub(crate) fn hand_to(&self, pid: Pid) {
+        self.who.store(pid.0, Ordering::Relaxed);
+    }
+
     pub(crate) fn turn(&self) -> u32 {
         self.turn.load(Ordering::Relaxed)
     }
@@ -215,14 +234,17 @@ impl Side {
             7 => Some(Doing::Time),
             8 => Some(Doing::Stop),
             9 => Some(Doing::Future),
+            10 => Some(Doing::Sync),
+            11 => Some(Doing::Join),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))
     }
 }
 
-/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's number), or
-/// of what is neither: then the receiver's side waits, and the sender's tells for which process.
+/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's number), or of one
+/// enrolment on a barrier (the link is the number of the barrier's own record; the receiver's side waits), or of what is none of
+/// these: then the receiver's side waits, and the sender's tells for which process.
 #[derive(Default)]
 pub(crate) struct Record {
     made: Place,
@@ -234,6 +256,7 @@ pub(crate) struct Record {
 
 const NOT_A_HANDLE: u32 = u32::MAX;
 const NOT_A_CHANNEL: u32 = u32::MAX - 1;
+const BARRIER: u32 = u32::MAX - 2;
 
 /// An entry of the record table, given back on drop.
 pub(crate) struct Recorded(&'static Entry<Record>);
@@ -247,6 +270,21 @@ impl Recorded {
     /// A record for one of several handles to an end of this channel.
     pub(crate) fn handle(of: ChannelId, made: &'static Location<'static>) -> Self {
         Self::take(made, of.0 as u32, CURRENT.get())
+    }
+
+    /// The record of a barrier, where nobody waits: its enrolments have their own.
+    pub(crate) fn barrier(made: &'static Location<'static>) -> Self {
+        Self::take(made, BARRIER, 0)
+    }
+
+    /// A record for one enrolment on the barrier that has this record.
+    pub(crate) fn enrolment(of: &Self) -> Self {
+        Self::take(of.made(), of.index(), CURRENT.get())
+    }
+
+    /// Where in the source its channel or barrier was made.
+    pub(crate) fn made(&self) -> &'static Location<'static> {
+        self.0.made.get().expect("a record in use says where it was made")
     }
 
     pub(crate) fn index(&self) -> u32 {
@@ -366,14 +404,20 @@ pub struct Wait {
     /// Since which [`tick`], in milliseconds.
     pub since: u32,
     /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared. Without a channel:
-    /// which process, or blocking call, is waited for.
+    /// which process, or blocking call, is waited for. Of a barrier: one of those who are enrolled and not there.
     pub on: Option<Pid>,
+    /// Of a barrier: how many parties are there, of how many that are enrolled.
+    pub there: Option<(u32, u32)>,
 }
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waited = tick().wrapping_sub(self.since);
         write!(f, "{} waits {waited} ms for {}", self.who, self.doing)?;
+        if let Some((there, enrolled)) = self.there {
+            write!(f, " ({}), {there} of {enrolled} there", self.made)?;
+            return self.on.map_or(Ok(()), |on| write!(f, ", not yet {on}"));
+        }
         match (self.channel, self.on) {
             (Some(channel), Some(on)) => write!(f, " on {channel} ({}), other end last used by {on}", self.made),
             (Some(channel), None) => write!(f, " on {channel} ({})", self.made),
@@ -401,15 +445,27 @@ impl fmt::Display for Wait {
 /// ```
 pub fn snapshot() -> Vec<Wait> {
     let mut waits = Vec::new();
+    // Those enrolled, by the number of the barrier's record: each with what it does there, and since when.
+    let mut barriers = BTreeMap::<u32, Vec<(Pid, Option<Doing>, u32)>>::new();
     for entry in RECORDS.iter() {
         let generation = entry.generation.load(Ordering::Acquire);
         if generation.is_multiple_of(2) {
             continue;
         }
         let of = entry.link.load(Ordering::Relaxed);
+        if of == BARRIER {
+            continue;
+        }
         let own = of == NOT_A_HANDLE || of == NOT_A_CHANNEL;
         let channel_entry = if own { Some(entry) } else { RECORDS.get(of) };
         let Some(channel_entry) = channel_entry else { continue };
+        if !own && channel_entry.link.load(Ordering::Relaxed) == BARRIER {
+            let party = entry.receiver.read();
+            if entry.generation.load(Ordering::Acquire) == generation {
+                barriers.entry(of).or_default().push(party);
+            }
+            continue;
+        }
         let Some(made) = channel_entry.made.get() else { continue };
         let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32
             | u64::from(RECORDS.index_of(channel_entry));
@@ -420,12 +476,21 @@ pub fn snapshot() -> Vec<Wait> {
             let (who, Some(doing), since) = side.read() else { continue };
             let (other, ..) = other.read();
             let on = if own && other != Pid::OUTSIDE { Some(other) } else { None };
-            waits.push(Wait { who, doing, channel, made, since, on });
+            waits.push(Wait { who, doing, channel, made, since, on, there: None });
         }
         if entry.generation.load(Ordering::Acquire) != generation {
             // Given back meanwhile: what was read may be of two channels.
             waits.truncate(before);
         }
+    }
+    for (barrier, parties) in barriers {
+        let Some(made) = RECORDS.get(barrier).and_then(|entry| entry.made.get()) else { continue };
+        let there = parties.iter().filter(|(_, doing, _)| doing.is_some()).count();
+        let there = Some((there as u32, parties.len() as u32));
+        let absent = parties.iter().filter(|(_, doing, _)| doing.is_none()).map(|(who, ..)| *who);
+        let on = absent.into_iter().find(|who| *who != Pid::OUTSIDE);
+        let waiting = parties.iter().filter_map(|(who, doing, since)| Some((*who, (*doing)?, *since)));
+        waits.extend(waiting.map(|(who, doing, since)| Wait { who, doing, channel: None, made, since, on, there }));
     }
     waits
 }

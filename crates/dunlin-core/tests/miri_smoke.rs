@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use dunlin_core::{Choice, Par, RecvError, alt, call, channel, channel_with, fifo, future, par, send_to_any, waits};
+use dunlin_core::{
+    Choice, Par, RecvError, alt, broadcast, call, channel, channel_with, fifo, future, par, send_to_any, waits,
+};
 
 struct Parked {
     thread: Thread,
@@ -236,4 +238,38 @@ fn records_are_read_while_others_write_them() {
         drop(channel::<u32>());
     }
     reader.join().unwrap();
+}
+
+#[test]
+fn a_broadcast_and_its_receivers() {
+    let (mut tx, joiner) = broadcast::<Box<u32>>();
+    let receivers: Vec<_> = (1..=2)
+        .map(|stays| {
+            let mut rx = joiner.join();
+            thread::spawn(move || (0..stays).map(|_| *block_on(rx.recv()).unwrap()).collect::<Vec<_>>())
+        })
+        .collect();
+    drop(joiner);
+    let sent = (0..).take_while(|n| block_on(tx.send(Box::new(*n))).is_ok()).count();
+    let got: Vec<_> = receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect();
+    assert_eq!(got, [vec![0], vec![0, 1]]);
+    assert!(sent >= 2);
+}
+
+#[test]
+fn a_post_is_awaited_cancelled_and_dropped() {
+    let (mut tx, mut rx) = channel::<Box<u32>>();
+    let posts: Vec<_> = (0..4).map(|n| tx.send_nowait(Box::new(n))).collect();
+    let receiver = thread::spawn(move || {
+        let first = block_on(rx.recv()).unwrap();
+        drop(rx);
+        first
+    });
+    let mut posts = posts.into_iter();
+    assert!(block_on(posts.next().unwrap()).is_ok());
+    let cancelled = block_on(posts.next().unwrap().cancel());
+    assert!(matches!(cancelled, Ok(Some(_)) | Err(_)), "the receiver takes one");
+    posts.next().unwrap().detach();
+    assert_eq!(*receiver.join().unwrap(), 0);
+    assert!(block_on(posts.next().unwrap()).is_err());
 }

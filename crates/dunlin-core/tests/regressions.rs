@@ -348,3 +348,44 @@ fn wakes_from_elsewhere_are_not_starved() {
     });
     assert!(rounds < 200, "the mail was read after {rounds} rounds");
 }
+
+/// A `par!` that had spent its budget woke itself, and the one around it polled it again for all of its own budget: 2,048 polls to the power of
+/// the nesting before the task's neighbours had their turn. On a tokio thread whose task had spent tokio's budget that stood still for minutes.
+#[test]
+fn nested_budgets_do_not_multiply() {
+    const BUDGET: u32 = 50;
+    let (busy, sibling) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let count = |polls: &std::cell::Cell<u32>| polls.set(polls.get() + 1);
+    let spin = |cx: &mut Context<'_>| {
+        count(&busy);
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    };
+    let innermost =
+        || async { [(), ()].map(|()| std::future::poll_fn(spin)).into_iter().collect::<Par<_>>().budget(BUDGET).await };
+    let inner = async { [(), ()].map(|()| innermost()).into_iter().collect::<Par<_>>().await };
+    let mut outer = pin!(async {
+        par!(inner, async {
+            loop {
+                count(&sibling);
+                let mut first = true;
+                std::future::poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
+                })
+                .await;
+            }
+        })
+    });
+    for round in 1..=10 {
+        let (woken, waker) = counter();
+        assert!(poll(outer.as_mut(), &waker).is_pending());
+        assert_eq!(
+            busy.get(),
+            round * BUDGET,
+            "one of them spends its budget, and then the task's neighbours have their turn"
+        );
+        assert_eq!(sibling.get(), round - 1, "what is beside it has its turn in between");
+        assert!(woken.0.load(SeqCst) > 0);
+    }
+}

@@ -1,104 +1,22 @@
 //! Shuttle: parties too many for loom, in random orders: rings, a diamond, many senders and receivers, claims, poison.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_choice`
-//!
-//! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and `SHUTTLE_SEED` say otherwise. A failure
-//! prints its schedule, some lines of hexadecimal digits: `SHUTTLE_REPLAY="<those>"` with `--exact <test>` replays it.
 #![cfg(shuttle)]
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
 
-use std::future::{Future, pending};
-use std::pin::pin;
+mod shuttle_support;
+
+use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::Poll;
 
 use dunlin_core::agent::{Inlet, Outlet, join};
 use dunlin_core::{
-    Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, future, par,
-    waits,
+    Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, broadcast, broadcast_with, channel,
+    channel_with, fifo, future, par, rendezvous, waits,
 };
-use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
-use shuttle::sync::{Condvar, Mutex};
-use shuttle::thread::{self, JoinHandle};
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
-
-/// Runs `f` in `iterations` random orders, and in as many that favour few, well-placed preemptions (PCT).
-#[track_caller]
-fn check(iterations: usize, f: impl Fn() + Send + Sync + 'static) {
-    let iterations = number("SHUTTLE_ITERATIONS").map_or(iterations, |n| n as usize);
-    let seed = number("SHUTTLE_SEED").unwrap_or(0x6475_6e6c_696e);
-    let name = std::thread::current().name().unwrap_or("model").to_string();
-    let mut config = shuttle::Config::new();
-    config.stack_size = 0x2_0000;
-    config.silence_warnings = true;
-    // Some ten times what a run takes: a lock that is never given back is a spin without end.
-    config.max_steps = shuttle::MaxSteps::FailAfter(50_000);
-    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
-        let schedule: String = schedule.split_whitespace().collect();
-        shuttle::Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(f);
-        return;
-    }
-    let (began, runs) = (std::time::Instant::now(), Arc::new(AtomicU64::new(0)));
-    let f = {
-        let runs = runs.clone();
-        Arc::new(move || {
-            runs.fetch_add(1, Relaxed);
-            f();
-        })
-    };
-    let g = f.clone();
-    shuttle::Runner::new(RandomScheduler::new_from_seed(seed, iterations), config.clone()).run(move || g());
-    shuttle::Runner::new(PctScheduler::new_from_seed(seed, 3, iterations), config).run(move || f());
-    eprintln!("{name}: {} executions, {:.1} s", runs.load(Relaxed), began.elapsed().as_secs_f64());
-}
-
-struct Signal {
-    woken: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        *self.woken.lock().unwrap() = true;
-        self.changed.notify_one();
-    }
-}
-
-/// Runs `future` on this shuttle thread. If it is never woken, shuttle says deadlock.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let signal = Arc::new(Signal { woken: Mutex::new(false), changed: Condvar::new() });
-    let waker = signal.clone().into();
-    let mut cx = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
-            return output;
-        }
-        let mut woken = signal.woken.lock().unwrap();
-        while !std::mem::take(&mut *woken) {
-            woken = signal.changed.wait(woken).unwrap();
-        }
-    }
-}
-
-fn try_once<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
-fn join_all<R>(threads: Vec<JoinHandle<R>>) -> Vec<R> {
-    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-}
+use shuttle::thread;
+use shuttle_support::{block_on, check, join_all, try_once};
 
 /// What a party did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -542,4 +460,124 @@ fn drops_at_any_time() {
         assert_eq!(sent, received);
         assert_eq!(Arc::strong_count(&value), 1, "all are dropped, once");
     });
+}
+
+/// Four receivers join and leave while values are sent; each gets those that were sent while it was there, none left out.
+#[test]
+fn a_broadcast_to_those_who_come_and_go() {
+    for policy in [rendezvous(), fifo(1)] {
+        check(300, move || {
+            let (tx, joiner) = broadcast_with(policy.clone());
+            let mut tx = tx.at_least(1);
+            let receivers = (1..=4usize).map(|stays| {
+                let joiner = joiner.clone();
+                thread::spawn(move || {
+                    let mut rx = joiner.join();
+                    drop(joiner);
+                    let mut got: Vec<u32> = Vec::new();
+                    while got.len() < stays
+                        && let Ok(value) = block_on(rx.recv())
+                    {
+                        got.push(value);
+                    }
+                    (stays, got)
+                })
+            });
+            let receivers: Vec<_> = receivers.collect();
+            drop(joiner);
+            let sender =
+                thread::spawn(move || (0..).take_while(|value| block_on(tx.send(*value)).is_ok()).count() as u32);
+            let (received, sent) = (join_all(receivers), sender.join().unwrap());
+            for (stays, got) in received {
+                let from = got.first().copied().unwrap_or(0);
+                assert!(got.iter().copied().eq(from..from + got.len() as u32), "none left out: {got:?}");
+                assert!(got.len() == stays, "the sender goes on while one is there: {got:?} of {stays}, sent {sent}");
+            }
+        });
+    }
+}
+
+/// One of four poisons at any moment: the others and the sender hear of it, and a value counts as received exactly where it was.
+#[test]
+fn a_broadcast_is_poisoned() {
+    check(300, || {
+        let (mut tx, joiner) = broadcast();
+        let receivers = (0..4u32).map(|number| {
+            let mut rx = joiner.join();
+            thread::spawn(move || {
+                let mut got = 0;
+                loop {
+                    match block_on(rx.recv()) {
+                        Ok(value) => assert_eq!(value, got),
+                        Err(error) => break assert!(error.is_poisoned(), "{error}"),
+                    }
+                    got += 1;
+                    if number == 0 && got == 2 {
+                        rx.poison("sick");
+                    }
+                }
+                got
+            })
+        });
+        let receivers: Vec<_> = receivers.collect();
+        let sender = thread::spawn(move || {
+            for value in 0.. {
+                if let Err(error) = block_on(tx.send(value)) {
+                    return (error.value, error.received as u32);
+                }
+            }
+            unreachable!("somebody poisons it")
+        });
+        let late = thread::spawn(move || block_on(joiner.join().closed()));
+        let (got, (failed, received)) = (join_all(receivers), sender.join().unwrap());
+        late.join().unwrap();
+        assert_eq!(got.iter().filter(|got| **got > failed).count() as u32, received, "{got:?}: {failed} failed");
+        assert!(got.iter().all(|got| *got == failed || *got == failed + 1), "{got:?}: {failed} failed");
+    });
+}
+
+/// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or comes back.
+#[test]
+fn posts_of_several_senders() {
+    for policy in [rendezvous(), fifo(2)] {
+        check(300, move || {
+            let (tx, rx) = channel_with(policy.clone());
+            let (tx, rx) = (tx.share(), rx.share());
+            let senders = (0..3u32).map(|number| {
+                let mut tx = tx.clone();
+                thread::spawn(move || {
+                    let posts: Vec<_> = (0..3).map(|n| tx.send_nowait(10 * number + n)).collect();
+                    let mut back = Vec::new();
+                    for (n, post) in posts.into_iter().enumerate() {
+                        match n {
+                            0 => assert_eq!(block_on(post), Ok(())),
+                            1 => back.extend(block_on(post.cancel()).unwrap()),
+                            _ => post.detach(),
+                        }
+                    }
+                    back
+                })
+            });
+            let senders: Vec<_> = senders.collect();
+            drop(tx);
+            let receivers = (0..2).map(|_| {
+                let mut rx = rx.clone();
+                thread::spawn(move || {
+                    let mut got = Vec::new();
+                    while let Ok(value) = block_on(rx.recv()) {
+                        got.push(value);
+                    }
+                    for number in 0..3 {
+                        assert!(got.iter().filter(|value| **value / 10 == number).is_sorted(), "{got:?}");
+                    }
+                    got
+                })
+            });
+            let receivers: Vec<_> = receivers.collect();
+            drop(rx);
+            let mut all: Vec<u32> = join_all(senders).into_iter().chain(join_all(receivers)).flatten().collect();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 10, 11, 12, 20, 21, 22]);
+        });
+    }
 }

@@ -26,10 +26,11 @@ impl Transport for Apart {
 
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         let (sender, far) = channel();
-        let (near, receiver) = channel_with(policy);
-        let mut carrier = Carrier::new(Outlet::new(far), Inlet::new(near));
-        spawn(Box::pin(poll_fn(move |cx| carrier.poll(cx))));
-        (sender, receiver)
+        (sender, apart(far, policy, spawn))
+    }
+
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        Some(apart(receiver, Policy::default(), spawn))
     }
 
     fn call<Q: Portable, A: Portable>(
@@ -43,6 +44,14 @@ impl Transport for Apart {
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
         hole(feature, kind)
     }
+}
+
+/// The receiver at the other half of this one.
+fn apart<T: Portable>(far: Receiver<T>, policy: Policy, spawn: &mut dyn FnMut(Background)) -> Receiver<T> {
+    let (near, receiver) = channel_with(policy);
+    let mut carrier = Carrier::new(Outlet::new(far), Inlet::new(near));
+    spawn(Box::pin(poll_fn(move |cx| carrier.poll(cx))));
+    receiver
 }
 
 /// To the receiver's half. Values travel in the messages, so they need not be cloned; a node keeps them and sends copies.

@@ -26,6 +26,12 @@ impl Transport for Joined {
         (sender, receiver)
     }
 
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        let (near, there) = channel();
+        spawn(Box::pin(join(Outlet::new(receiver), Inlet::new(near))));
+        Some(there)
+    }
+
     fn call<Q: Portable, A: Portable>(
         &self,
         spawn: &mut dyn FnMut(Background),
@@ -46,6 +52,9 @@ pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
         // A FIFO and an unbounded buffer promise places to the sender's half.
         Feature::TrySend if kind.full != Full::Waits => {
             Some("Why::WouldBlock: the policy decides where the receiver is (tests/holes.rs)")
+        }
+        Feature::PoisonVerdict => {
+            Some("`true`: what the channel is immune to is known at the receiver (tests/holes.rs)")
         }
         Feature::PolicyPanics => Some("Why::Refused: the policy is at the receiver (tests/holes.rs)"),
         _ => None,

@@ -64,6 +64,11 @@ impl Kind {
         self.room == 0
     }
 
+    /// Whether it is a rendezvous without bounds on who may wait.
+    pub fn is_plain_rendezvous(&self) -> bool {
+        self.is_rendezvous() && self.is_open()
+    }
+
     /// Whether any number of senders and receivers may wait.
     pub fn is_open(&self) -> bool {
         self.pending.is_none()

@@ -93,6 +93,18 @@ impl<'a, X: Transport> Cx<'a, X> {
         ends
     }
 
+    /// A receiver that was made here, at the other side.
+    ///
+    /// # Panics
+    /// If the transport cannot do that: the law must say that it needs [`Feature::Stretched`].
+    pub fn stretch<T: Portable>(&self, receiver: Receiver<T>) -> Receiver<T> {
+        let there = self.transport.stretch(receiver, &mut |work| {
+            self.rig.spawn_boxed(work);
+        });
+        self.rig.settle();
+        there.expect("the law says that it needs stretched receivers")
+    }
+
     /// A call channel.
     ///
     /// # Panics

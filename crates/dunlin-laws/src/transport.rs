@@ -35,6 +35,10 @@ pub enum Feature {
     Waits,
     /// Values are moved, not copied: each is dropped once.
     Moved,
+    /// Poison that may be too weak: whoever sends it from the sending end is told whether it was.
+    PoisonVerdict,
+    /// A receiver that was made here goes to the other side.
+    Stretched,
 }
 
 /// A way to connect the two ends of a channel.
@@ -45,6 +49,12 @@ pub trait Transport {
     /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is given to
     /// `spawn`.
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>);
+
+    /// A receiver that was made on this side, with the other side in between.
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        let _ = (receiver, spawn);
+        None
+    }
 
     /// A call channel over this transport, if it has them.
     fn call<Q: Portable, A: Portable>(
@@ -91,6 +101,10 @@ impl Transport for Local {
 
     fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         channel_with(policy)
+    }
+
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, _: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        Some(receiver)
     }
 
     fn call<Q: Portable, A: Portable>(&self, _: &mut dyn FnMut(Background)) -> Option<(Caller<Q, A>, Callee<Q, A>)> {

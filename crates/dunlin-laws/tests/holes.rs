@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo};
+use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo, rendezvous};
 use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Simulated, Transport};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,38 @@ fn a_value_crosses_as_a_copy() {
     assert_eq!(rig.hand(tx.send(Counts(7))).out().map_err(|error| error.to_string()), Ok(()));
     assert_eq!(rig.hand(rx.recv()).out().map(|value| value.0), Ok(7));
     assert_eq!(DROPS.load(Ordering::Relaxed), 2);
+    drop((tx, rx, rig));
+    transport.end();
+}
+
+/// What a channel is immune to is known at its receiver: whether poison was too weak is heard there, and by what comes after.
+#[test]
+fn the_senders_half_does_not_know_what_the_channel_is_immune_to() {
+    let kind = Kind::new("immune", rendezvous().immunity(3), 0, Full::Waits);
+    assert!(Joined.hole(Feature::PoisonVerdict, &kind).is_some());
+    let rig = Rig::new(0);
+    let (tx, rx) = ends(&rig, kind.policy);
+    assert!(tx.poison_with(3, "weak"), "asked for");
+    rig.settle();
+    assert!(!tx.is_closed() && !rx.is_closed() && !rx.poison_with(3, "weak"));
+    assert!(tx.poison_with(4, "strong"));
+    rig.settle();
+    assert!(tx.is_closed() && rx.is_closed());
+}
+
+/// A receiver cannot go to another node yet, so nobody there can join a broadcast.
+#[test]
+fn a_receiver_stays_on_its_node() {
+    let kind = Kind::new("rendezvous", rendezvous(), 0, Full::Waits);
+    let (transport, rig) = (Simulated::default(), Rig::new(0));
+    assert!(transport.hole(Feature::Stretched, &kind).is_some());
+    transport.begin(&rig, 0);
+    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(kind.policy, &mut |_| {});
+    rig.settle();
+    let (_joined, joiner) = dunlin::broadcast::<u8>();
+    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(joiner.join())).out() else {
+        panic!("it has gone")
+    };
     drop((tx, rx, rig));
     transport.end();
 }

@@ -412,7 +412,8 @@ fn drop_all<'a>(outputs: impl Iterator<Item = &'a &'a Ident>) -> TokenStream {
     if outputs.peek().is_none() {
         return TokenStream::new();
     }
-    quote_spanned!(Span::mixed_site()=> ::core::mem::drop((#(#outputs,)*));)
+    // Of some operations the output needs no drop, and clippy would say so to users.
+    quote_spanned!(Span::mixed_site()=> #[allow(clippy::drop_non_drop)] ::core::mem::drop((#(#outputs,)*));)
 }
 
 #[cfg(test)]
@@ -598,6 +599,7 @@ mod tests {
             };
             match chosen {
                 0 => {
+                    #[allow(clippy::drop_non_drop)]
                     ::core::mem::drop((output1,));
                     let ::core::option::Option::Some(job) = ::core::convert::identity(output0) else {
                         ::core::unreachable!("chosen, but without an output")
@@ -605,6 +607,7 @@ mod tests {
                     match () { () => work(job) }
                 }
                 1 => {
+                    #[allow(clippy::drop_non_drop)]
                     ::core::mem::drop((output0,));
                     let ::core::option::Option::Some(mut value) = ::core::convert::identity(output1) else {
                         ::core::unreachable!("chosen, but without an output")
@@ -621,7 +624,7 @@ mod tests {
     fn skip_drops_all_outputs() {
         let found = quote!((dunlin) biased; a = x() => a, b = y() => b, skip => rest());
         let found = expand(found).expect("valid").to_string();
-        let skip = quote!(_ => { ::core::mem::drop((output0, output1,)); match () { () => rest() } });
+        let skip = quote!(_ => { #[allow(clippy::drop_non_drop)] ::core::mem::drop((output0, output1,)); match () { () => rest() } });
         assert!(found.contains(&skip.to_string()), "{found}");
         assert!(found.contains(&quote!(dunlin::__rt::Order::Prioritised, true, 2,).to_string()));
     }

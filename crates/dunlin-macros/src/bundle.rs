@@ -4,7 +4,7 @@
 //! #[derive(Bundle)]                 pub struct TillClient { pay: <ToServer<u64> as Pairing>::Client }
 //! pub struct Till {            =>   pub struct TillServer { pay: <ToServer<u64> as Pairing>::Server }
 //!     pay: ToServer<u64>,           impl Pairing for Till { fn pair(factory) -> (TillClient, TillServer) }
-//! }                                 impl Bundle for Till {}, impl End for each face, serde for each face
+//! }                                 impl Bundle for Till {}; for each face End, ClientFace or ServerFace, Tethered, serde
 //! ```
 //!
 //! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of
@@ -88,6 +88,8 @@ impl Description {
         let Self { name, visibility, members, .. } = self;
         let face = self.face_name(side);
         let (docs, share_docs) = side.docs(name);
+        let face_trait = format_ident!("{}Face", side.name());
+        let tethered = self.tethered(&face);
         let fields = members.iter().map(|member| member.field(side));
         let serde = (!self.local).then(|| {
             let fields = members.iter().map(|member| {
@@ -114,7 +116,27 @@ impl Description {
                 fn link(&self) {}
             }
 
+            impl ::dunlin::#face_trait for #face {
+                type Bundle = #name;
+            }
+
+            #tethered
+
             #serde
+        }
+    }
+
+    /// What a process with this face needs for its ending to reach the channels.
+    fn tethered(&self, face: &Ident) -> TokenStream {
+        let fields = self.members.iter().map(|member| &member.name);
+        quote_spanned! {Span::mixed_site()=>
+            impl ::dunlin::__rt::Tethered for #face {
+                fn tether(&self, tethers: &mut ::std::vec::Vec<::dunlin::__rt::Tether>) {
+                    #[allow(unused_imports)]
+                    use ::dunlin::__rt::{TieEnd as _, TieNothing as _};
+                    #((&&::dunlin::__rt::Tie(&self.#fields)).tie(tethers);)*
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `alt!` (here [`__alt!`](__alt)) | `alt.rs` | awaits several operations, takes exactly one |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
 //! | [`#[main]`](macro@main) | `main_attr.rs` | an `async fn main` |
+//! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
 //! `place.rs` makes the compiler's errors about an expansion point at users' code.
 //!
@@ -22,6 +23,7 @@ mod blame;
 mod bundle;
 mod main_attr;
 mod place;
+mod process;
 
 /// Waits for several operations and takes exactly one: occam's `ALT`.
 ///
@@ -204,6 +206,74 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
     main_attr::expand(arguments.into(), function.into()).into()
+}
+
+/// Makes of an `async fn` a process that joins its ends in a scope by itself.
+///
+/// What is left is a function of the parameters that are not wired, which gives what `Scope::fork` takes. Calling it does nothing yet.
+///
+/// # Wires
+///
+/// - `#[sender("name")]`, `#[receiver("name")]`: an end of the channel of this name. The parameter's type says how it is joined:
+///   `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison, `Shared<Sender<T>>` together with others. With
+///   `#[receiver("name", fifo(4))]` the annotation says the channel's policy: at one of its ends.
+/// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one together with others.
+/// - The word `portable` behind that: the name may be one that the scope's rule gives to a node, `#[sender("name", portable)]`.
+/// - `#[scope]`: the scope in which it was forked, for a process that forks others.
+///
+/// A name is an expression that gives a string, and may use the arguments: `#[sender(format!("out{n}"))]`.
+///
+/// All ends are joined before the body runs; they are left when it drops them, at the latest when it ends.
+///
+/// # Arguments
+///
+/// `propagate`: how the process ends, its channels end. Of a function that returns a `Result` with `dunlin::Error`, or the error of
+/// an operation:
+///
+/// | it ends with | the channels of its ends are |
+/// |---|---|
+/// | `Ok` | left, as always |
+/// | an error that says that a channel had ended in order | retired |
+/// | an error that says that a channel was poisoned | poisoned, with the same reason |
+/// | another error, or a panic | poisoned, with its text |
+///
+/// Ends that it has dropped by then are not concerned; those without the power to poison are left. A channel is retired or poisoned for
+/// all who share an end of it: where that is too much, use `next`, and return `Ok` at the end of the input. Without the word, ends are
+/// left whatever the process returns.
+///
+/// # What is refused
+///
+/// Functions that are not `async`; `self`; lifetimes, and parameters that borrow: a process outlives whoever forks it.
+///
+/// # Examples
+///
+/// ```ignore
+/// use dunlin::prelude::*;
+///
+/// #[process]
+/// async fn indent(
+///     #[receiver("raw")] mut raw: Receiver<String>,
+///     #[sender("out")] mut out: Sender<String>,
+///     by: usize,
+/// ) -> Result {
+///     while let Some(line) = raw.next().await? {
+///         out.send(" ".repeat(by) + &line).await?;
+///     }
+///     Ok(()) // leaves both channels
+/// }
+///
+/// async fn run() -> Result {
+///     let scope = Scope::new();
+///     scope.fork(indent(4)); // only what is not wired is an argument
+///     Ok(scope.finish(Duration::from_secs(5)).await?)
+/// }
+/// ```
+///
+/// # Source
+/// Wiring by name and `AutomationExtensions.RunTask` of CoCoL (Skovhede and Vinter, 2015).
+#[proc_macro_attribute]
+pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    or_error(process::expand(arguments.into(), function.into()))
 }
 
 fn or_error(expansion: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

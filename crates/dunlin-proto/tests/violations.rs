@@ -6,7 +6,7 @@ use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Hello, Resume};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Terms, ToHome, VERSIONS, codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec,
 };
 use dunlin_proto::{Action, Config, Down, Machine, State};
 
@@ -248,7 +248,7 @@ fn a_credit_is_spent_when_its_value_begins() {
 /// An extended receive goes on when its channel ends meanwhile.
 #[test]
 fn what_is_held_is_released_after_the_end() {
-    for end in [End::Retired, End::Poisoned("enough".into())] {
+    for end in [End::Retired, End::Poisoned(Poison { strength: 255, reason: "enough".into() })] {
         let mut node = Node::new();
         node.hears(&[from_home(THERE, FromHome::Held(1)), from_home(THERE, FromHome::Ended(end.clone()))]);
         node.hears(&[from_home(THERE, FromHome::Released(1))]);

@@ -15,7 +15,8 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, Status, Terms, ToHome, VERSIONS, limits,
+    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, Poison, Status, Terms, ToHome, VERSIONS,
+    limits,
 };
 use dunlin_proto::{Action, Config, Machine};
 use proptest::collection::vec;
@@ -306,7 +307,10 @@ fn a_schema_is_refused_by_its_sender() {
 /// The writer cuts them; a reader that gets more refuses it.
 #[test]
 fn reasons_have_an_exact_limit() {
-    let poisoned = |reason: &str| Frame::ToHome(ChannelId(1), ToHome::Ended(End::Poisoned(reason.into())));
+    let poisoned = |reason: &str| {
+        let poison = Poison { strength: 7, reason: reason.into() };
+        Frame::ToHome(ChannelId(1), ToHome::Ended(End::Poisoned(poison)))
+    };
     let longest = "r".repeat(limits::TEXT);
     assert_eq!(read(&written(&poisoned(&longest))), Ok(poisoned(&longest)));
     assert_eq!(read(&written(&poisoned(&format!("{longest}r")))), Ok(poisoned(&longest)));
@@ -315,12 +319,12 @@ fn reasons_have_an_exact_limit() {
     assert_eq!(read(&written(&poisoned(&format!("{before}ß")))), Ok(poisoned(&before)));
 
     let mut body = written(&poisoned(&longest)).slice(3..).to_vec();
-    // Two bytes of length behind the channel and the kind of end: one more, and one more byte of text.
-    body[17] += 1;
+    // Two bytes of length behind the channel, the kind of end and the strength: one more, and one more byte of text.
+    body[18] += 1;
     body.push(b'r');
     assert_eq!(read(&raw(0x27, &body)), Err(too_long("a reason", limits::TEXT + 1, limits::TEXT)));
-    body[20] = 0xff;
-    body[17] -= 1;
+    body[21] = 0xff;
+    body[18] -= 1;
     body.pop();
     assert_eq!(read(&raw(0x27, &body)), Err(WireError::NotText("a reason")));
 }

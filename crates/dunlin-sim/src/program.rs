@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Life};
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Names, Rejection, Terms};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Names, Poison, Rejection, Terms};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use crate::world::{Event, World, address, node_id, node_index};
@@ -504,7 +504,7 @@ impl World {
         let how = match self.random.below(4) {
             0 | 1 => End::Gone,
             2 => End::Retired,
-            _ => End::Poisoned("a sender's".into()),
+            _ => End::Poisoned(Poison { strength: 255, reason: "a sender's".into() }),
         };
         if how == End::Gone {
             // A choice borrows the end: it is over first.
@@ -759,7 +759,7 @@ impl World {
                 let how = match self.random.below(3) {
                     0 => End::Gone,
                     1 => End::Retired,
-                    _ => End::Poisoned("the receiver's".into()),
+                    _ => End::Poisoned(Poison { strength: 255, reason: "the receiver's".into() }),
                 };
                 self.end(at, how);
             }

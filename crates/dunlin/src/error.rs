@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{CallError, ClaimError, MessageId, RecvError, SendError, Why};
+use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, SyncError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -40,9 +40,17 @@ pub enum Error {
     NoReply(RecvError),
     /// A claim was not granted.
     Claim(ClaimError),
+    /// A barrier was not taken.
+    Sync(SyncError),
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// An end of a scope's name could not be joined.
+    #[cfg(feature = "rt")]
+    Scope(crate::ScopeError),
+    /// A scope did not finish in order.
+    #[cfg(feature = "rt")]
+    Finish(crate::FinishError),
     /// An end could not be declared under a name.
     #[cfg(feature = "net")]
     Name(crate::node::NameError),
@@ -84,6 +92,7 @@ impl Error {
                 | Self::Recv(RecvError::TimedOut)
                 | Self::NoReply(RecvError::TimedOut)
                 | Self::Claim(ClaimError::TimedOut)
+                | Self::Sync(SyncError::TimedOut)
         )
     }
 }
@@ -98,8 +107,13 @@ impl fmt::Display for Error {
             Self::Recv(error) => write!(f, "nothing received: {error}"),
             Self::NoReply(error) => write!(f, "the request was taken but got no reply: {error}"),
             Self::Claim(error) => write!(f, "not claimed: {error}"),
+            Self::Sync(error) => write!(f, "not synchronised: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => error.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => error.fmt(f),
             #[cfg(feature = "net")]
             Self::Name(error) => error.fmt(f),
             #[cfg(feature = "net")]
@@ -116,6 +130,11 @@ impl std::error::Error for Error {
             Self::Recv(error) | Self::NoReply(error) => Some(error),
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
+            Self::Sync(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Scope(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Finish(error) => Some(error),
             #[cfg(feature = "net")]
             Self::Name(error) => Some(error),
             #[cfg(feature = "net")]
@@ -133,6 +152,12 @@ impl<T> From<SendError<T>> for Error {
             SendError::NotTaken { why, .. } => Self::NotTaken(why),
             SendError::Unknown { id, .. } => Self::Unknown(id),
         }
+    }
+}
+
+impl<T> From<BroadcastError<T>> for Error {
+    fn from(error: BroadcastError<T>) -> Self {
+        Self::NotTaken(error.why)
     }
 }
 
@@ -158,10 +183,30 @@ impl From<ClaimError> for Error {
     }
 }
 
+impl From<SyncError> for Error {
+    fn from(error: SyncError) -> Self {
+        Self::Sync(error)
+    }
+}
+
 #[cfg(feature = "rt")]
 impl From<crate::Exit> for Error {
     fn from(exit: crate::Exit) -> Self {
         Self::Exit(exit)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::ScopeError> for Error {
+    fn from(error: crate::ScopeError) -> Self {
+        Self::Scope(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::FinishError> for Error {
+    fn from(error: crate::FinishError) -> Self {
+        Self::Finish(error)
     }
 }
 

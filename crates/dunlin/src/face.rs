@@ -1,4 +1,26 @@
-//! How the faces of a bundle are serialised: what `#[derive(Bundle)]` leaves to this crate.
+//! What `#[derive(Bundle)]` leaves to this crate: which bundle a face is of, and how faces are serialised.
+
+use dunlin_core::{Call, Callee, Caller, Pairing};
+
+/// The client's face of a bundle, as `#[derive(Bundle)]` makes them. Also the client's end of a [`Call`].
+pub trait ClientFace {
+    /// The bundle.
+    type Bundle: Pairing<Client = Self>;
+}
+
+/// The server's face of a bundle, as `#[derive(Bundle)]` makes them. Also the server's end of a [`Call`].
+pub trait ServerFace {
+    /// The bundle.
+    type Bundle: Pairing<Server = Self>;
+}
+
+impl<Q, A> ClientFace for Caller<Q, A> {
+    type Bundle = Call<Q, A>;
+}
+
+impl<Q, A> ServerFace for Callee<Q, A> {
+    type Bundle = Call<Q, A>;
+}
 
 /// A field's name as it is written to a message: `type` for `r#type`.
 #[cfg(feature = "serde")]

@@ -5,14 +5,15 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 
-use crate::world::{self, NoOutput};
+use crate::scope::ScopeError;
+use crate::world::{self, Canceller, NoOutput};
 
 /// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
 /// whether or not the handle is awaited.
@@ -48,7 +49,7 @@ where
     start(Some(name), future.into_future(), Location::caller())
 }
 
-fn start<F>(name: Option<&str>, future: F, made: &'static Location<'static>) -> Process<F::Output>
+pub(crate) fn start<F>(name: Option<&str>, future: F, made: &'static Location<'static>) -> Process<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
@@ -58,7 +59,8 @@ where
         identities.set_name(name);
     }
     let who = Who { pid: identities.first(), name: name.map(Arc::from) };
-    Process { task: world::spawn(Running { identities, future }), who, made, watch: Watch::default() }
+    let task = world::spawn(Running { identities, future });
+    Process { task, who, made, watch: Watch::default(), not_started: None }
 }
 
 pin_project_lite::pin_project! {
@@ -102,7 +104,12 @@ pub struct Process<T> {
     who: Who,
     made: &'static Location<'static>,
     watch: Watch,
+    /// Of a process of a scope: why its body was never begun, if it was not.
+    not_started: Option<NotStarted>,
 }
+
+/// Set before a process that cannot begin is cancelled.
+pub(crate) type NotStarted = Arc<OnceLock<ScopeError>>;
 
 impl<T> Process<T> {
     /// Its identity: what the wait records call it.
@@ -125,6 +132,22 @@ impl<T> Process<T> {
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
+
+    /// What can cancel it without its handle.
+    pub(crate) fn canceller(&self) -> Canceller {
+        self.task.canceller()
+    }
+
+    pub(crate) fn unless_not_started(self, why: NotStarted) -> Self {
+        Self { not_started: Some(why), ..self }
+    }
+
+    fn reason(&self, error: NoOutput) -> ExitReason {
+        match (error, self.not_started.as_ref().and_then(|why| why.get())) {
+            (NoOutput::Cancelled, Some(why)) => ExitReason::NotStarted(why.clone().into()),
+            (error, _) => ExitReason::of(error),
+        }
+    }
 }
 
 impl<T> fmt::Debug for Process<T> {
@@ -141,7 +164,7 @@ impl<T> Future for Process<T> {
         let (on, made) = (self.who.pid, self.made);
         let ended = self.watch.note(ended, Doing::Exit, on, made);
         ended.map(|ended| {
-            ended.map_err(|error| Exit { pid: on, name: self.who.name.clone(), reason: ExitReason::of(error) })
+            ended.map_err(|error| Exit { pid: on, name: self.who.name.clone(), reason: self.reason(error) })
         })
     }
 }
@@ -184,6 +207,8 @@ pub enum ExitReason {
     Panicked(String),
     /// It was cancelled, or its runtime was shut down.
     Cancelled,
+    /// It was forked in a [scope](crate::Scope), and could not join an end there.
+    NotStarted(Box<ScopeError>),
 }
 
 impl ExitReason {
@@ -200,6 +225,7 @@ impl fmt::Display for ExitReason {
         match self {
             Self::Panicked(text) => write!(f, "panicked: {text}"),
             Self::Cancelled => f.write_str("was cancelled"),
+            Self::NotStarted(why) => write!(f, "was not started: {why}"),
         }
     }
 }

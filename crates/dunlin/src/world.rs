@@ -26,10 +26,22 @@ mod sim {
         }
     }
 
+    pub(crate) struct Canceller(Infallible);
+
+    impl Canceller {
+        pub(crate) fn abort(&self) {
+            match self.0 {}
+        }
+    }
+
     pub(crate) struct Task<T>(Infallible, PhantomData<fn() -> T>);
 
     impl<T> Task<T> {
         pub(crate) fn abort(&self) {
+            match self.0 {}
+        }
+
+        pub(crate) fn canceller(&self) -> Canceller {
             match self.0 {}
         }
 
@@ -116,6 +128,13 @@ impl<T> Task<T> {
         }
     }
 
+    pub(crate) fn canceller(&self) -> Canceller {
+        match self {
+            Self::Tokio(task) => Canceller::Tokio(task.abort_handle()),
+            Self::Simulated(task) => Canceller::Simulated(task.canceller()),
+        }
+    }
+
     pub(crate) fn is_finished(&self) -> bool {
         match self {
             Self::Tokio(task) => task.is_finished(),
@@ -129,6 +148,21 @@ impl<T> Task<T> {
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
+        }
+    }
+}
+
+/// What aborts a task.
+pub(crate) enum Canceller {
+    Tokio(tokio::task::AbortHandle),
+    Simulated(sim::Canceller),
+}
+
+impl Canceller {
+    pub(crate) fn cancel(&self) {
+        match self {
+            Self::Tokio(task) => task.abort(),
+            Self::Simulated(task) => task.abort(),
         }
     }
 }

@@ -8,12 +8,15 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
+use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Blocking, CallError, Callee, Caller, Calling, ChannelFactory, Choice, ChoiceFuture, Claim, Claiming,
-    ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending, Foreign, Lone, Next, NoPoison, Par,
-    Policy, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, SendError, Sender, Sending,
-    SendingFrom, SendingToAny, Shared, Sleep, Stop, Terminating, Until, Why,
+    Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling,
+    ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit,
+    Extended, Extending, FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process,
+    Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender,
+    SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, SyncError, Syncing, Terminating,
+    Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -102,6 +105,9 @@ fn operations() {
         Accepting<'static, Neither, u8>: 0 0 1;
         Calling<'static, Sending<'static, (u8, Reply<u8>)>, u8>: 1 1 1;
         Calling<'static, Sending<'static, (Neither, Reply<u8>)>, u8>: 0 0 1;
+        Barrier: 1 1 1;
+        Syncing<'static>: 1 1 1;
+        SyncError: 1 1 1;
         Claiming<'static, Sender<OnlySend>>: 1 1 1;
         Claiming<'static, Sender<Neither>>: 0 0 1;
         Lone<'static, Receiving<'static, u8>>: 1 1 1;
@@ -123,6 +129,14 @@ fn operations() {
         Sleep: 1 1 0;
         Process<OnlySend>: 1 1 1;
         Process<Neither>: 0 0 1;
+        Scope: 1 1 1;
+        Join<Sender<OnlySend>, AsSender>: 1 1 1;
+        Joining<Sender<OnlySend>>: 1 0 1;
+        Place: 1 1 1;
+        ScopeError: 1 1 1;
+        FinishError: 1 1 1;
+        Straggler: 1 1 1;
+        WaitingName: 1 1 1;
         Blocking<OnlySend>: 1 1 1;
         Blocking<Neither>: 0 0 1;
         Terminating<OnlySend>: 1 1 1;
@@ -147,6 +161,19 @@ fn what_holds_a_message() {
         Request<u8, u8>: 1 1 1;
         Request<OnlySend, u8>: 1 0 1;
         Request<Neither, u8>: 0 0 1;
+        Posted<u8>: 1 1 1;
+        Posted<OnlySend>: 1 0 1;
+        Posted<Neither>: 0 0 1;
+        SenderSink<u8>: 1 1 1;
+        SenderSink<OnlySend>: 1 0 1;
+        SenderSink<Neither>: 0 0 1;
+        Broadcast<OnlySend>: 1 1 1;
+        Broadcast<Neither>: 0 0 1;
+        Joiner<OnlySend>: 1 1 1;
+        Joiner<Neither>: 0 0 1;
+        Broadcasting<'static, u8>: 1 1 1;
+        BroadcastError<OnlySend>: 1 0 1;
+        Strength: 1 1 1;
         SendError<OnlySend>: 1 0 1;
         SendError<Neither>: 0 0 1;
         CallError<OnlySend>: 1 0 1;

@@ -382,3 +382,23 @@ fn what_was_declared_to_a_node_stays_when_it_serves_the_names() {
         Ok(())
     });
 }
+
+/// Poison that may be too weak goes to the receiver's node, also if the sender did not know that one yet.
+#[test]
+fn poison_before_the_receiver_is_there() {
+    run(async {
+        let [a, b] = nodes("early-poison", "memory:").await;
+        let (mut immune, mut weak) = (a.sender::<u8>("immune").await?, a.sender::<u8>("weak").await?);
+        assert!(immune.poison_with(2, "weak") && weak.poison_with(2, "weak"));
+        assert!(!immune.is_closed() && !weak.is_closed(), "that is not known here");
+        let mut strong = b.receiver::<u8>("immune").policy(dunlin::rendezvous().immunity(2)).await?;
+        let mut poisoned = b.receiver::<u8>("weak").await?;
+        let Err(RecvError::Poisoned(why)) = poisoned.recv().await else { panic!("it is not immune") };
+        assert_eq!((why.as_str(), why.strength()), ("weak", dunlin::Strength::from(2)));
+        let Err(SendError::NotTaken { why: Why::Poisoned(why), .. }) = weak.send(1).await else { panic!("poisoned") };
+        assert_eq!(why.strength(), dunlin::Strength::from(2));
+        let (sent, got) = par!(immune.send(7), strong.recv());
+        assert_eq!((sent?, got?), ((), 7));
+        Ok(())
+    });
+}

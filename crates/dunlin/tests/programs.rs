@@ -1,4 +1,4 @@
-//! Programs 1 to 10 of `api.md`, and of 16 the blocking call: they compile as written there, and do what they say.
+//! Programs 1 to 11 of `api.md`, of 16 the blocking call, and 17: they compile as written there, and do what they say.
 //!
 //! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
 //! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
@@ -498,6 +498,37 @@ mod ending {
 }
 
 #[allow(dead_code, unused_imports)]
+mod scopes {
+    use dunlin::prelude::*;
+    #[process]
+    async fn indent(
+        #[receiver("raw")] mut raw: Receiver<String>,
+        #[sender("out")] mut out: Sender<String>,
+        by: usize,
+    ) -> Result {
+        while let Some(line) = raw.next().await? {
+            out.send(" ".repeat(by) + &line).await?;
+        }
+        Ok(()) // leaves both channels
+    }
+    async fn run() -> Result {
+        let scope = Scope::new();
+        scope.name::<String>("raw", fifo(4));
+        scope.fork(indent(4)); // only what is not wired is an argument
+        let other = scope.isolated(); // its own "raw" and "out"; `child()` would inherit
+        other.fork(indent(8));
+        other.finish(Duration::from_secs(1)).await?;
+        scope.finish(Duration::from_secs(5)).await // waits for what it forked, names stragglers
+    }
+
+    #[test]
+    fn everybody_leaves() {
+        // Once the scopes are finished nobody can join as the sender of "raw": it has ended, and so do both processes.
+        dunlin::block_on(run()).unwrap();
+    }
+}
+
+#[allow(dead_code, unused_imports)]
 mod stopping {
     use dunlin::prelude::*;
     async fn hash(mut cancel: Receiver<()>) -> Result<Option<u64>> {
@@ -520,6 +551,98 @@ mod stopping {
             let hashing = spawn(hash(cancelled));
             cancel.send(()).await.unwrap();
             assert_eq!(hashing.await.unwrap().unwrap(), None);
+        });
+    }
+}
+
+#[allow(dead_code, unused_imports)]
+mod cells {
+    use dunlin::prelude::*;
+    async fn cell(mut phase: Barrier, mut quit: Receiver<()>, mut ticks: Receiver<u64>) -> Result {
+        loop {
+            alt! {
+                r = phase.sync() => r?, // every enrolled party takes it, or none does
+                tick = ticks.recv() => println!("{}", tick?),
+                _ = quit.recv() => return Ok(()), // dropping `phase` resigns
+            }
+        }
+    }
+    async fn grid(quit: Receiver<()>) -> Result {
+        let (tx, clock) = broadcast::<u64>();
+        let phase = barrier();
+        spawn(cell(phase.enrol(), quit, clock.join()));
+        tx.at_least(1).send(0).await?; // to all who have joined by now
+        Ok(())
+    }
+
+    #[test]
+    fn ticks_reach_the_cell() {
+        dunlin::block_on(async {
+            let (_quit, quitted) = channel();
+            grid(quitted).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_clock_and_its_cells() {
+        dunlin::block_on(async {
+            let (tx, clock) = broadcast::<u64>();
+            let mut tx = tx.at_least(3);
+            let too_few = tx.send(0).within(Duration::from_millis(1)).await;
+            assert!(too_few.is_err_and(|error| error.is_timed_out()));
+            let (mut quit, quitted) = channel();
+            let phase = barrier(); // nobody else syncs, so the cell only hears the clock
+            let leaver = spawn(cell(phase.enrol(), quitted, clock.join()));
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    let mut ticks = clock.join();
+                    spawn(async move {
+                        let mut sum = 0;
+                        while let Some(tick) = ticks.next().await? {
+                            sum += tick;
+                        }
+                        Ok::<u64, Error>(sum)
+                    })
+                })
+                .collect();
+            for tick in 1..=10 {
+                tx.send(tick).await.unwrap();
+            }
+            quit.send(()).await.unwrap();
+            leaver.await.unwrap().unwrap();
+            drop(clock);
+            let error = Error::from(tx.send(11).await.unwrap_err());
+            assert!(error.is_closed(), "two are too few, and nobody can join: {error}");
+            let mut tx = tx.at_least(2);
+            tx.send(11).await.unwrap();
+            drop(tx);
+            for reader in readers {
+                assert_eq!(reader.await.unwrap().unwrap(), 66);
+            }
+        });
+    }
+
+    #[test]
+    fn cells_go_on_together_until_they_quit() {
+        dunlin::block_on(async {
+            let mut phase = barrier();
+            let mut cells: Vec<_> = (0..3)
+                .map(|_| {
+                    let ((quit, quits), (tick, ticks)) = (channel(), channel());
+                    (quit, tick, spawn(cell(phase.enrol(), quits, ticks)))
+                })
+                .collect();
+            for round in 1..=10 {
+                phase.sync().await.unwrap();
+                assert_eq!(phase.phases(), round);
+                cells[round as usize % 3].1.send(round).await.unwrap();
+            }
+            while let Some((mut quit, _tick, running)) = cells.pop() {
+                quit.send(()).await.unwrap();
+                running.await.unwrap().unwrap();
+                assert_eq!(phase.parties(), cells.len() + 1);
+                phase.sync().await.unwrap();
+            }
         });
     }
 }

@@ -9,7 +9,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,9 +27,12 @@ func main() {
 		"ring":         ring,
 		"spawn":        spawn,
 		"memory":       memory,
+
+		"stressed-alt-8x4":     func(n int) float64 { return stressedAlt(8, 4, n) },
+		"stressed-alt-200x100": func(n int) float64 { return stressedAlt(200, 100, n) },
 	}
 	if len(os.Args) != 3 || benches[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: go-peer commstime|pingpong|choice-ready|choice-waits|ring|spawn|memory N")
+		fmt.Fprintln(os.Stderr, "usage: go-peer commstime|pingpong|choice-ready|choice-waits|ring|spawn|memory|stressed-alt-8x4|stressed-alt-200x100 N")
 		os.Exit(2)
 	}
 	n, err := strconv.Atoi(os.Args[2])
@@ -156,6 +161,55 @@ func choose(c *[8]chan uint64) uint64 {
 	case v := <-c[7]:
 		return v
 	}
+}
+
+// stressedAlt: n choices among channels with several writers each, which all want to send all the time; after so many that all
+// of them have begun. What a writer sends is its number. Says on standard error who had which share.
+func stressedAlt(channels, writers, n int) float64 {
+	events := make([]chan uint64, channels)
+	for i := range events {
+		events[i] = make(chan uint64)
+		for w := range writers {
+			me, event := uint64(i*writers+w), events[i]
+			go func() {
+				for {
+					event <- me
+				}
+			}()
+		}
+	}
+	var next func() uint64
+	if channels == 8 {
+		eight := (*[8]chan uint64)(events)
+		next = func() uint64 { return choose(eight) }
+	} else {
+		cases := make([]reflect.SelectCase, channels)
+		for i, event := range events {
+			cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
+		}
+		next = func() uint64 {
+			_, v, _ := reflect.Select(cases)
+			return v.Uint()
+		}
+	}
+	for range channels * writers {
+		next()
+	}
+	counts := make([]int, channels*writers)
+	start := time.Now()
+	for range n {
+		counts[next()]++
+	}
+	ns := nanosecondsPer(n, start)
+
+	ofChannels := make([]int, channels)
+	for writer, count := range counts {
+		ofChannels[writer/writers] += count
+	}
+	share := func(count int) float64 { return 100 * float64(count) / float64(n) }
+	fmt.Fprintf(os.Stderr, "go: a channel had %.3f to %.3f %% of the events, a writer %.3f to %.3f %%\n",
+		share(slices.Min(ofChannels)), share(slices.Max(ofChannels)), share(slices.Min(counts)), share(slices.Max(counts)))
+	return ns
 }
 
 // ring: n goroutines in a ring, one token; after one round that warms up, at least a million hops.

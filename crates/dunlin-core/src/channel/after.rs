@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::choice::decision::{Decision, Reserver};
+use crate::choice::decision::{Decision, Queued};
 use crate::wakers;
 
 /// A list that mostly has none or one: it keeps that without allocating.
@@ -50,8 +50,8 @@ impl<T> Few<T> {
 #[derive(Default)]
 pub(crate) struct Wakes {
     wakers: Few<Waker>,
-    /// Agents to be told that a choice is not reserved any more.
-    pub(crate) calls: Few<Arc<dyn Reserver>>,
+    /// Agents and barriers to be told that a choice is open again.
+    pub(crate) calls: Few<Arc<dyn Queued>>,
 }
 
 impl Wakes {
@@ -62,7 +62,7 @@ impl Wakes {
 
     fn wake_all(&mut self) {
         self.wakers.for_each(wakers::wake);
-        self.calls.for_each(|reserver| reserver.unlocked());
+        self.calls.for_each(|queued| queued.unlocked());
     }
 }
 

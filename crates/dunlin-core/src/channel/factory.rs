@@ -28,31 +28,44 @@ use super::sender::Sender;
 #[derive(Clone, Debug, Default)]
 pub struct ChannelFactory {
     policy: Policy,
+    /// Where the channels are said to be made, if not where the factory is asked.
+    made: Option<&'static Location<'static>>,
 }
 
 impl ChannelFactory {
     /// A factory of channels with this policy. `ChannelFactory::default()` makes rendezvous channels.
     pub fn new(policy: impl Into<Policy>) -> Self {
-        Self { policy: policy.into() }
+        Self { policy: policy.into(), made: None }
+    }
+
+    /// The wait records say that the channels were made there.
+    #[doc(hidden)]
+    pub fn made_at(self, made: &'static Location<'static>) -> Self {
+        Self { made: Some(made), ..self }
+    }
+
+    #[track_caller]
+    pub(crate) fn made(&self) -> &'static Location<'static> {
+        self.made.unwrap_or(Location::caller())
     }
 
     /// A channel both of whose ends may poison it.
     #[track_caller]
     pub fn channel<T>(&self) -> (Sender<T>, Receiver<T>) {
-        super::ends(&self.policy, Location::caller())
+        super::ends(&self.policy, self.made())
     }
 
     /// A channel whose ends have the powers `P` (sender) and `Q` (receiver): [`MayPoison`](crate::MayPoison) or
     /// [`NoPoison`](crate::NoPoison) each.
     #[track_caller]
     pub fn ends<T, P, Q>(&self) -> (Sender<T, P>, Receiver<T, Q>) {
-        super::ends(&self.policy, Location::caller())
+        super::ends(&self.policy, self.made())
     }
 
     /// A factory of channels with another policy.
     #[must_use]
     pub fn with(&self, policy: impl Into<Policy>) -> Self {
-        Self { policy: policy.into() }
+        Self { policy: policy.into(), made: self.made }
     }
 
     /// The policy of the channels it makes.

@@ -3,16 +3,21 @@
 //! - [`sender`], [`receiver`]: the ends and their operations.
 //! - [`state`]: what both ends share: the one-slot rendezvous, and what ended.
 //! - [`queue`]: everything more: buffers, several senders, offers of choices.
+//! - [`posted`], [`sink`]: sends that nobody waits for, and a sender as a sink.
 //! - [`policy`]: what happens to a value nobody waits for.
+//! - [`tether`]: what a process knows of the ends that its body holds.
 //! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
 
 pub(crate) mod after;
 pub(crate) mod factory;
 pub(crate) mod policy;
+pub(crate) mod posted;
 pub(crate) mod queue;
 pub(crate) mod receiver;
 pub(crate) mod sender;
+pub(crate) mod sink;
 pub(crate) mod state;
+pub(crate) mod tether;
 
 use std::panic::Location;
 use std::sync::Arc;

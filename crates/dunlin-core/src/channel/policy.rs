@@ -9,6 +9,8 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use crate::error::Strength;
+
 /// What becomes of a value that is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,12 +104,20 @@ pub struct Policy {
     window: Window,
     pub(crate) senders: Option<Bound>,
     pub(crate) receivers: Option<Bound>,
+    pub(crate) immunity: Strength,
 }
 
 impl Policy {
     fn buffered<B: Buffering + Clone + Sync + 'static>(name: &'static str, buffering: B) -> Self {
         let make: Make = Arc::new(move || Box::new(buffering.clone()));
-        Self { name, make: Some(make), window: Window::None, senders: None, receivers: None }
+        Self {
+            name,
+            make: Some(make),
+            window: Window::None,
+            senders: None,
+            receivers: None,
+            immunity: Strength::from(0),
+        }
     }
 
     /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and of choices.
@@ -134,6 +144,29 @@ impl Policy {
         self
     }
 
+    /// The channel is immune to poison that is not stronger than `strength`: [`poison_with`](crate::Sender::poison_with) does nothing then, and
+    /// says so. No channel is immune to poison of full strength.
+    ///
+    /// So poison can end a part of a program and stop at its borders: the channels inside have a lower immunity than those to the outside.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel_with, fifo, rendezvous};
+    /// let (inner, _rx) = channel_with::<u8>(rendezvous());
+    /// let (outer, _ry) = channel_with::<u8>(fifo(4).immunity(1));
+    /// assert!(inner.poison_with(1, "this part is over"));
+    /// assert!(!outer.poison_with(1, "this part is over"));
+    /// assert!(inner.is_closed() && !outer.is_closed());
+    /// ```
+    ///
+    /// # Source
+    /// JCSP's channels with an immunity (Welch et al., 2007).
+    #[must_use]
+    pub fn immunity(mut self, strength: impl Into<Strength>) -> Self {
+        self.immunity = strength.into();
+        self
+    }
+
     pub(crate) fn buffering(&self) -> Option<Box<dyn Buffering>> {
         self.make.as_ref().map(|make| make())
     }
@@ -155,6 +188,7 @@ impl fmt::Debug for Policy {
             .field("name", &self.name)
             .field("pending_senders", &self.senders)
             .field("pending_receivers", &self.receivers)
+            .field("immunity", &self.immunity)
             .finish()
     }
 }
@@ -173,7 +207,14 @@ impl<B: Buffering + Clone + Sync + 'static> From<B> for Policy {
 
 /// No buffer: a send ends when a receive has returned the value. The default.
 pub fn rendezvous() -> Policy {
-    Policy { name: "rendezvous", make: None, window: Window::None, senders: None, receivers: None }
+    Policy {
+        name: "rendezvous",
+        make: None,
+        window: Window::None,
+        senders: None,
+        receivers: None,
+        immunity: Strength::from(0),
+    }
 }
 
 #[derive(Clone)]

@@ -8,13 +8,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::policy::Policy;
 use super::queue::Handle;
 use super::sender::debug_operation;
 use super::state::Chan;
 use super::{MayPoison, NoPoison};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{Reason, RecvError};
+use crate::error::{Reason, RecvError, Strength};
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;
@@ -240,6 +241,12 @@ impl<T, P> Receiver<T, P> {
         End::share(self)
     }
 
+    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    #[doc(hidden)]
+    pub fn set_policy(&self, policy: &Policy) -> bool {
+        self.chan().set_policy(policy)
+    }
+
     /// The channel's number in the wait records ([`waits`](crate::waits)).
     pub fn id(&self) -> ChannelId {
         self.chan().record.id()
@@ -257,7 +264,13 @@ impl<T, P> Receiver<T, P> {
 impl<T> Receiver<T, MayPoison> {
     /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their values back.
     pub fn poison(&self, reason: impl Into<Reason>) {
-        self.chan().poison(reason.into());
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength: see [`Sender::poison_with`](crate::Sender::poison_with). `false`: the channel is immune to it, and
+    /// nothing has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        self.chan().poison(reason.into().of_strength(strength))
     }
 }
 

@@ -7,12 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::policy::Policy;
+use super::posted::Posted;
 use super::queue::Handle;
+use super::sink::SenderSink;
 use super::state::{Chan, Post};
 use super::{MayPoison, NoPoison};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{Failed, Reason, SendError, Why};
+use crate::error::{Failed, Reason, SendError, Strength, Why};
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;
@@ -121,6 +124,61 @@ impl<T, P> Sender<T, P> {
         SendingFrom { chan: self.chan(), post: Post::new(Handle::END), slot }
     }
 
+    /// Posts `value`: offers it at once and does not wait. The handle tells later what became of it.
+    ///
+    /// Values arrive in the order in which they were posted, and before all that is sent after them. How many may be posted is not bounded, but
+    /// by the policy ([`pending_senders`](crate::Policy::pending_senders)) and by memory: who can be faster than the
+    /// receiver awaits a handle now and then, or uses a [buffer](crate::fifo).
+    ///
+    /// Dropping the handle detaches the value, which then stays offered: see [`Posted`].
+    ///
+    /// # Errors
+    /// The handle has them: those of [`send`](Self::send).
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, mut rx) = channel();
+    /// let first = tx.send_nowait("krill"); // nobody receives yet
+    /// let second = tx.send_nowait("squid");
+    /// assert!(!first.is_done());
+    /// assert_eq!((rx.recv().await, rx.recv().await), (Ok("krill"), Ok("squid")));
+    /// assert_eq!((first.await, second.await), (Ok(()), Ok(())));
+    /// # });
+    /// ```
+    ///
+    /// # Source
+    /// `WriteNoWait` of CoCoL (Skovhede and Vinter, 2015).
+    pub fn send_nowait(&mut self, value: T) -> Posted<T> {
+        Posted::new(self.chan(), Handle::END, value)
+    }
+
+    /// Makes this a [`Sink`](futures_sink::Sink), for code that is written against that trait.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// use futures_util::{StreamExt, stream};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, mut rx) = channel();
+    /// let (forwarded, got) = par!(
+    ///     stream::iter([1, 2, 3]).map(Ok).forward(tx.into_sink()),
+    ///     async {
+    ///         let mut got = vec![];
+    ///         while let Some(n) = rx.next().await.unwrap() {
+    ///             got.push(n);
+    ///         }
+    ///         got
+    ///     },
+    /// );
+    /// assert_eq!((forwarded, got), (Ok(()), vec![1, 2, 3]));
+    /// # });
+    /// ```
+    pub fn into_sink(self) -> SenderSink<T, P> {
+        SenderSink::new(self)
+    }
+
     /// Sends `value` if that needs no waiting: into a buffer with room.
     ///
     /// On a rendezvous channel nobody can take the value within this call, so it always answers
@@ -192,6 +250,12 @@ impl<T, P> Sender<T, P> {
         End::share(self)
     }
 
+    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    #[doc(hidden)]
+    pub fn set_policy(&self, policy: &Policy) -> bool {
+        self.chan().set_policy(policy)
+    }
+
     /// The channel's number in the wait records ([`waits`](crate::waits)).
     pub fn id(&self) -> ChannelId {
         self.chan().record.id()
@@ -206,7 +270,7 @@ impl<T, P> Sender<T, P> {
 }
 
 impl<T> Sender<T, MayPoison> {
-    /// Ends the whole channel at once: every operation on it, at both ends, fails from now on with `reason`. What is
+    /// Ends the whole channel at once, whatever it is immune to: every operation on it, at both ends, fails from now on with `reason`. What is
     /// buffered is destroyed. Sends that a receive has taken stay successful. The first reason stands.
     ///
     /// # Examples
@@ -229,7 +293,38 @@ impl<T> Sender<T, MayPoison> {
     /// # Source
     /// Poison of C++CSP (Brown and Welch, 2003) and JCSP.
     pub fn poison(&self, reason: impl Into<Reason>) {
-        self.chan().poison(reason.into());
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength, which a channel may be [immune](crate::Policy::immunity) to.
+    ///
+    /// `false`: it is, and nothing has happened. `true`: the channel is poisoned. If its receiver is on another node, whether it is immune is
+    /// decided there: the answer here is `true`, and what comes of it is heard by the next operations.
+    ///
+    /// # Examples
+    /// A process that is poisoned passes it on as strong as it was, to all it holds:
+    /// ```
+    /// use dunlin_core::{RecvError, Receiver, Sender, Strength, channel, channel_with, rendezvous};
+    ///
+    /// async fn stage(mut from: Receiver<u8>, mut to: Vec<Sender<u8>>) {
+    ///     let Err(RecvError::Poisoned(why)) = from.recv().await else { unreachable!() };
+    ///     for tx in to {
+    ///         tx.poison_with(why.strength(), why.clone());
+    ///     }
+    /// }
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, rx) = channel();
+    /// let (inner, mut next) = channel();
+    /// let (outer, mut other) = channel_with(rendezvous().immunity(3));
+    /// tx.poison_with(2, "this part is over");
+    /// stage(rx, vec![inner, outer]).await;
+    /// let Err(RecvError::Poisoned(why)) = next.recv().await else { unreachable!() };
+    /// assert_eq!((why.as_str(), why.strength()), ("this part is over", Strength::from(2)));
+    /// assert_eq!(other.recv().await, Err(RecvError::Closed));
+    /// # });
+    /// ```
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        self.chan().poison(reason.into().of_strength(strength))
     }
 }
 

@@ -10,14 +10,16 @@
 //! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for that.
 
 use std::panic::Location;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::after::{After, Wakes};
 use super::policy::Policy;
 use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use crate::broadcast::Hub;
 use crate::choice::ChoiceCx;
-use crate::error::{Failed, Reason, RecvError, Why};
+use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
 use crate::lock::{Guard, Lock};
 use crate::waits::{Doing, Recorded, Side};
 use crate::wakers;
@@ -41,11 +43,14 @@ const QUEUED: u32 = 1 << 7;
 /// A receive that was watching has been woken for the offer, and has not been polled since.
 const WOKEN: u32 = 1 << 8;
 /// How many values stand for the sending end beside the first, while it changes hands. The drop of one of several means nothing.
-const SENDERS: u32 = 0xff << 9;
+const SENDERS: u32 = 0x7f << 9;
 const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
-const RECEIVERS: u32 = 0xff << 17;
-const ONE_RECEIVER: u32 = 1 << 17;
+const RECEIVERS: u32 = 0x7f << 16;
+const ONE_RECEIVER: u32 = 1 << 16;
+/// The strongest poison that the channel is immune to. Never changes.
+const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
+const IMMUNITY_SHIFT: u32 = 23;
 
 /// The ticket of every offer in the slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
@@ -167,6 +172,10 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
     queue.sender_leaves(news & NO_SENDER != 0, wakes);
 }
 
+fn immunity_of(policy: &Policy) -> u32 {
+    u32::from(policy.immunity.as_u8()) << IMMUNITY_SHIFT
+}
+
 impl<T> Chan<T> {
     pub(crate) fn new(policy: &Policy, made: &'static Location<'static>) -> Self {
         let state = Lock::new(Inner { value: None, waiter: None, queue: None });
@@ -174,6 +183,9 @@ impl<T> Chan<T> {
             let mut g = state.lock();
             g.queue = Some(Box::new(Queue::new(policy)));
             g.set(QUEUED);
+        }
+        if policy.immunity > Strength::from(0) {
+            state.lock().set(immunity_of(policy));
         }
         Self { state, record: Recorded::channel(made) }
     }
@@ -497,6 +509,74 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
+    // ---- posting
+
+    /// Offers a value that nobody waits for. Gives its ticket, or `None` if a buffer has admitted it.
+    pub(crate) fn post(&self, handle: Handle, value: T) -> Result<Option<u64>, SendError<T>> {
+        let mut slot = Some(value);
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let queue = queue(&mut g);
+        let offered = queue.offer(handle, &mut Source::Slot(&mut slot), None, ends, Waker::noop(), &mut after);
+        let ticket = match offered {
+            Offered::Queued(ticket, _) => {
+                queue.posted(ticket);
+                Some(ticket)
+            }
+            Offered::Failed(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
+            Offered::Admitted | Offered::ChoiceGone => None,
+        };
+        publish(&mut g);
+        Ok(ticket)
+    }
+
+    /// What became of what was posted. Asked until it is ready, and no more.
+    pub(crate) fn poll_posted(&self, ticket: u64, waker: &Waker) -> Poll<Result<(), SendError<T>>> {
+        let mut slot = None;
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let stand = queue(&mut g).look(ticket, &mut Source::Slot(&mut slot), ends, waker, &mut after);
+        publish(&mut g);
+        match (stand, slot) {
+            (Stand::Pending, _) => Poll::Pending,
+            (Stand::Failed(failed), Some(value)) => Poll::Ready(Err(failed.with(value))),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    pub(crate) fn is_posted_done(&self, ticket: u64) -> bool {
+        let g = self.state.lock();
+        let ends = ends(&g);
+        g.queue.as_ref().is_none_or(|queue| queue.is_settled(ticket, ends))
+    }
+
+    /// Takes what was posted back. The inner `None`: it has been taken. `None`: an extended receive or an agent has it, and the answer
+    /// will come.
+    pub(crate) fn withdraw_posted(&self, ticket: u64) -> Option<Option<T>> {
+        let mut slot = None;
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let stand = queue(&mut g).withdraw(ticket, &mut Source::Slot(&mut slot), false, &mut after);
+        publish(&mut g);
+        if matches!(stand, Stand::Pending) { None } else { Some(slot) }
+    }
+
+    /// The handle of what was posted is gone.
+    pub(crate) fn detach(&self, ticket: u64) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        queue(&mut g).let_go(ticket, ends, &mut after);
+        publish(&mut g);
+    }
+
+    /// A wait record of this channel's beside those of its ends.
+    pub(crate) fn record_for_handle(&self) -> Recorded {
+        Recorded::handle(self.record.id(), Location::caller())
+    }
+
     /// Whether a receiver is parked here or was woken and not polled since.
     pub(crate) fn is_watched(&self) -> bool {
         let g = self.state.lock();
@@ -717,6 +797,16 @@ impl<T> Chan<T> {
     // ---- ending
 
     fn end(&self, bits: u32) {
+        let hub = self.end_here(bits);
+        if bits & (NO_RECEIVER | RETIRED) != 0
+            && let Some(hub) = hub
+        {
+            hub.left(self, bits & NO_RECEIVER != 0);
+        }
+    }
+
+    /// Gives the broadcast that this is a part of.
+    fn end_here(&self, bits: u32) -> Option<Arc<Hub<T>>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         let news = bits & !g.tag;
@@ -734,14 +824,18 @@ impl<T> Chan<T> {
                 queue.seal();
             }
             queue.fail_far(ends, &mut after);
+            queue.drop_ownerless(ends, &mut after);
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(&mut after);
                 queue.discard(&mut after);
             }
             queue.wake_all(&mut after.wakes);
             tell_ends(queue, news, &mut after.wakes);
+            let hub = queue.hub.upgrade();
             publish(&mut g);
+            return hub;
         }
+        None
     }
 
     pub(crate) fn sender_gone(&self) {
@@ -767,7 +861,7 @@ impl<T> Chan<T> {
     }
 
     /// The caller makes another value that stands for the sending end; from then on the next drop of one leaves the channel as it
-    /// is. `false`: it must not, for the end is gone (or has 255 beside it already).
+    /// is. `false`: it must not, for the end is gone (or has 127 beside it already).
     pub(crate) fn move_sender(&self) -> bool {
         self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }
@@ -814,23 +908,55 @@ impl<T> Chan<T> {
         self.end(RETIRED);
     }
 
-    pub(crate) fn poison(&self, reason: Reason) {
+    /// Poison from an end here, or from the agent of a sender elsewhere. `false`: the channel is immune to it.
+    ///
+    /// Where the receiver is elsewhere, and poison may be too weak, that is decided there.
+    pub(crate) fn poison(&self, reason: Reason) -> bool {
+        let strength = reason.strength();
+        if strength != Strength::FULL {
+            let mut after: After<T> = After::new();
+            let mut g = self.state.lock();
+            if let Some(outlet) = g.queue.as_mut().and_then(|queue| queue.outlet.as_mut()) {
+                outlet.tell(FromSender::Poisoned(reason), &mut after.wakes);
+                return true;
+            }
+            if !strength.overcomes(Strength::from(((g.tag & IMMUNITY) >> IMMUNITY_SHIFT) as u8)) {
+                return false;
+            }
+        }
+        self.poison_surely(reason);
+        true
+    }
+
+    /// Poison that is known to be strong enough.
+    pub(crate) fn poison_surely(&self, reason: Reason) {
+        if let Some(hub) = self.poison_here(reason.clone()) {
+            hub.poison(&reason, Some(self));
+        }
+    }
+
+    /// Gives the broadcast that this is a part of, if it has to know.
+    fn poison_here(&self, reason: Reason) -> Option<Arc<Hub<T>>> {
         let mut after = After::new();
         let mut g = self.state.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
-            return;
+            return None;
         }
         let news = !g.has(POISONED);
         let ends = ends(&g);
         let queue = queue(&mut g);
         queue.poison(reason, &mut after);
         queue.fail_far(ends, &mut after);
+        queue.drop_ownerless(ends, &mut after);
         queue.wake_all(&mut after.wakes);
+        let mut hub = None;
         if news {
             tell_ends(queue, POISONED, &mut after.wakes);
+            hub = queue.hub.upgrade();
         }
         g.set(POISONED);
         publish(&mut g);
+        hub
     }
 
     /// Why a send would fail now, as far as that is lasting.
@@ -903,6 +1029,23 @@ impl<T> Chan<T> {
             queue.rouse(&mut after);
         }
         publish(&mut g);
+    }
+
+    /// The policy of a channel that was made without one. `false`: it has one, or it is too late.
+    pub(crate) fn set_policy(&self, policy: &Policy) -> bool {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let set = queue(&mut g).set_policy(policy, &mut after);
+        if set {
+            g.set(immunity_of(policy));
+        }
+        publish(&mut g);
+        set
+    }
+
+    /// Whether the sending, or else the receiving, end is gone.
+    pub(crate) fn is_left(&self, sending: bool) -> bool {
+        self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents

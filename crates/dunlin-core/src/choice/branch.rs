@@ -13,7 +13,7 @@ use crate::waits::{Doing, Pid, Watch};
 
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
 ///
-/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, timers; any
+/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, barriers, timers; any
 /// other future through [`future`]. Implemented by this family of crates only.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a branch of a choice",

@@ -1,7 +1,7 @@
-//! The state that a choice with sends shares with whoever may take one of its offers.
+//! The state that a choice with sends or barriers shares with whoever may take one of its offers.
 //!
-//! A choice with only receives needs none. One whose sends are offered in several channels must be
-//! decided once, by itself or by a receiver of any of these offers, on any thread. The algorithm, and what breaks without each part, is in
+//! A choice with only receives needs none. One whose sends are offered in several channels, or that stands at a barrier, must be
+//! decided once, by itself, by a receiver of any of these offers, or by whoever completes the barrier, on any thread. The algorithm, and what breaks without each part, is in
 //! `docs/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
 //! elsewhere; or decided.
 //!
@@ -13,7 +13,10 @@
 //! An owner that only wants to look, because one of its branches must be polled to know, asks back every other reservation. Else
 //! one that is polled more often than a value travels would never send.
 //!
-//! Lock order: a channel's lock before a decision's; two decisions in ascending order of their numbers.
+//! A barrier is like a receiver that is here: whoever completes it decides for all its choices at once, or for none, and so never
+//! keeps one reserved.
+//!
+//! Lock order: a channel's or a barrier's lock before a decision's; several decisions in ascending order of their numbers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -51,8 +54,8 @@ struct State {
     status: Status,
     /// Somebody found the decision busy and went away: it must be woken when it opens again.
     turned_away: bool,
-    /// Those who want to reserve, in order, once it is open.
-    queue: VecDeque<Arc<dyn Reserver>>,
+    /// Those who found it busy or reserved and try again, in order, once it is open.
+    queue: VecDeque<Arc<dyn Queued>>,
     owner: Option<Waker>,
     /// It is reserved, and its owner would decide for another branch.
     wanted: bool,
@@ -82,10 +85,14 @@ fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
     }
 }
 
+/// Who stands in the queue of a choice.
+pub(crate) trait Queued: Send + Sync {
+    /// The choice is open, or decided: try again. Not called under any lock.
+    fn unlocked(self: Arc<Self>);
+}
+
 /// An agent that reserves an offer of a choice for a receiver elsewhere.
-pub(crate) trait Reserver: Send + Sync {
-    /// The choice can be reserved, or is decided: try again. Not called under any lock.
-    fn unlocked(&self);
+pub(crate) trait Reserver: Queued {
     /// Another branch of the choice wants to decide: give the reservation back if it has not been used.
     fn revoke(&self);
 }
@@ -305,6 +312,46 @@ impl Decision {
             mine.status = Status::Decided(own_branch);
         }
         settled
+    }
+
+    /// All these choices take the branch beside them, or none does. `own`: that of the caller, who needs no waking. `false`: one of them
+    /// is not open; if it may be again, `again` is in its queue, once.
+    pub(crate) fn settle_all(
+        choices: &mut [(&Self, u32)],
+        own: Branching<'_>,
+        again: &Arc<dyn Queued>,
+        wakes: &mut Wakes,
+    ) -> bool {
+        choices.sort_unstable_by_key(|(decision, _)| decision.id);
+        if choices.windows(2).any(|two| two[0].0.is(two[1].0)) {
+            // It would have to take two of its branches.
+            return false;
+        }
+        let is_own = |decision: &Self| own.is_some_and(|(own, _)| own.is(decision));
+        let mut locked = Vec::with_capacity(choices.len());
+        for (decision, _) in &*choices {
+            let mut state = decision.state.lock();
+            match state.status {
+                Status::Open => locked.push(state),
+                Status::Decided(_) => return false,
+                Status::Busy | Status::Reserved(_) => {
+                    state.wanted |= is_own(decision);
+                    if !state.queue.iter().any(|queued| Arc::ptr_eq(queued, again)) {
+                        state.set(OWED);
+                        state.queue.push_back(again.clone());
+                    }
+                    return false;
+                }
+            }
+        }
+        for (state, (decision, branch)) in locked.iter_mut().zip(choices) {
+            state.status = Status::Decided(*branch);
+            tell_queued(state, wakes);
+            if !is_own(decision) {
+                wakes.add(state.owner.take());
+            }
+        }
+        true
     }
 
     fn settle_locked(theirs: &mut Guard<'_, State>, branch: u32, wakes: &mut Wakes) -> Settled {

@@ -1,7 +1,7 @@
 //! Choice: exactly one of several operations happens, and the others have had no effect.
 //!
 //! - [`branch`]: what may be a branch, and what a branch is told.
-//! - [`decision`]: the state that a choice with sends shares with those who may take its offers.
+//! - [`decision`]: the state that a choice with sends or barriers shares with those who may decide it.
 //! - [`builder`]: [`Choice`], for branches known only at run time.
 //! - here: how a choice goes over its branches; [`alt!`](crate::alt) expands to it.
 //!

@@ -79,7 +79,12 @@ struct Local {
     last: u32,
     /// For each branch: the one behind it in the list, or [`LAST`]; [`IDLE`] if it is not in the list.
     next: Vec<u32>,
+    /// A `par!` inside this one has spent its budget. Its poll is to end, and looks as if the list were at its end: what it held is here.
+    ending: Option<Held>,
 }
+
+/// First and last of a list; both [`LAST`] if it is empty.
+type Held = (u32, u32);
 
 const IDLE: u32 = u32::MAX;
 const LAST: u32 = u32::MAX - 1;
@@ -90,6 +95,7 @@ impl Local {
         self.next.clear();
         self.next.extend(1..=branches);
         self.first = if branches == 0 { LAST } else { 0 };
+        self.ending = None;
         if let Some(last) = self.next.last_mut() {
             *last = LAST;
             self.last = branches - 1;
@@ -118,6 +124,27 @@ impl Local {
         let next = self.next.get_mut(branch as usize)?;
         self.first = std::mem::replace(next, IDLE);
         Some(branch)
+    }
+
+    /// Has the poll end soon: `pop` gives only what is pushed from now on.
+    fn end_poll(&mut self) {
+        if self.ending.is_none() {
+            self.ending = Some((std::mem::replace(&mut self.first, LAST), self.last));
+        }
+    }
+
+    /// Whether the poll is to end. The list is then as it was, and ready for the next one.
+    fn take_ending(&mut self) -> bool {
+        let Some((first, last)) = self.ending.take() else { return false };
+        if first != LAST {
+            if self.first == LAST {
+                self.last = last;
+            } else {
+                self.next[last as usize] = self.first;
+            }
+            self.first = first;
+        }
+        true
     }
 }
 
@@ -229,6 +256,20 @@ impl Owned {
     }
 }
 
+impl Owned {
+    /// The task's neighbours are to have their turn. The `par!`s around this one end their polls too: else each of them would poll this
+    /// one for its own budget, and nested budgets would multiply.
+    #[cold]
+    fn yield_task(&self, cx: &mut Context<'_>) {
+        cx.waker().wake_by_ref();
+        if let Some(outer) = self.outer.header {
+            // SAFETY: this thread is inside the poll of that `par!` too (it was the innermost when this one's began), and `end_poll`
+            // calls nothing else.
+            unsafe { outer.local(Local::end_poll) };
+        }
+    }
+}
+
 impl Drop for Owned {
     #[inline]
     fn drop(&mut self) {
@@ -308,7 +349,7 @@ impl Ready {
         let mut polls = 0;
         let ended = loop {
             if polls == budget {
-                cx.waker().wake_by_ref();
+                owned.yield_task(cx);
                 break false;
             }
             // Else two branches that always wake each other would keep it unread for ever.
@@ -317,6 +358,11 @@ impl Ready {
             }
             // SAFETY: this thread's token is in `owner`, and `pop` calls nothing else.
             let Some(branch) = (unsafe { header.local(Local::pop) }) else {
+                // SAFETY: as above, and `take_ending` calls nothing else.
+                if unsafe { header.local(Local::take_ending) } {
+                    owned.yield_task(cx);
+                    break false;
+                }
                 if header.has_mail.load(Ordering::Acquire) {
                     header.take_mail();
                     continue;

@@ -1,6 +1,6 @@
 //! Ending: by drop, by retire, by poison.
 
-use dunlin::{Receiver, RecvError, SendError, Sender, Why};
+use dunlin::{Reason, Receiver, RecvError, SendError, Sender, Strength, Why};
 
 use crate::counted::Counted;
 use crate::kind::Kind;
@@ -28,6 +28,14 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "poison destroys what is buffered, at once and once";
         read_then_poison if Kind::is_rendezvous =>
             "read, then poison before the woken writer has run: that write succeeded, the next fails";
+        weak_poison_does_nothing if all =>
+            "poison that is not stronger than the channel's immunity does nothing, from either end; from the receiver it says so";
+        weak_poison_is_told if all, needs [PoisonVerdict] =>
+            "poison that is too weak says so, from either end";
+        strong_poison_has_its_strength if all =>
+            "stronger poison ends the channel, also for who waits, and the errors at both ends have its strength";
+        full_poison_overcomes_all if all =>
+            "no channel is immune to poison of full strength";
         poison_does_not_overtake if all =>
             "poison does not reach what a later stage has accepted";
         poison_after_retire if all =>
@@ -348,4 +356,76 @@ fn no_poison_ends_work_the_same<X: Transport>(cx: &Cx<'_, X>) {
     tx.retire();
     cx.settle();
     assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed));
+}
+
+fn weak_poison_does_nothing<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, mut rx) = cx.channel_of(cx.kind.policy.clone().immunity(3));
+    let values = cx.fill(&mut tx);
+    assert!(!rx.poison_with(3, "weak"));
+    tx.poison_with(2, "weaker");
+    cx.settle();
+    assert!(!tx.is_closed() && !rx.is_closed());
+    for value in values {
+        assert_eq!(cx.now(rx.recv()), Ok(value));
+    }
+    let recv = cx.begin(rx.recv());
+    tx.poison_with(3, "weak");
+    assert!(!recv.is_done() && !recv.is_woken());
+    let send = cx.begin(tx.send(1));
+    assert_eq!(recv.out(), Ok(1));
+    assert_eq!(send.out(), Ok(()));
+    drop(tx);
+    cx.settle();
+    assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed), "it ended in order");
+}
+
+fn weak_poison_is_told<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, rx) = cx.channel_of::<u32>(cx.kind.policy.clone().immunity(3));
+    assert_eq!((tx.poison_with(3, "weak"), rx.poison_with(3, "weak")), (false, false));
+    assert_eq!((tx.poison_with(4, "strong"), rx.poison_with(4, "strong")), (true, true));
+}
+
+fn strong_poison_has_its_strength<X: Transport>(cx: &Cx<'_, X>) {
+    for from_sender in [true, false] {
+        let (mut tx, mut rx) = cx.channel_of(cx.kind.policy.clone().immunity(3));
+        let (why, none) =
+            (Reason::from("strong").of_strength(4), RecvError::Poisoned(Reason::from("strong").of_strength(4)));
+        if from_sender {
+            let recv = cx.begin(rx.recv());
+            assert!(tx.poison_with(4, "strong"));
+            assert_eq!(recv.out(), Err(none.clone()));
+        } else if cx.kind.waits() {
+            cx.fill(&mut tx);
+            let send = cx.begin(tx.send(1));
+            assert!(rx.poison_with(4, "strong"));
+            assert_eq!(send.out(), Err(SendError::NotTaken { value: 1, why: Why::Poisoned(why.clone()) }));
+        } else {
+            assert!(rx.poison_with(4, "strong"));
+        }
+        cx.settle();
+        tx.poison("too late");
+        cx.settle();
+        assert_eq!(cx.now(rx.recv()), Err(none));
+        let Err(SendError::NotTaken { why: Why::Poisoned(heard), .. }) = cx.now(tx.send(2)) else {
+            panic!("it is poisoned")
+        };
+        assert_eq!((heard.as_str(), heard.strength()), ("strong", Strength::from(4)));
+        assert_eq!(heard, why);
+    }
+}
+
+fn full_poison_overcomes_all<X: Transport>(cx: &Cx<'_, X>) {
+    for from_sender in [true, false] {
+        let (mut tx, mut rx) = cx.channel_of::<u32>(cx.kind.policy.clone().immunity(Strength::FULL));
+        assert!(!rx.poison_with(254, "weak"));
+        if from_sender {
+            tx.poison("now")
+        } else {
+            rx.poison("now")
+        }
+        cx.settle();
+        let why = Why::Poisoned("now".into());
+        assert_eq!(cx.now(tx.send(1)), Err(SendError::NotTaken { value: 1, why }));
+        assert_eq!(cx.now(rx.recv()), Err(RecvError::Poisoned("now".into())));
+    }
 }

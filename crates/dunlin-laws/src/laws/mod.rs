@@ -1,6 +1,7 @@
 //! The laws, by subject.
 
 mod asking;
+mod broadcasting;
 mod calling;
 mod choosing;
 mod cutting;
@@ -11,8 +12,10 @@ mod order;
 mod panics;
 mod pending;
 mod policies;
+mod posting;
 mod returning;
 mod sharing;
+mod syncing;
 mod taking;
 mod waiting;
 
@@ -32,9 +35,12 @@ pub fn laws<X: Transport>() -> Vec<Law<X>> {
         ending::laws(),
         cutting::laws(),
         panics::laws(),
+        posting::laws(),
+        broadcasting::laws(),
         sharing::laws(),
         calling::laws(),
         choosing::laws(),
+        syncing::laws(),
         fairness::laws(),
         waiting::laws(),
     ];

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
-    limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Poison, Rejection, Room, Status, Terms,
+    ToHome, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -268,19 +268,24 @@ fn end(out: &mut BytesMut, how: &End) {
     match how {
         End::Gone => out.put_u8(0),
         End::Retired => out.put_u8(1),
-        End::Poisoned(reason) => {
+        End::Poisoned(why) => {
             out.put_u8(2);
-            string(out, clip(reason));
+            poison(out, why);
         }
     }
+}
+
+fn poison(out: &mut BytesMut, poison: &Poison) {
+    out.put_u8(poison.strength);
+    string(out, clip(&poison.reason));
 }
 
 fn failure(out: &mut BytesMut, why: &Failure) {
     match why {
         Failure::Closed => out.put_u8(0),
-        Failure::Poisoned(reason) => {
+        Failure::Poisoned(why) => {
             out.put_u8(1);
-            string(out, clip(reason));
+            poison(out, why);
         }
         Failure::Refused => out.put_u8(2),
         Failure::Expired => out.put_u8(3),
@@ -663,15 +668,19 @@ impl Reader {
         Ok(match self.byte("an end")? {
             0 => End::Gone,
             1 => End::Retired,
-            2 => End::Poisoned(self.text("a reason", limits::TEXT)?),
+            2 => End::Poisoned(self.poison()?),
             value => return Err(invalid("an end", value)),
         })
+    }
+
+    fn poison(&mut self) -> Result<Poison, WireError> {
+        Ok(Poison { strength: self.byte("a strength")?, reason: self.text("a reason", limits::TEXT)? })
     }
 
     fn failure(&mut self) -> Result<Failure, WireError> {
         Ok(match self.byte("a failure")? {
             0 => Failure::Closed,
-            1 => Failure::Poisoned(self.text("a reason", limits::TEXT)?),
+            1 => Failure::Poisoned(self.poison()?),
             2 => Failure::Refused,
             3 => Failure::Expired,
             4 => Failure::WouldBlock,

@@ -136,6 +136,15 @@ pub enum Head {
     Sent,
 }
 
+/// What a channel was poisoned with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poison {
+    /// How strong it is: 255 is full strength, which nothing is immune to.
+    pub strength: u8,
+    /// Why.
+    pub reason: String,
+}
+
 /// How a channel ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -143,8 +152,8 @@ pub enum End {
     Gone,
     /// The channel was retired.
     Retired,
-    /// The channel was poisoned, with this reason.
-    Poisoned(String),
+    /// The channel was poisoned. From a sending half, if not of full strength: it is to be, unless its home is immune to that.
+    Poisoned(Poison),
 }
 
 /// What a home grants to a sending half.
@@ -164,7 +173,7 @@ pub enum Failure {
     /// The receiver is gone, or the channel was retired.
     Closed,
     /// The channel was poisoned.
-    Poisoned(String),
+    Poisoned(Poison),
     /// The policy refused it.
     Refused,
     /// A later sender pushed it out of the queue.

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Room, Status, Terms, ToHome,
-    VERSIONS, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Poison, Rejection, Room, Status, Terms,
+    ToHome, VERSIONS, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -48,18 +48,22 @@ fn addresses(u: &mut Unstructured<'_>) -> Result<Vec<String>> {
     (0..count).map(|_| text(u, limits::ADDRESS)).collect()
 }
 
+fn poison(u: &mut Unstructured<'_>) -> Result<Poison> {
+    Ok(Poison { strength: u8::arbitrary(u)?, reason: text(u, limits::TEXT)? })
+}
+
 pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
     Ok(match u.int_in_range(0..=2)? {
         0 => End::Gone,
         1 => End::Retired,
-        _ => End::Poisoned(text(u, limits::TEXT)?),
+        _ => End::Poisoned(poison(u)?),
     })
 }
 
 pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
     Ok(match u.int_in_range(0..=7)? {
         0 => Failure::Closed,
-        1 => Failure::Poisoned(text(u, limits::TEXT)?),
+        1 => Failure::Poisoned(poison(u)?),
         2 => Failure::Refused,
         3 => Failure::Expired,
         4 => Failure::WouldBlock,

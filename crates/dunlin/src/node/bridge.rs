@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Value};
-use dunlin_core::{MessageId, Reason, Why};
+use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Rejection};
+use dunlin_proto::wire::{End, Failure, Poison, Rejection};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::codec::Encoding;
@@ -93,8 +93,8 @@ pub(crate) struct SendingBridge {
     home: Option<NodeId>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
-    /// How the channel was ended here before the home was known.
-    early_end: Option<End>,
+    /// How the channel was ended here before the home was known: by poison that may be too weak, and then for good.
+    early_ends: Vec<End>,
     encoding: Encoding,
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
@@ -113,7 +113,7 @@ impl SendingBridge {
             outlet: Some(outlet),
             home,
             early: Vec::new(),
-            early_end: None,
+            early_ends: Vec::new(),
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
@@ -167,7 +167,10 @@ impl SendingBridge {
                 }
             }
             Event::Retired => self.end_early(End::Retired, says),
-            Event::Poisoned(reason) => self.end_early(End::Poisoned(reason.as_str().to_owned()), says),
+            Event::Poisoned(reason) if reason.strength() < Strength::FULL => {
+                self.tell_end(End::Poisoned(poison(&reason)), says)
+            }
+            Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
             Event::Gone => {
                 // If a home is known, it will answer, and has to know that nobody hears it.
                 says.machine.end_proxy(says.now, says.channel, End::Gone);
@@ -183,10 +186,15 @@ impl SendingBridge {
     fn end_early(&mut self, how: End, says: &mut Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         fail_early(outlet, &mut self.early, &why_ended(&how));
+        self.tell_end(how, says);
+    }
+
+    /// The home hears of it, as soon as it is known.
+    fn tell_end(&mut self, how: End, says: &mut Says<'_>) {
         if self.home.is_some() {
             says.machine.end_proxy(says.now, says.channel, how);
         } else {
-            self.early_end = Some(how);
+            self.early_ends.push(how);
         }
     }
 
@@ -234,7 +242,7 @@ impl SendingBridge {
                 Err(why) if self.is_reply => {
                     let reason = Reason::from(format!("the reply could not be written: {why}"));
                     outlet.poison(reason.clone());
-                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
+                    says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason)));
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
             },
@@ -251,7 +259,7 @@ impl SendingBridge {
                 Err(why) => {
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
                     outlet.poison(reason.clone());
-                    says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
+                    says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason)));
                 }
             },
             Event::AskedBack(ticket) => {
@@ -265,9 +273,7 @@ impl SendingBridge {
             }
             Event::Revoke(ticket) => says.machine.revoke(now, channel, ticket),
             Event::Retired => says.machine.end_proxy(now, channel, End::Retired),
-            Event::Poisoned(reason) => {
-                says.machine.end_proxy(now, channel, End::Poisoned(reason.as_str().to_owned()));
-            }
+            Event::Poisoned(reason) => says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason))),
             Event::Gone => {
                 says.machine.end_proxy(now, channel, End::Gone);
                 return false;
@@ -308,7 +314,7 @@ impl SendingBridge {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
             // What is held is released yet.
-            End::Poisoned(reason) => outlet.poison(reason.as_str().into()),
+            End::Poisoned(poison) => outlet.poison(reason(poison)),
             End::Gone => self.outlet = None,
         }
     }
@@ -355,10 +361,23 @@ fn fail_early(outlet: &AnyOutlet, early: &mut Vec<(Ticket, Early)>, why: &Why) {
     }
 }
 
+/// As the wire has it.
+fn poison(reason: &Reason) -> Poison {
+    Poison { strength: reason.strength().as_u8(), reason: reason.as_str().to_owned() }
+}
+
+fn reason(poison: &Poison) -> Reason {
+    Reason::from(poison.reason.as_str()).of_strength(poison.strength)
+}
+
+pub(crate) fn full_poison(text: &str) -> End {
+    End::Poisoned(poison(&text.into()))
+}
+
 fn why_ended(how: &End) -> Why {
     match how {
         End::Gone | End::Retired => Why::Closed,
-        End::Poisoned(reason) => Why::Poisoned(reason.as_str().into()),
+        End::Poisoned(poison) => Why::Poisoned(reason(poison)),
     }
 }
 
@@ -399,17 +418,17 @@ impl Bridge for SendingBridge {
                         self.hear(event, says);
                     }
                 }
-                if let Some(how) = self.early_end.take() {
+                for how in std::mem::take(&mut self.early_ends) {
                     says.machine.end_proxy(says.now, says.channel, how);
                 }
             }
             ProxyHears::Rejected(why) => {
                 let end = match why {
                     Rejection::NoSuchChannel => End::Gone,
-                    Rejection::Occupied => End::Poisoned("another node has this end, and it is not shared".into()),
-                    Rejection::Full => End::Poisoned("the other node has no room for another channel".into()),
+                    Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
+                    Rejection::Full => full_poison("the other node has no room for another channel"),
                     Rejection::Mismatch(theirs) => {
-                        End::Poisoned(format!("the other end does not fit: it is {}", describe(&theirs)))
+                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
                     }
                 };
                 self.end(&end, says);
@@ -481,7 +500,7 @@ impl Bridge for SendingBridge {
 fn why_failed(why: Failure, bytes: u64) -> Why {
     match why {
         Failure::Closed => Why::Closed,
-        Failure::Poisoned(reason) => Why::Poisoned(reason.into()),
+        Failure::Poisoned(poison) => Why::Poisoned(reason(&poison)),
         Failure::Refused => Why::Refused,
         Failure::Expired => Why::Expired,
         Failure::WouldBlock => Why::WouldBlock,
@@ -524,7 +543,7 @@ impl ReceivingBridge {
         let machine = &mut *says.machine;
         let end = match event {
             FromReceiver::Retired => Some(End::Retired),
-            FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(reason.as_str().to_owned())),
+            FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
             FromReceiver::Gone => Some(End::Gone),
             _ => None,
         };
@@ -567,7 +586,7 @@ impl ReceivingBridge {
 
 fn failure(why: Why) -> Failure {
     match why {
-        Why::Poisoned(reason) => Failure::Poisoned(reason.as_str().to_owned()),
+        Why::Poisoned(reason) => Failure::Poisoned(poison(&reason)),
         Why::Refused => Failure::Refused,
         Why::Expired => Failure::Expired,
         Why::WouldBlock => Failure::WouldBlock,
@@ -631,7 +650,7 @@ impl Bridge for ReceivingBridge {
                 Err(why) => {
                     let reason = format!("a value that arrived could not be read: {why}");
                     inlet.poison(reason.as_str().into());
-                    says.machine.end_home(now, channel, End::Poisoned(reason));
+                    says.machine.end_home(now, channel, full_poison(&reason));
                 }
             },
             HomeHears::Withdraw(ticket) => {
@@ -643,7 +662,7 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Revoke(ticket) => inlet.revoke(ticket),
             HomeHears::Ended(End::Retired) => inlet.retire(),
-            HomeHears::Ended(End::Poisoned(reason)) => inlet.poison(reason.as_str().into()),
+            HomeHears::Ended(End::Poisoned(poison)) => inlet.poison(reason(&poison)),
             HomeHears::Ended(End::Gone) => {
                 says.machine.end_home(now, channel, End::Gone);
                 self.inlet = None;

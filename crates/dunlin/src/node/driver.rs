@@ -16,12 +16,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::End;
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
 
-use super::bridge::{Bridge, NewBridge, Says};
+use super::bridge::{self, Bridge, NewBridge, Says};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
 use crate::world::{self, Clock, Timer};
@@ -572,7 +571,7 @@ impl State {
     pub(crate) fn poison(&mut self, channel: ChannelId, text: &str, now: Time) {
         if let Some(mut stretched) = self.stretched.remove(&channel) {
             stretched.bridge.poison(text);
-            self.machine.end_home(now, channel, End::Poisoned(text.to_owned()));
+            self.machine.end_home(now, channel, bridge::full_poison(text));
         }
     }
 

@@ -372,6 +372,10 @@ impl<T> Task<T> {
         }
     }
 
+    pub(crate) fn canceller(&self) -> Canceller {
+        Own { sim: self.sim.clone(), number: self.number }
+    }
+
     pub(crate) fn is_finished(&self) -> bool {
         lock(&self.ending).output.is_some()
     }
@@ -394,6 +398,9 @@ impl<T> fmt::Debug for Task<T> {
         f.debug_tuple("Task").field(&self.number).finish()
     }
 }
+
+/// What aborts a task.
+pub(crate) type Canceller = Own;
 
 /// A task of a node.
 pub(crate) struct Own {

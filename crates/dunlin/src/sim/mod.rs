@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub(crate) use executor::{Own, Shared, Task, Timer, current};
+pub(crate) use executor::{Canceller, Own, Shared, Task, Timer, current};
 pub(crate) use network::Simulated as Network;
 
 use crate::node::Node;

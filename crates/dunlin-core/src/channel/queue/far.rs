@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Kept, Offer, Offered, Queue, Source, Standing, Value};
+use super::{Ends, Handle, Kept, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
@@ -355,7 +355,7 @@ impl<T> Queue<T> {
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
         let mut owed = false;
-        for offer in self.offers.iter_mut().filter(|o| o.handle == handle) {
+        for offer in self.offers.iter_mut().filter(|o| o.handle == handle && o.owner == Owner::Operation) {
             let Standing::Away(away) = &mut offer.standing else { continue };
             owed = true;
             away.abandoned = true;
@@ -372,6 +372,10 @@ impl<T> Queue<T> {
     /// comes back: all that waits is offered again.
     pub(crate) fn claim_sender(&mut self, out: bool, after: &mut After<T>) {
         self.sender_claimed = out;
+        if out {
+            // What was posted before comes before all that is sent within the claim, so nothing has to be held back.
+            self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
+        }
         let Some(outlet) = &mut self.outlet else { return };
         for offer in self.offers.iter_mut().filter(|o| o.handle != Handle::END) {
             match &mut offer.standing {
@@ -507,6 +511,7 @@ impl<T> Queue<T> {
         self.offers.push_back(Offer {
             ticket,
             handle: Handle::END,
+            owner: Owner::Operation,
             value: slot.map_or(Value::Gone, Value::Here),
             standing: Standing::Waiting,
             choice: None,
@@ -714,12 +719,16 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
         let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
-        if away.abandoned {
+        if away.abandoned || offer.owner == Owner::Nobody {
             let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
             if let Some((decision, branch)) = &offer.choice {
                 decision.confirm(*branch, &mut after.wakes);
             }
-            self.kept.push(kept);
+            if offer.owner == Owner::Operation {
+                self.kept.push(kept);
+            } else {
+                after.dropped.push(kept.value);
+            }
             self.remove(index, after);
             return self.wake_settlers(&mut after.wakes);
         }

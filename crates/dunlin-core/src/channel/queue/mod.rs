@@ -10,13 +10,14 @@ pub(crate) mod far;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
 use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
+use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
@@ -111,9 +112,21 @@ impl<T> Value<T> {
     }
 }
 
+/// Who asks what becomes of an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// An operation, or an agent.
+    Operation,
+    /// A handle: it is not there to be settled by its sender.
+    Posted,
+    /// Nobody: when it fails its value is dropped.
+    Nobody,
+}
+
 struct Offer<T> {
     ticket: u64,
     handle: Handle,
+    owner: Owner,
     value: Value<T>,
     standing: Standing,
     /// The choice it belongs to, and as which branch; `None`: firm.
@@ -237,6 +250,8 @@ pub(crate) struct Queue<T> {
     /// The node of the sender, or of the receiver, is lost for good.
     sender_lost: bool,
     receiver_lost: bool,
+    /// The broadcast that this channel is a receiver's part of.
+    pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Vec<Stranded<T>>,
 }
@@ -274,7 +289,20 @@ impl<T> Queue<T> {
             sender_leaving: false,
             sender_lost: false,
             receiver_lost: false,
+            hub: Weak::new(),
         }
+    }
+
+    /// The policy becomes known only now. `false`: one was known, or an agent has acted on there being none.
+    pub(crate) fn set_policy(&mut self, policy: &Policy, after: &mut After<T>) -> bool {
+        if self.buffering.is_some() || self.inlet.is_some() || self.outlet.is_some() {
+            return false;
+        }
+        self.buffering = policy.buffering();
+        (self.senders_bound, self.receivers_bound) = (policy.senders, policy.receivers);
+        self.lending = Lending::new(policy.window());
+        self.refill(after);
+        true
     }
 
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
@@ -283,7 +311,8 @@ impl<T> Queue<T> {
         self.held_offers += usize::from(value.is_none());
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
-        self.offers.push_back(Offer { ticket, handle: Handle::END, value, standing, choice: None, waker, far: None });
+        let (handle, owner) = (Handle::END, Owner::Operation);
+        self.offers.push_back(Offer { ticket, handle, owner, value, standing, choice: None, waker, far: None });
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
@@ -313,6 +342,14 @@ impl<T> Queue<T> {
         let offer = self.offers.remove(index)?;
         after.decisions.extend(offer.choice.as_ref().map(|(decision, _)| decision.clone()));
         Some(offer)
+    }
+
+    /// Takes an offer out that nobody asks for, and drops its value outside the lock.
+    fn discard_offer(&mut self, index: usize, after: &mut After<T>) {
+        if let Some(offer) = self.remove(index, after) {
+            after.stale.add(offer.waker);
+            after.dropped.extend(offer.value.back());
+        }
     }
 
     fn find(&self, ticket: u64) -> Option<usize> {
@@ -362,6 +399,7 @@ impl<T> Queue<T> {
         self.offers.push_back(Offer {
             ticket,
             handle,
+            owner: Owner::Operation,
             value: source.offered(),
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
@@ -552,6 +590,10 @@ impl<T> Queue<T> {
             }
             return index;
         }
+        if self.offers[index].owner == Owner::Nobody {
+            self.discard_offer(index, after);
+            return index;
+        }
         let offer = &mut self.offers[index];
         offer.standing = Standing::Failed(why.into());
         after.wakes.add(offer.waker.take());
@@ -656,7 +698,9 @@ impl<T> Queue<T> {
         slot: &mut Option<T>,
         after: &mut After<T>,
     ) -> Option<MessageId> {
-        let forgotten = |o: &Offer<T>| o.handle == handle && matches!(o.value, Value::Here(_) | Value::Pooled(_));
+        let forgotten = |o: &Offer<T>| {
+            o.handle == handle && o.owner == Owner::Operation && matches!(o.value, Value::Here(_) | Value::Pooled(_))
+        };
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
@@ -695,6 +739,48 @@ impl<T> Queue<T> {
             return kept.unknown;
         }
         None
+    }
+
+    // ---- posting
+
+    /// The offer under `ticket` is a handle's.
+    pub(crate) fn posted(&mut self, ticket: u64) {
+        if let Some(index) = self.find(ticket) {
+            self.offers[index].owner = Owner::Posted;
+        }
+    }
+
+    /// Whether nothing more will become of what was posted.
+    pub(crate) fn is_settled(&self, ticket: u64, ends: Ends) -> bool {
+        let Some(index) = self.find(ticket) else { return true };
+        match self.offers[index].standing {
+            Standing::Failed(_) => true,
+            Standing::Waiting => self.no_more_sends(ends).is_some(),
+            Standing::Held(_) | Standing::Away(_) => false,
+        }
+    }
+
+    /// Nobody asks for what was posted any more.
+    pub(crate) fn let_go(&mut self, ticket: u64, ends: Ends, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return };
+        let settled = self.is_settled(ticket, ends);
+        let offer = &mut self.offers[index];
+        offer.owner = Owner::Nobody;
+        after.stale.add(offer.waker.take());
+        if settled {
+            self.discard_offer(index, after);
+        }
+    }
+
+    /// The channel has ended: nobody will take what nobody asks for.
+    pub(crate) fn drop_ownerless(&mut self, ends: Ends, after: &mut After<T>) {
+        if self.no_more_sends(ends).is_none() {
+            return;
+        }
+        let ownerless = |o: &Offer<T>| o.owner == Owner::Nobody && o.standing == Standing::Waiting;
+        while let Some(index) = self.offers.iter().position(ownerless) {
+            self.discard_offer(index, after);
+        }
     }
 
     // ---- receiving

@@ -1,0 +1,251 @@
+//! Barriers: all enrolled parties go on together, or none does.
+//!
+//! - [`parties`]: who is enrolled and who is there; what completes a phase.
+//! - here: an enrolment, and the operation on it.
+
+mod parties;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parties::{Parties, Place};
+
+use crate::choice::ChoiceCx;
+use crate::choice::branch::{Branch, Look};
+use crate::error::SyncError;
+use crate::operation::Operation;
+use crate::waits::Recorded;
+
+/// One enrolment on a barrier: a party that every phase needs.
+///
+/// A party is enrolled for as long as it holds this, and resigns by dropping it, also by a panic or when its process is ended. A phase is
+/// complete when every enrolled party is [there](Self::sync); then all of them go on.
+///
+/// Made by [`barrier`], and by [`enrol`](Self::enrol) on any other enrolment. It is an owned value like an end of a channel: to enrol
+/// a process, give it one.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{Barrier, SyncError, barrier, par};
+/// use std::cell::Cell;
+///
+/// async fn work(mut phase: Barrier, steps: u32, done: &Cell<u32>) -> Result<(), SyncError> {
+///     for _ in 0..steps {
+///         done.set(done.get() + 1);
+///         phase.sync().await?; // nobody begins the next step before everybody has done this one
+///     }
+///     Ok(()) // resigns: the others go on without it
+/// }
+/// # dunlin_core::doc::block_on(async {
+/// let (phase, done) = (barrier(), Cell::new(0));
+/// let (a, b) = par!(work(phase.enrol(), 3, &done), work(phase, 5, &done));
+/// assert_eq!((a, b, done.get()), (Ok(()), Ok(()), 8));
+/// # });
+/// ```
+///
+/// # Source
+/// Barriers of occam-pi (Welch and Barnes, 2005); as a branch of a choice: `AltingBarrier` of JCSP (Welch, Brown, Moores,
+/// Chalmers and Sputh, 2007).
+pub struct Barrier {
+    place: Place,
+    // Given back before the barrier's own, to which it refers.
+    record: Recorded,
+    parties: Arc<Parties>,
+}
+
+/// A barrier with one party enrolled: the holder of what this returns.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::barrier;
+/// let phase = barrier();
+/// let other = phase.enrol();
+/// assert_eq!(phase.parties(), 2);
+/// drop(other);
+/// assert_eq!(phase.parties(), 1);
+/// ```
+#[track_caller]
+pub fn barrier() -> Barrier {
+    Barrier::new(&Arc::new(Parties::new(Location::caller())))
+}
+
+impl Barrier {
+    fn new(parties: &Arc<Parties>) -> Self {
+        let record = Recorded::enrolment(&parties.record);
+        Self { place: parties.enrol(record.entry()), record, parties: parties.clone() }
+    }
+
+    /// Enrols one more party: whoever holds what this returns.
+    ///
+    /// It is enrolled at once. A phase that others wait for already needs it too.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{Operation, SyncError, barrier, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let mut phase = barrier();
+    /// phase.sync().await.unwrap(); // alone: nobody to wait for
+    /// let mut other = phase.enrol();
+    /// let at_once = std::future::ready(());
+    /// assert_eq!(phase.sync().until(at_once).await, Err(SyncError::TimedOut));
+    /// assert_eq!(par!(phase.sync(), other.sync()), (Ok(()), Ok(())));
+    /// # });
+    /// ```
+    pub fn enrol(&self) -> Self {
+        Self::new(&self.parties)
+    }
+
+    /// Waits until all enrolled parties are there; then all of them go on, and the next phase begins.
+    ///
+    /// As a branch of a choice it is an offer, like that of a send: the phase takes place with all enrolled parties, or with none. A choice that takes
+    /// another branch was not there. Those who wait outside of a choice are there for as long as they wait.
+    ///
+    /// A choice takes one branch. If two enrolments on the same barrier are in one choice, neither of these branches can happen while both
+    /// are there: the choice takes another branch, or waits for ever.
+    ///
+    /// # Errors
+    /// [`SyncError::TimedOut`] with a deadline: then the phase has not taken place, and this party is not there any more. [`SyncError::NodeLost`] only of
+    /// a barrier on another node.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, the party is not there any more; it is still enrolled, so the others wait for it. If the phase
+    /// was completed before the drop, the others have gone on with this party: [`phases`](Self::phases) tells.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{alt, barrier, channel, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let mut phase = barrier();
+    /// let (mut other, (_tx, mut rx)) = (phase.enrol(), channel::<u8>());
+    /// let (chosen, synced) = par!(
+    ///     async {
+    ///         alt! {
+    ///             r = phase.sync() => { r.unwrap(); "synced" }
+    ///             _ = rx.recv() => "received",
+    ///         }
+    ///     },
+    ///     other.sync(),
+    /// );
+    /// assert_eq!((chosen, synced), ("synced", Ok(())));
+    /// # });
+    /// ```
+    pub fn sync(&mut self) -> Syncing<'_> {
+        Syncing { barrier: self, stage: Stage::New }
+    }
+
+    /// How many parties are enrolled.
+    pub fn parties(&self) -> usize {
+        self.parties.standing().enrolled
+    }
+
+    /// How many phases of this barrier are complete.
+    ///
+    /// While this party is enrolled and not [there](Self::sync) the number does not change.
+    pub fn phases(&self) -> u64 {
+        self.parties.standing().phases
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        self.parties.resign(self.place);
+    }
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parties::Standing { enrolled, there, phases } = self.parties.standing();
+        let made = self.parties.record.made();
+        f.debug_struct("Barrier")
+            .field("made", &format_args!("{made}"))
+            .field("enrolled", &enrolled)
+            .field("there", &there)
+            .field("phases", &phases)
+            .finish()
+    }
+}
+
+#[derive(Debug)]
+enum Stage {
+    New,
+    There,
+    Over,
+}
+
+/// The operation of [`Barrier::sync`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct Syncing<'a> {
+    barrier: &'a Barrier,
+    stage: Stage,
+}
+
+impl Syncing<'_> {
+    fn poll_sync(&mut self, cx: &mut Context<'_>, choice: Option<&ChoiceCx>) -> Poll<Result<(), SyncError>> {
+        let mut there = match self.stage {
+            Stage::New => false,
+            Stage::There => true,
+            Stage::Over => return Poll::Ready(Ok(())),
+        };
+        let polled = self.barrier.parties.poll(self.barrier.place, &mut there, cx, choice);
+        self.stage = match polled {
+            Poll::Ready(()) => Stage::Over,
+            Poll::Pending => Stage::There,
+        };
+        polled.map(Ok)
+    }
+
+    /// `true`: the phase is complete, and this party took part.
+    fn leave(&mut self) -> bool {
+        let was_there = matches!(std::mem::replace(&mut self.stage, Stage::Over), Stage::There);
+        was_there && !self.barrier.parties.leave(self.barrier.place)
+    }
+}
+
+impl Future for Syncing<'_> {
+    type Output = Result<(), SyncError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.get_mut().poll_sync(cx, None)
+    }
+}
+
+impl Branch for Syncing<'_> {
+    type Output = Result<(), SyncError>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        self.get_mut().poll_sync(cx, Some(choice))
+    }
+
+    fn look(&self) -> Look {
+        let turn = Some(self.barrier.record.receiver.turn());
+        let ready = self.barrier.parties.seems_ready(matches!(self.stage, Stage::There));
+        if ready { Look::Maybe(turn) } else { Look::Empty(turn) }
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.barrier.record.receiver.set_turn(turn);
+    }
+}
+
+impl Operation for Syncing<'_> {
+    fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let complete = self.get_mut().leave();
+        Poll::Ready(if complete { Ok(()) } else { Err(SyncError::TimedOut) })
+    }
+}
+
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl fmt::Debug for Syncing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Syncing").field(self.barrier).finish()
+    }
+}

@@ -1,0 +1,469 @@
+//! Broadcast: one sends, and every receiver that has joined gets each value.
+//!
+//! Every receiver has a channel of its own, so all that a receiver can do elsewhere it can do here, and leaving is dropping it. The
+//! [`Hub`] knows these channels: it counts them for the least number, and carries poison from one to all. A value is sent as one offer
+//! in each, so rule 1 is the channels'.
+//!
+//! Lock order: the hub's lock is never held together with a channel's.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use crate::channel::policy::{Policy, rendezvous};
+use crate::channel::queue::Handle;
+use crate::channel::receiver::Receiver;
+use crate::channel::state::{Chan, Post};
+use crate::channel::{MayPoison, NoPoison};
+use crate::error::{BroadcastError, Failed, Reason, Strength, Why};
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::waits::{Doing, Pid, Watch};
+use crate::wakers;
+
+/// What the channels of one broadcast have in common.
+pub(crate) struct Hub<T> {
+    /// Of each of them.
+    policy: Policy,
+    state: Lock<State<T>>,
+}
+
+struct State<T> {
+    /// The channels of those who have joined and not left.
+    members: Vec<Arc<Chan<T>>>,
+    joiners: usize,
+    /// Nothing can be sent any more, and why.
+    over: Option<Why>,
+    /// Of the send that waits for more to join.
+    waker: Option<Waker>,
+    /// Who has used the sending end last: whom a new receiver waits for.
+    sender: Pid,
+}
+
+impl<T> State<T> {
+    fn find(&self, chan: &Chan<T>) -> Option<usize> {
+        self.members.iter().position(|member| std::ptr::eq(&**member, chan))
+    }
+}
+
+impl<T> Hub<T> {
+    /// The channels that a value goes to, as soon as there are `least`.
+    fn poll_members(&self, least: usize, waker: &Waker) -> Poll<Result<Vec<Arc<Chan<T>>>, Why>> {
+        let mut state = self.state.lock();
+        state.sender = Pid::current();
+        if let Some(why) = &state.over {
+            return Poll::Ready(Err(why.clone()));
+        }
+        if state.members.len() >= least.max(usize::from(state.joiners == 0)) {
+            return Poll::Ready(Ok(state.members.clone()));
+        }
+        if state.joiners == 0 {
+            return Poll::Ready(Err(Why::Closed));
+        }
+        // Dropped after the lock is released: a task's last waker may drop the task.
+        let old = state.waker.replace(waker.clone());
+        drop(state);
+        drop(old);
+        Poll::Pending
+    }
+
+    fn add(&self, chan: &Arc<Chan<T>>) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.over {
+            return Err(why.clone());
+        }
+        chan.record.sender.hand_to(state.sender);
+        state.members.push(chan.clone());
+        let woken = state.waker.take();
+        drop(state);
+        woken.into_iter().for_each(wakers::wake);
+        Ok(())
+    }
+
+    /// A receiver has left: it is gone, or has retired its own channel.
+    pub(crate) fn left(&self, chan: &Chan<T>, gone: bool) {
+        let mut state = self.state.lock();
+        let Some(index) = state.find(chan) else { return };
+        if state.over.is_some() && !gone {
+            // All channels have been retired.
+            return;
+        }
+        let member = state.members.swap_remove(index);
+        // Only one who has nobody left to wait for has to know.
+        let woken = if state.joiners == 0 { state.waker.take() } else { None };
+        drop(state);
+        woken.into_iter().for_each(wakers::wake);
+        member.sender_gone();
+    }
+
+    /// Whether the poison of this receiver is its own affair: it had retired before.
+    fn has_left(&self, chan: &Chan<T>) -> bool {
+        let state = self.state.lock();
+        !matches!(state.over, Some(Why::Poisoned(_))) && state.find(chan).is_none()
+    }
+
+    /// Nothing is sent any more. Gives the channels, each of which is to hear it. After poison nothing is news, and from a receiver that
+    /// has left nothing is.
+    fn end(&self, why: Why, from: Option<&Chan<T>>) -> Vec<Arc<Chan<T>>> {
+        let mut state = self.state.lock();
+        if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
+            return Vec::new();
+        }
+        state.over = Some(why);
+        let (members, woken) = (state.members.clone(), state.waker.take());
+        drop(state);
+        woken.into_iter().for_each(wakers::wake);
+        members
+    }
+
+    /// All receivers hear of the poison, that from one of them too.
+    pub(crate) fn poison(&self, reason: &Reason, from: Option<&Chan<T>>) {
+        for member in self.end(Why::Poisoned(reason.clone()), from) {
+            member.poison_surely(reason.clone());
+        }
+    }
+
+    fn count_joiners(&self, count: impl FnOnce(&mut usize)) {
+        let mut state = self.state.lock();
+        count(&mut state.joiners);
+        let woken = if state.joiners == 0 { state.waker.take() } else { None };
+        drop(state);
+        woken.into_iter().for_each(wakers::wake);
+    }
+}
+
+/// A broadcast: each value that the [`Broadcast`] sends goes to every receiver that has joined by then. Receivers join through the
+/// [`Joiner`], and leave by being dropped, between any two values.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{broadcast, par};
+/// # dunlin_core::doc::block_on(async {
+/// let (mut clock, joiner) = broadcast();
+/// let (mut a, mut b) = (joiner.join(), joiner.join());
+/// let (sent, first, second) = par!(clock.send(1), a.recv(), b.recv());
+/// assert_eq!((sent, first, second), (Ok(()), Ok(1), Ok(1)));
+///
+/// drop(b);
+/// let (sent, first) = par!(clock.send(2), a.recv());
+/// assert_eq!((sent, first), (Ok(()), Ok(2)));
+/// # });
+/// ```
+///
+/// # Source
+/// Broadcast channels of Communicating Haskell Processes (Brown, 2008), where readers enrol and resign, and any of them may poison.
+#[track_caller]
+pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
+    broadcast_with(rendezvous())
+}
+
+/// A broadcast whose receivers have a channel of this policy each.
+///
+/// With a buffer a value is sent when every buffer has admitted it, so a receiver may be some values behind the others. What a
+/// policy does with one value too many it does for that receiver alone.
+///
+/// # Examples
+/// ```
+/// use dunlin_core::{broadcast_with, overwrite_oldest};
+/// # dunlin_core::doc::block_on(async {
+/// let (mut prices, joiner) = broadcast_with(overwrite_oldest(1));
+/// let mut late = joiner.join();
+/// for price in [7, 8, 9] {
+///     prices.send(price).await.unwrap(); // never waits
+/// }
+/// assert_eq!(late.recv().await, Ok(9));
+/// # });
+/// ```
+#[track_caller]
+pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joiner<T>) {
+    let state = State { members: Vec::new(), joiners: 0, over: None, waker: None, sender: Pid::current() };
+    let hub = Arc::new(Hub { policy: policy.into(), state: Lock::new(state) });
+    let joiner = Joiner::new(hub.clone());
+    (Broadcast { hub, least: 0, made: Location::caller() }, joiner)
+}
+
+/// The sending end of a [`broadcast`].
+///
+/// Dropped, it leaves: receivers get what is still in their channels, and then [`Closed`](crate::RecvError::Closed).
+pub struct Broadcast<T> {
+    hub: Arc<Hub<T>>,
+    least: usize,
+    made: &'static Location<'static>,
+}
+
+impl<T> Broadcast<T> {
+    /// From now on a value waits until at least `receivers` have joined and not left. 0, as it is at first: it goes to whoever is there.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{Operation, Why, broadcast};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (clock, joiner) = broadcast();
+    /// let _only = joiner.join();
+    /// let at_once = std::future::ready(());
+    /// let error = clock.at_least(2).send("tick").until(at_once).await.unwrap_err();
+    /// assert_eq!((error.value, error.why), ("tick", Why::TimedOut));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn at_least(mut self, receivers: usize) -> Self {
+        self.least = receivers;
+        self
+    }
+
+    /// How many receivers have joined and not left.
+    pub fn joined(&self) -> usize {
+        self.hub.state.lock().members.len()
+    }
+
+    /// Whether nothing can be received any more: it was retired or poisoned, or no receiver is left, nor anybody to join.
+    pub fn is_closed(&self) -> bool {
+        let state = self.hub.state.lock();
+        state.over.is_some() || state.members.is_empty() && state.joiners == 0
+    }
+
+    /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its channel and then
+    /// [`Closed`](crate::RecvError::Closed), as does whoever joins later.
+    pub fn retire(&self) {
+        for member in self.hub.end(Why::Closed, None) {
+            member.retire();
+        }
+    }
+
+    /// Ends the broadcast at once: everything on it fails from now on with `reason`, at every receiver, whenever it joins.
+    ///
+    /// A receiver that may poison can do the same from its end, for all: see [`Joiner`].
+    pub fn poison(&self, reason: impl Into<Reason>) {
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength. `false`: the [policy](broadcast_with) makes its receivers' channels immune to it, and nothing
+    /// has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        let reason = reason.into().of_strength(strength);
+        let overcomes = reason.strength().overcomes(self.hub.policy.immunity);
+        if overcomes {
+            self.hub.poison(&reason, None);
+        }
+        overcomes
+    }
+}
+
+impl<T: Clone> Broadcast<T> {
+    /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of them has returned it
+    /// or left. Who joins meanwhile gets the next value.
+    ///
+    /// It begins when at least as many have joined as was [asked for](Self::at_least). Only that wait has an end with a
+    /// deadline: once a value has begun it goes to all. A receiver that is slow holds up this broadcast, and nothing else.
+    ///
+    /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits, each receiver
+    /// that it waits for has its line in the [wait records](crate::waits).
+    ///
+    /// # Errors
+    /// [`BroadcastError`], with the value:
+    /// - [`Why::Closed`]: it was retired; or too few have joined, and no [`Joiner`] is left through which more could;
+    /// - [`Why::TimedOut`]: too few had joined at the deadline;
+    /// - [`Why::Poisoned`]: by this end before, or by a receiver, perhaps when others had received the value;
+    /// - else some receiver did not get the value, since its policy refused it, or since it cannot be carried to its node.
+    ///
+    /// A receiver whose node is lost has left, whether it has received the value or not.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, those receivers that have received the value have it, and no others get it.
+    ///
+    /// # Panics
+    /// If cloning the value panics, the panic goes to the caller; no receiver has got the value then, and the next one can be sent.
+    pub fn send(&mut self, value: T) -> Broadcasting<'_, T> {
+        Broadcasting {
+            broadcast: self,
+            value: Some(value),
+            parts: None,
+            received: 0,
+            why: None,
+            watch: Watch::default(),
+        }
+    }
+}
+
+impl<T> Drop for Broadcast<T> {
+    fn drop(&mut self) {
+        let mut state = self.hub.state.lock();
+        let why = state.over.get_or_insert(Why::Closed).clone();
+        let (members, waker) = (std::mem::take(&mut state.members), state.waker.take());
+        drop(state);
+        for member in members {
+            // Who poisons may not have come to this one yet, and it must not take that for an end in order.
+            end(&member, &why);
+        }
+        drop(waker);
+    }
+}
+
+impl<T> fmt::Debug for Broadcast<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broadcast").field("joined", &self.joined()).field("least", &self.least).finish()
+    }
+}
+
+/// Through this, receivers join a [`broadcast`]: clone it for whoever may let them.
+///
+/// A receiver that has joined is a [`Receiver`] like any other. Dropping it leaves the broadcast, and so does
+/// [retiring](Receiver::retire) it, which is its own channel's end. Poison is everybody's: from any receiver it ends the whole
+/// broadcast, as it does on every channel. `P` says whether those who join may do that.
+pub struct Joiner<T, P = MayPoison> {
+    hub: Arc<Hub<T>>,
+    power: PhantomData<fn() -> P>,
+}
+
+impl<T, P> Joiner<T, P> {
+    fn new(hub: Arc<Hub<T>>) -> Self {
+        hub.count_joiners(|joiners| *joiners += 1);
+        Self { hub, power: PhantomData }
+    }
+
+    /// One receiver more. It gets every value that begins from now on; after the broadcast's end, that.
+    #[track_caller]
+    pub fn join(&self) -> Receiver<T, P> {
+        let chan = Arc::new(Chan::new(&self.hub.policy, Location::caller()));
+        chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(&self.hub));
+        let receiver = Receiver::new(chan.clone());
+        if let Err(why) = self.hub.add(&chan) {
+            end(&chan, &why);
+        }
+        receiver
+    }
+
+    /// The same for receivers without the power to poison the broadcast.
+    pub fn no_poison(self) -> Joiner<T, NoPoison> {
+        Joiner::new(self.hub.clone())
+    }
+}
+
+impl<T, P> Clone for Joiner<T, P> {
+    fn clone(&self) -> Self {
+        Self::new(self.hub.clone())
+    }
+}
+
+impl<T, P> Drop for Joiner<T, P> {
+    fn drop(&mut self) {
+        self.hub.count_joiners(|joiners| *joiners -= 1);
+    }
+}
+
+impl<T, P> fmt::Debug for Joiner<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joiner").field("policy", &self.hub.policy).finish_non_exhaustive()
+    }
+}
+
+/// The broadcast is over for this receiver.
+fn end<T>(chan: &Chan<T>, why: &Why) {
+    if let Why::Poisoned(reason) = why {
+        chan.poison_surely(reason.clone());
+    }
+    chan.sender_gone();
+}
+
+/// One receiver's share of a value.
+struct Part<T> {
+    chan: Arc<Chan<T>>,
+    post: Post,
+    value: Option<T>,
+}
+
+/// The operation of [`Broadcast::send`].
+#[must_use = "an operation does nothing until it is awaited"]
+pub struct Broadcasting<'a, T: Clone> {
+    broadcast: &'a mut Broadcast<T>,
+    value: Option<T>,
+    /// Those that are not over. `None`: it has not begun.
+    parts: Option<Vec<Part<T>>>,
+    received: usize,
+    /// Why a receiver that is still there has not got the value.
+    why: Option<Why>,
+    watch: Watch,
+}
+
+// The value is never pinned: it moves through the channels.
+impl<T: Clone> Unpin for Broadcasting<'_, T> {}
+
+impl<T: Clone> Broadcasting<'_, T> {
+    fn fail(&mut self, why: Why) -> Result<(), BroadcastError<T>> {
+        match self.value.take() {
+            Some(value) => Err(BroadcastError { value, why, received: self.received }),
+            None => Ok(()),
+        }
+    }
+
+    fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Part<T>>, Why>> {
+        let Broadcast { hub, least, made } = &*self.broadcast;
+        let polled = hub.poll_members(*least, cx.waker());
+        let members = std::task::ready!(self.watch.note(polled, Doing::Join, Pid::OUTSIDE, made));
+        let part = |chan| Part { chan, post: Post::new(Handle::END), value: self.value.clone() };
+        // All clones are made before the first is offered: a panic then finds nothing half done.
+        Poll::Ready(members.map(|members| members.into_iter().map(part).collect()))
+    }
+}
+
+impl<T: Clone> Future for Broadcasting<'_, T> {
+    type Output = Result<(), BroadcastError<T>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if this.parts.is_none() {
+            match std::task::ready!(this.poll_begin(cx)) {
+                Ok(parts) => this.parts = Some(parts),
+                Err(why) => return Poll::Ready(this.fail(why)),
+            }
+        }
+        let parts = this.parts.get_or_insert_default();
+        let mut index = 0;
+        while let Some(part) = parts.get_mut(index) {
+            let Poll::Ready(sent) = part.chan.poll_send(&mut part.post, &mut part.value, cx) else {
+                index += 1;
+                continue;
+            };
+            match sent {
+                Ok(()) => this.received += 1,
+                // It has left.
+                Err(Failed::NotTaken(Why::Closed | Why::NodeLost) | Failed::Unknown(_)) => {}
+                Err(Failed::NotTaken(Why::Poisoned(_))) if this.broadcast.hub.has_left(&part.chan) => {}
+                Err(Failed::NotTaken(why)) => _ = this.why.get_or_insert(why),
+            }
+            parts.swap_remove(index);
+        }
+        if !parts.is_empty() {
+            return Poll::Pending;
+        }
+        Poll::Ready(this.why.take().map_or(Ok(()), |why| this.fail(why)))
+    }
+}
+
+impl<T: Clone> Operation for Broadcasting<'_, T> {
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.parts.is_some() {
+            return self.poll(cx);
+        }
+        Poll::Ready(self.get_mut().fail(Why::TimedOut))
+    }
+}
+
+impl<T: Clone> Drop for Broadcasting<'_, T> {
+    fn drop(&mut self) {
+        for part in self.parts.iter_mut().flatten() {
+            part.chan.abandon(&mut part.post, &mut part.value);
+        }
+    }
+}
+
+impl<T: Clone> fmt::Debug for Broadcasting<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let waits_for = self.parts.as_ref().map(Vec::len);
+        f.debug_struct("Broadcasting").field("waits_for", &waits_for).field("received", &self.received).finish()
+    }
+}

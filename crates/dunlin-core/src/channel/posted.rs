@@ -1,0 +1,203 @@
+//! A value that was posted: its send goes on without anybody who waits for it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::queue::Handle;
+use super::state::Chan;
+use crate::choice::ChoiceCx;
+use crate::choice::branch::Branch;
+use crate::error::{SendError, Why};
+use crate::operation::Operation;
+use crate::waits::{Doing, Recorded};
+
+/// A value that was posted with [`Sender::send_nowait`](crate::Sender::send_nowait): look at it, await it, choose over `&mut` it, or
+/// [take it back](Self::cancel).
+///
+/// Awaited, it says what a [`send`](crate::Sender::send) would have said. As a branch of a choice it is ready when that is known.
+///
+/// # Cancel safety
+/// Dropped, at any time, it lets go of the value, which stays offered until it is received or the channel ends, even if the sender is
+/// dropped: [`detach`](Self::detach) says that on purpose. Who must know what became of the value keeps the handle.
+#[must_use = "dropped, it lets go of the value: say `detach` if nobody needs to know what becomes of it"]
+pub struct Posted<T> {
+    state: State<T>,
+    /// Taken when somebody first has to wait for it.
+    record: Option<Recorded>,
+}
+
+enum State<T> {
+    Out(Arc<Chan<T>>, u64),
+    /// `None` once it has been told.
+    Done(Option<Result<(), SendError<T>>>),
+}
+
+impl<T> Posted<T> {
+    pub(crate) fn new(chan: &Arc<Chan<T>>, handle: Handle, value: T) -> Self {
+        let state = match chan.post(handle, value) {
+            Ok(Some(ticket)) => State::Out(chan.clone(), ticket),
+            Ok(None) => State::Done(Some(Ok(()))),
+            Err(error) => State::Done(Some(Err(error))),
+        };
+        Self { state, record: None }
+    }
+
+    /// Finds out how it stands; `Ready`: it is over.
+    fn poll_state(&mut self, waker: &Waker) -> Poll<()> {
+        if let State::Out(chan, ticket) = &self.state {
+            let outcome = std::task::ready!(chan.poll_posted(*ticket, waker));
+            self.finish(outcome);
+        }
+        Poll::Ready(())
+    }
+
+    fn finish(&mut self, outcome: Result<(), SendError<T>>) {
+        self.state = State::Done(Some(outcome));
+        self.record = None;
+    }
+
+    /// The same for somebody who waits for it.
+    fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.poll_state(cx.waker());
+        if let State::Out(chan, _) = &self.state {
+            let record = self.record.get_or_insert_with(|| chan.record_for_handle());
+            record.sender.begin(Doing::Send);
+        }
+        polled
+    }
+
+    fn take(&mut self) -> Option<Result<(), SendError<T>>> {
+        if let State::Done(outcome) = &mut self.state { outcome.take() } else { None }
+    }
+
+    /// What was asked back is here, or the answer is to come.
+    fn withdraw(&mut self) {
+        if let State::Out(chan, ticket) = &self.state
+            && let Some(back) = chan.withdraw_posted(*ticket)
+        {
+            self.finish(back.map_or(Ok(()), |value| Err(SendError::NotTaken { value, why: Why::TimedOut })));
+        }
+    }
+
+    /// Whether it is over: received, admitted by a buffer, or failed.
+    pub fn is_done(&self) -> bool {
+        if let State::Out(chan, ticket) = &self.state { chan.is_posted_done(*ticket) } else { true }
+    }
+
+    /// What became of the value, if that is known. `None`: it is still offered; or the answer has been given already.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::channel;
+    /// let (mut tx, mut rx) = channel();
+    /// let mut posted = tx.send_nowait("krill");
+    /// assert_eq!(posted.try_outcome(), None);
+    /// assert_eq!(rx.try_recv(), Ok("krill"));
+    /// assert_eq!(posted.try_outcome(), Some(Ok(())));
+    /// ```
+    pub fn try_outcome(&mut self) -> Option<Result<(), SendError<T>>> {
+        let _ = self.poll_state(Waker::noop());
+        self.take()
+    }
+
+    /// Lets go of the value: it stays offered, and is dropped if the channel ends before it is received.
+    pub fn detach(self) {}
+
+    /// Takes the value back. `None`: it is too late, it has been received (or admitted by a buffer).
+    ///
+    /// With both ends in one program this does not wait, unless an extended receive holds the value; a receiver on another node is asked.
+    ///
+    /// # Errors
+    /// As of [`send`](crate::Sender::send), if the value has not been sent for another reason; it is in the error.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits for the answer, the value is dropped if it has not been received.
+    ///
+    /// # Panics
+    /// If the outcome has been taken already.
+    ///
+    /// # Examples
+    /// ```
+    /// # dunlin_core::doc::block_on(async {
+    /// let (mut tx, _rx) = dunlin_core::channel();
+    /// let posted = tx.send_nowait("krill");
+    /// assert_eq!(posted.cancel().await, Ok(Some("krill")));
+    /// # });
+    /// ```
+    pub async fn cancel(mut self) -> Result<Option<T>, SendError<T>> {
+        let mut asked = false;
+        let outcome = std::future::poll_fn(|cx| {
+            if self.poll_state(cx.waker()).is_pending() && !std::mem::replace(&mut asked, true) {
+                self.withdraw();
+            }
+            Pin::new(&mut self).poll(cx)
+        });
+        match outcome.await {
+            Ok(()) => Ok(None),
+            Err(SendError::NotTaken { value, why: Why::TimedOut }) => Ok(Some(value)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+// The value is never pinned: it moves through the channel.
+impl<T> Unpin for Posted<T> {}
+
+impl<T> Future for Posted<T> {
+    type Output = Result<(), SendError<T>>;
+
+    /// # Panics
+    /// If the outcome has been taken already.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        std::task::ready!(this.poll_waiting(cx));
+        Poll::Ready(this.take().expect("the outcome of a post can be taken once"))
+    }
+}
+
+impl<T> Branch for Posted<T> {
+    type Output = Result<(), SendError<T>>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        std::task::ready!(choice.poll_lasting(|| this.poll_waiting(cx)));
+        Poll::Ready(this.take().expect("the outcome of a post can be taken once"))
+    }
+
+    fn unchosen(&self) {
+        if let Some(record) = &self.record {
+            record.sender.end();
+        }
+    }
+}
+
+impl<T> Operation for Posted<T> {
+    fn poll_expire(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.withdraw();
+        self.poll(cx)
+    }
+
+    fn has_turn(&self) -> bool {
+        if let State::Out(chan, _) = &self.state { chan.is_watched() } else { false }
+    }
+}
+
+impl<T> Drop for Posted<T> {
+    fn drop(&mut self) {
+        if let State::Out(chan, ticket) = &self.state {
+            chan.detach(*ticket);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Posted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            State::Out(chan, _) => f.debug_tuple("Posted").field(&chan.record.id()).finish(),
+            State::Done(outcome) => f.debug_tuple("Posted").field(outcome).finish(),
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! Loom: parties of a barrier against each other, in choices and outside of them, and against what ends a wait.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_barrier`
+#![cfg(loom)]
+
+mod loom_support;
+
+use std::future::{pending, poll_fn};
+
+use dunlin_core::agent::{Event, Outlet, Reserved};
+use dunlin_core::{Barrier, Operation, Receiver, Sender, SyncError, alt, barrier, channel, future};
+use loom_support::{block_on, model, model_within, spawn, try_once, yield_once};
+
+/// What a choice did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Did {
+    Synced,
+    Sent,
+    Received,
+}
+
+fn sync_or_receive(phase: &mut Barrier, rx: &mut Receiver<u32>, receive_first: bool) -> Did {
+    block_on(async {
+        if receive_first {
+            alt! { biased;
+                v = rx.recv() => { assert_eq!(v, Ok(7)); Did::Received }
+                r = phase.sync() => { assert_eq!(r, Ok(())); Did::Synced }
+            }
+        } else {
+            alt! { biased;
+                r = phase.sync() => { assert_eq!(r, Ok(())); Did::Synced }
+                v = rx.recv() => { assert_eq!(v, Ok(7)); Did::Received }
+            }
+        }
+    })
+}
+
+fn sync_or_send(phase: &mut Barrier, tx: &mut Sender<u32>, send_first: bool) -> Did {
+    let mut slot = Some(7);
+    let did = block_on(async {
+        if send_first {
+            alt! { biased;
+                r = tx.send_from(&mut slot) => { assert_eq!(r, Ok(())); Did::Sent }
+                r = phase.sync() => { assert_eq!(r, Ok(())); Did::Synced }
+            }
+        } else {
+            alt! { biased;
+                r = phase.sync() => { assert_eq!(r, Ok(())); Did::Synced }
+                r = tx.send_from(&mut slot) => { assert_eq!(r, Ok(())); Did::Sent }
+            }
+        }
+    });
+    assert_eq!(slot.is_none(), did == Did::Sent, "{did:?}, slot {slot:?}");
+    did
+}
+
+/// Takes one of two barriers.
+fn sync_one_of(one: &mut Barrier, other: &mut Barrier) -> u32 {
+    block_on(async {
+        alt! { biased;
+            r = one.sync() => { assert_eq!(r, Ok(())); 1 }
+            r = other.sync() => { assert_eq!(r, Ok(())); 2 }
+        }
+    })
+}
+
+/// Two parties, phase after phase: none gets ahead.
+#[test]
+fn two_parties() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || {
+            for phase in 0..2 {
+                assert_eq!(b.phases(), phase);
+                assert_eq!(block_on(b.sync()), Ok(()));
+            }
+        });
+        for phase in 0..2 {
+            assert_eq!(a.phases(), phase);
+            assert_eq!(block_on(a.sync()), Ok(()));
+        }
+        other.join();
+    });
+}
+
+#[test]
+fn three_parties() {
+    model_within(2, || {
+        let mut a = barrier();
+        let others = [a.enrol(), a.enrol()].map(|mut b| spawn(move || block_on(b.sync())));
+        assert_eq!(block_on(a.sync()), Ok(()));
+        for other in others {
+            assert_eq!(other.join(), Ok(()));
+        }
+        assert_eq!(a.phases(), 1);
+    });
+}
+
+/// A party waits | the other resigns.
+#[test]
+fn a_wait_meets_a_resignation() {
+    model(|| {
+        let mut a = barrier();
+        let b = a.enrol();
+        let other = spawn(move || drop(b));
+        assert_eq!(block_on(a.sync()), Ok(()));
+        other.join();
+    });
+}
+
+/// The same in a choice, whose other branch never happens.
+#[test]
+fn a_choice_meets_a_resignation() {
+    model(|| {
+        let (mut a, (_tx, mut rx)) = (barrier(), channel());
+        let b = a.enrol();
+        let other = spawn(move || drop(b));
+        assert_eq!(sync_or_receive(&mut a, &mut rx, false), Did::Synced);
+        other.join();
+    });
+}
+
+/// Two choices at one barrier.
+#[test]
+fn two_choices() {
+    model(|| {
+        let ((mut a, (_tx, mut rx)), (ty, mut ry)) = ((barrier(), channel()), channel());
+        let mut b = a.enrol();
+        let other = spawn(move || {
+            let _ty = ty;
+            sync_or_receive(&mut b, &mut ry, true)
+        });
+        assert_eq!(sync_or_receive(&mut a, &mut rx, false), Did::Synced);
+        assert_eq!(other.join(), Did::Synced);
+    });
+}
+
+/// Two choices over two barriers in opposite order: the locks of both decisions in ascending order, or this deadlocks; both take the same
+/// barrier, or one of them is alone.
+#[test]
+fn two_barriers_over_two_choices() {
+    model_within(2, || {
+        // At each of the two another one is enrolled first.
+        let (mut a, mut y) = (barrier(), barrier());
+        let (mut b, mut x) = (a.enrol(), y.enrol());
+        let other = spawn(move || 3 - sync_one_of(&mut y, &mut b));
+        let mine = sync_one_of(&mut a, &mut x);
+        assert_eq!(other.join(), mine);
+        assert_eq!((a.phases(), x.phases()), if mine == 1 { (1, 0) } else { (0, 1) });
+    });
+}
+
+/// A choice between two barriers, at each of which somebody waits: one of them goes on. The other goes on when the choice resigns.
+#[test]
+fn a_choice_between_two_who_wait() {
+    model_within(2, || {
+        let (mut a, mut x) = (barrier(), barrier());
+        let (mut b, mut y) = (a.enrol(), x.enrol());
+        let others = [spawn(move || block_on(b.sync())), spawn(move || block_on(y.sync()))];
+        let mine = sync_one_of(&mut a, &mut x);
+        assert_eq!((a.phases(), x.phases()), if mine == 1 { (1, 0) } else { (0, 1) });
+        drop((a, x));
+        for other in others {
+            assert_eq!(other.join(), Ok(()));
+        }
+    });
+}
+
+/// A choice between a barrier and a channel | the other party is there | a value is sent: one of the two.
+fn barrier_or_channel(receive_first: bool) {
+    let (mut a, (mut tx, mut rx)) = (barrier(), channel());
+    let mut b = a.enrol();
+    let other = spawn(move || block_on(b.sync()));
+    let sender = spawn(move || block_on(tx.send(7)).is_ok());
+    let did = sync_or_receive(&mut a, &mut rx, receive_first);
+    assert_eq!(a.phases(), u64::from(did == Did::Synced));
+    drop((a, rx));
+    assert_eq!(sender.join(), did == Did::Received);
+    assert_eq!(other.join(), Ok(()));
+}
+
+#[test]
+fn barrier_before_a_receive() {
+    model_within(2, || barrier_or_channel(false));
+}
+
+#[test]
+fn barrier_after_a_receive() {
+    model_within(2, || barrier_or_channel(true));
+}
+
+/// Both parties are in choices, and one could send to the other instead: they agree on the phase or on the value.
+fn agree_on_one(send_first: bool, receive_first: bool) {
+    let (mut a, (mut tx, mut rx)) = (barrier(), channel());
+    let mut b = a.enrol();
+    let other = spawn(move || sync_or_send(&mut b, &mut tx, send_first));
+    let mine = sync_or_receive(&mut a, &mut rx, receive_first);
+    match (mine, other.join()) {
+        (Did::Synced, Did::Synced) => assert_eq!(a.phases(), 1),
+        (Did::Received, Did::Sent) => assert_eq!(a.phases(), 0),
+        other => panic!("the two do not agree: {other:?}"),
+    }
+}
+
+#[test]
+fn agree_barrier_first() {
+    model_within(2, || agree_on_one(false, false));
+}
+
+#[test]
+fn agree_barrier_last() {
+    model_within(2, || agree_on_one(true, true));
+}
+
+/// A deadline is ready | the other party comes: both say the same. The other one ends when this one resigns.
+#[test]
+fn a_deadline_races_the_last_arrival() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || {
+            assert_eq!(block_on(b.sync()), Ok(()));
+            b.phases()
+        });
+        let mine = block_on(a.sync().until(yield_once()));
+        let took_part = a.phases() == 1;
+        drop(a);
+        match mine {
+            Ok(()) => assert!(took_part),
+            Err(SyncError::TimedOut) => assert!(!took_part),
+            Err(other) => panic!("{other:?}"),
+        }
+        assert_eq!(other.join(), 1);
+    });
+}
+
+#[test]
+fn a_deadline_of_a_branch_races_the_last_arrival() {
+    model(|| {
+        let (mut a, (_tx, mut rx)) = (barrier(), channel::<u32>());
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        let mine = block_on(async {
+            alt! { biased; r = a.sync().until(yield_once()) => r, v = rx.recv() => panic!("{v:?}") }
+        });
+        assert_eq!(a.phases(), u64::from(mine.is_ok()));
+        drop(a);
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
+/// `skip` | the other party comes.
+#[test]
+fn skip_races_the_last_arrival() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        let synced = block_on(async {
+            alt! { biased; r = a.sync() => { r.unwrap(); true } skip => false }
+        });
+        assert_eq!(a.phases(), u64::from(synced));
+        drop(a);
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
+/// A choice is dropped | the other party comes: whether the phase took place, its number tells.
+#[test]
+fn a_dropped_choice_races_the_last_arrival() {
+    model(|| {
+        let (mut a, (_tx, mut rx)) = (barrier(), channel::<u32>());
+        let mut b = a.enrol();
+        let other = spawn(move || {
+            let there = try_once(b.sync()).is_some();
+            (there, b)
+        });
+        let synced = try_once(async {
+            alt! { biased; r = a.sync() => r.unwrap(), v = rx.recv() => drop(v) }
+        });
+        let (there, b) = other.join();
+        // The last of the two to come sees it; the first was dropped before it could.
+        assert_eq!(b.phases(), u64::from(synced.is_some() || there));
+    });
+}
+
+/// One enrols a newcomer while all others are there or come: a phase that is complete did without it, or it was there.
+#[test]
+fn a_newcomer_races_completion() {
+    model_within(2, || {
+        let mut a = barrier();
+        let (mut b, door) = (a.enrol(), a.enrol());
+        let other = spawn(move || {
+            assert_eq!(block_on(b.sync()), Ok(()));
+            b.phases()
+        });
+        let newcomer = spawn(move || {
+            let mut newcomer = door.enrol();
+            assert_eq!(newcomer.phases(), 0, "nobody goes on without the door");
+            drop(door);
+            assert_eq!(block_on(newcomer.sync()), Ok(()));
+            newcomer.phases()
+        });
+        assert_eq!(block_on(a.sync()), Ok(()));
+        assert_eq!((other.join(), newcomer.join()), (1, 1));
+    });
+}
+
+/// Enrolled by one who waits for nobody: before the phase is complete, or after.
+#[test]
+fn enrolled_during_completion() {
+    model(|| {
+        let mut a = barrier();
+        let b = a.enrol();
+        let other = spawn(move || {
+            let newcomer = b.enrol();
+            let before = newcomer.phases();
+            drop(b);
+            // The other waits, or will, for this one alone.
+            assert_eq!(newcomer.phases(), before);
+            drop(newcomer);
+        });
+        assert_eq!(block_on(a.sync()), Ok(()));
+        other.join();
+        assert_eq!((a.phases(), a.parties()), (1, 1));
+    });
+}
+
+/// While a choice polls a foreign future it is closed: whoever comes last then does not complete the phase, and nobody comes later.
+#[test]
+fn a_closed_choice_is_not_missed() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        block_on(async {
+            alt! { biased;
+                r = a.sync() => r.unwrap(),
+                () = future(async { yield_once().await; pending().await }) => {}
+            }
+        });
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
+/// The same where the barrier is polled first, and the foreign future after it.
+#[test]
+fn a_choice_that_closes_last_is_not_missed() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        block_on(async {
+            alt! { biased;
+                r = a.sync().until(pending::<()>()) => r.unwrap(),
+                () = future(async { yield_once().await; pending().await }) => {}
+            }
+        });
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
+/// The same when both are closed now and then.
+#[test]
+fn two_closed_choices_are_not_missed() {
+    model_within(2, || {
+        let a = barrier();
+        let b = a.enrol();
+        let choose = |mut phase: Barrier| {
+            block_on(async {
+                alt! { biased;
+                    r = phase.sync() => r.unwrap(),
+                    () = future(async { yield_once().await; pending().await }) => {}
+                }
+            })
+        };
+        let other = spawn(move || choose(b));
+        choose(a);
+        other.join();
+    });
+}
+
+/// A foreign future becomes ready | the other party comes: one of the two.
+#[test]
+fn a_foreign_future_races_the_last_arrival() {
+    model(|| {
+        let mut a = barrier();
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        let synced = block_on(async {
+            alt! { biased; r = a.sync() => { r.unwrap(); true } () = future(yield_once()) => false }
+        });
+        assert_eq!(a.phases(), u64::from(synced));
+        drop(a);
+        assert_eq!(other.join(), Ok(()));
+    });
+}
+
+/// A choice takes another branch, is not there any more, and comes again.
+#[test]
+fn comes_again() {
+    model_within(2, || {
+        let (mut a, (mut tx, mut rx)) = (barrier(), channel());
+        let mut b = a.enrol();
+        let other = spawn(move || block_on(b.sync()));
+        let sender = spawn(move || block_on(tx.send(7)).is_ok());
+        let first = sync_or_receive(&mut a, &mut rx, false);
+        if first == Did::Received {
+            assert_eq!(block_on(a.sync()), Ok(()));
+        } else {
+            assert_eq!(block_on(rx.recv()), Ok(7));
+        }
+        assert!(sender.join());
+        assert_eq!(other.join(), Ok(()));
+        assert_eq!(a.phases(), 1);
+    });
+}
+
+/// The send of a choice is reserved for a receiver elsewhere, which takes it or gives it back | the other party comes.
+fn a_reservation_races_the_last_arrival(takes: bool) {
+    let (mut a, (mut tx, far)) = (barrier(), channel());
+    let mut b = a.enrol();
+    let mut outlet = Outlet::new(far);
+    let other = spawn(move || block_on(b.sync()));
+    let agent = spawn(move || {
+        let mut taken = false;
+        while let Event::ChoiceOffer(ticket, _) | Event::Unlocked(ticket) = block_on(poll_fn(|cx| outlet.poll(cx))) {
+            match outlet.reserve(ticket) {
+                Reserved::Granted(_) if takes => {
+                    outlet.taken(ticket);
+                    taken = true;
+                }
+                Reserved::Granted(value) => outlet.give_back(ticket, value),
+                Reserved::Later => {}
+                Reserved::Gone => break,
+            }
+        }
+        (taken, outlet)
+    });
+    let did = sync_or_send(&mut a, &mut tx, true);
+    assert_eq!(a.phases(), u64::from(did == Did::Synced));
+    drop((a, tx));
+    assert_eq!(other.join(), Ok(()));
+    let (taken, _outlet) = agent.join();
+    assert_eq!(taken, did == Did::Sent);
+}
+
+#[test]
+fn a_reservation_that_is_used() {
+    model_within(2, || a_reservation_races_the_last_arrival(true));
+}
+
+#[test]
+fn a_reservation_that_is_given_back() {
+    model_within(2, || a_reservation_races_the_last_arrival(false));
+}
+
+/// A phase was complete before this choice, which is told so by one branch | the offer of the other branch is taken: one of the two.
+#[test]
+fn a_phase_of_before_races_a_take() {
+    model(|| {
+        let ((mut a, (mut tx, mut rx)), mut slot) = ((barrier(), channel()), Some(7));
+        let mut b = a.enrol();
+        let mut sync = a.sync();
+        assert_eq!(try_once(&mut sync), None);
+        assert_eq!(try_once(b.sync()), Some(Ok(())));
+        let receiver = spawn(move || block_on(rx.recv()).is_ok());
+        let synced = block_on(async {
+            alt! { biased; r = tx.send_from(&mut slot) => { r.unwrap(); false } r = &mut sync => { r.unwrap(); true } }
+        });
+        assert_eq!(synced, slot.is_some());
+        if !synced {
+            assert_eq!(try_once(&mut sync), Some(Ok(())), "it will say so the next time");
+        }
+        drop(tx);
+        assert_eq!(receiver.join(), !synced);
+    });
+}

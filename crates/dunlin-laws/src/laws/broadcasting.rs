@@ -1,0 +1,323 @@
+//! Broadcast: each value to all who have joined.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use dunlin::{Broadcast, BroadcastError, Joiner, Operation, Receiver, RecvError, Why, alt, broadcast_with};
+
+use crate::counted::Counted;
+use crate::kind::Kind;
+use crate::law::{Cx, Law, expired, laws};
+use crate::rig::{cut_off, give_way};
+use crate::transport::Transport;
+
+pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
+    laws![
+        all_have_returned_it if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a broadcast is done when all that had joined have returned its value, and not before";
+        who_leaves_is_not_waited_for if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a receiver that leaves, by drop or by retire, lets the broadcast go on";
+        who_joins_gets_the_next if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a receiver that joins while a value is sent gets the next one";
+        the_least_number_is_waited_for if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a value waits for the least number of receivers, and only that wait has a deadline; without a joiner it is Closed";
+        poison_of_one_is_for_all if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
+            "poison of one receiver is heard by all others and by the sender, and by who joins later";
+        weak_poison_of_a_broadcast if |kind| kind.is_open(), needs [Stretched] =>
+            "a broadcast whose channels are immune to a poison goes on, whoever it was";
+        a_dropped_broadcast_is_withdrawn if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "of a broadcast that is dropped those have the value who have received it, and no others get it";
+        the_sender_ends_it_for_all if |kind| kind.is_open(), needs [Stretched] =>
+            "when the sender of a broadcast goes or retires it, receivers get what is in their channels, then Closed";
+        everybody_gets_the_same if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
+            "of the values of a broadcast each receiver gets those sent while it was there, all, in order, each once";
+        a_broadcast_in_choices if Kind::is_plain_rendezvous, needs [Stretched, Choice] =>
+            "a joined receiver is a branch of a choice like any other";
+        clones_are_dropped_once if |kind| kind.is_open(), needs [Stretched, Moved] =>
+            "every clone that a broadcast makes is received or dropped, once";
+    ]
+}
+
+/// A broadcast of the column's policy, whose receivers are at the other side.
+struct Cast<'a, X: Transport> {
+    cx: &'a Cx<'a, X>,
+    joiner: Joiner<u32>,
+}
+
+impl<X: Transport> Cast<'_, X> {
+    fn join(&self) -> Receiver<u32> {
+        self.cx.stretch(self.joiner.join())
+    }
+}
+
+fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
+    let (tx, joiner) = broadcast_with(cx.kind.policy.clone());
+    (tx, Cast { cx, joiner })
+}
+
+fn failed(value: u32, why: Why, received: usize) -> Result<(), BroadcastError<u32>> {
+    Err(BroadcastError { value, why, received })
+}
+
+fn all_have_returned_it<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let (mut a, mut b, mut c) = (cast.join(), cast.join(), cast.join());
+    for value in 0..3 {
+        let waits = cx.begin(c.recv());
+        let mut send = cx.begin(tx.send(value));
+        assert!(waits.is_woken(), "who waits is woken");
+        assert!(!send.is_done());
+        assert_eq!(waits.out(), Ok(value));
+        assert_eq!(cx.now(b.recv()), Ok(value));
+        assert!(!send.run(), "a has not");
+        assert_eq!(cx.now(a.recv()), Ok(value));
+        assert!(send.is_woken());
+        assert_eq!(send.out(), Ok(()));
+    }
+}
+
+fn who_leaves_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let (mut a, b, c) = (cast.join(), cast.join(), cast.join());
+    let mut send = cx.begin(tx.send(1));
+    assert_eq!(cx.now(a.recv()), Ok(1));
+    drop(b);
+    assert!(!send.run(), "c is there");
+    c.retire();
+    assert!(send.is_woken());
+    assert_eq!(send.out(), Ok(()));
+    assert_eq!(tx.joined(), 1);
+    let send = cx.begin(tx.send(2));
+    assert_eq!(cx.now(a.recv()), Ok(2));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn who_joins_gets_the_next<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let mut a = cast.join();
+    let send = cx.begin(tx.send(1));
+    let mut b = cast.join();
+    assert_eq!(cx.now(a.recv()), Ok(1));
+    assert_eq!(send.out(), Ok(()));
+    let next = cx.begin(b.recv());
+    let send = cx.begin(tx.send(2));
+    assert_eq!(next.out(), Ok(2));
+    assert_eq!(cx.now(a.recv()), Ok(2));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn the_least_number_is_waited_for<X: Transport>(cx: &Cx<'_, X>) {
+    let (tx, cast) = cast(cx);
+    let mut tx = tx.at_least(2);
+    let mut a = cast.join();
+    assert_eq!(cx.now(expired(tx.send(1))), failed(1, Why::TimedOut, 0));
+    let passed = Rc::new(Cell::new(false));
+    let deadline = poll_fn({
+        let passed = passed.clone();
+        move |_| if passed.get() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    let mut send = cx.begin(tx.send(2).until(deadline));
+    let mut b = cast.join();
+    send.run();
+    passed.set(true);
+    for _ in 0..3 {
+        assert!(!send.poll(), "it has begun: it goes to all, however long that takes");
+    }
+    assert_eq!((cx.now(a.recv()), cx.now(b.recv())), (Ok(2), Ok(2)));
+    assert_eq!(send.out(), Ok(()));
+    drop(b);
+    cx.settle();
+    let send = cx.begin(tx.send(3));
+    drop(cast);
+    assert_eq!(send.out(), failed(3, Why::Closed, 0));
+    assert_eq!(cx.now(tx.send(4)), failed(4, Why::Closed, 0));
+}
+
+fn poison_of_one_is_for_all<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let (mut a, b, mut c) = (cast.join(), cast.join(), cast.join());
+    let waits = cx.begin(c.recv());
+    b.poison_with(9, "sick");
+    let sick = || RecvError::Poisoned(dunlin::Reason::from("sick").of_strength(9));
+    assert_eq!(waits.out(), Err(sick()), "without the sender's doing anything");
+    assert_eq!(cx.now(a.recv()), Err(sick()));
+    let RecvError::Poisoned(reason) = sick() else { unreachable!() };
+    assert_eq!(cx.now(tx.send(1)), failed(1, Why::Poisoned(reason.clone()), 0));
+    assert_eq!(cx.now(cast.join().recv()), Err(sick()));
+    tx.poison("too late");
+    assert_eq!(cx.now(tx.send(2)), failed(2, Why::Poisoned(reason), 0));
+}
+
+fn weak_poison_of_a_broadcast<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone().immunity(3));
+    let mut a = joiner.join();
+    assert!(!a.poison_with(3, "weak") && !tx.poison_with(3, "weak"));
+    let recv = cx.begin(a.recv());
+    let send = cx.begin(tx.send(1));
+    assert_eq!(recv.out(), Ok(1));
+    assert_eq!(send.out(), Ok(()));
+    assert!(tx.poison_with(4, "strong"));
+    assert_eq!(cx.now(a.recv()).unwrap_err().to_string(), "the channel was poisoned: strong");
+}
+
+fn a_dropped_broadcast_is_withdrawn<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let (mut a, mut b) = (cast.join(), cast.join());
+    let send = cx.begin(tx.send(1));
+    let before = cx.below(2) == 0;
+    if before {
+        assert_eq!(cx.now(a.recv()), Ok(1));
+    }
+    drop(send);
+    cx.settle();
+    let (first, second) = (cx.begin(a.recv()), cx.begin(b.recv()));
+    assert!(!first.is_done() && !second.is_done());
+    let send = cx.begin(tx.send(2));
+    assert_eq!((first.out(), second.out()), (Ok(2), Ok(2)));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn the_sender_ends_it_for_all<X: Transport>(cx: &Cx<'_, X>) {
+    let retires = cx.below(2) == 0;
+    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
+    let mut rx = joiner.join();
+    let mut sent = Vec::new();
+    for value in 0..cx.kind.room.min(3) as u32 {
+        assert_eq!(cx.now(tx.send(value)), Ok(()));
+        sent.push(value);
+    }
+    let mut there = cx.stretch(joiner.join());
+    let waits = cx.begin(there.recv());
+    if retires {
+        tx.retire();
+        assert_eq!(cx.now(tx.send(9)), failed(9, Why::Closed, 0));
+    } else {
+        drop(tx);
+    }
+    assert_eq!(waits.out(), Err(RecvError::Closed));
+    for value in sent {
+        assert_eq!(cx.now(rx.recv()), Ok(value));
+    }
+    assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed));
+    assert_eq!(cx.now(cx.stretch(joiner.join()).next()), Ok(None));
+}
+
+/// Receivers come and go; one of them is slow, one is cut off now and then.
+fn everybody_gets_the_same<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
+    let pauses: Vec<u64> = (0..20).map(|_| cx.below(3)).collect();
+    let receivers: Vec<_> = (0..4).map(|_| (cx.stretch(joiner.join()), cx.below(4), cx.below(25))).collect();
+    let receivers: Vec<_> = receivers
+        .into_iter()
+        .map(|(mut rx, slow, stays)| {
+            cx.spawn(async move {
+                let mut got = Vec::new();
+                while (got.len() as u64) < stays {
+                    for _ in 0..slow {
+                        give_way().await;
+                    }
+                    match cut_off(slow + 1, rx.recv()).await {
+                        None => {}
+                        Some(Ok(value)) => got.push(value),
+                        Some(Err(error)) => {
+                            assert_eq!(error, RecvError::Closed);
+                            return (got, true);
+                        }
+                    }
+                }
+                (got, false)
+            })
+        })
+        .collect();
+    drop(joiner);
+    let sender = cx.spawn(async move {
+        let mut sent = Vec::new();
+        for (value, pause) in (0..).zip(pauses) {
+            match tx.send(value).await {
+                Ok(()) => sent.push(value),
+                // Not all of them have it.
+                Err(BroadcastError { why: Why::Refused, .. }) => {}
+                Err(error) => {
+                    assert!(error.is_closed(), "{error:?}");
+                    break;
+                }
+            }
+            for _ in 0..pause {
+                give_way().await;
+            }
+        }
+        sent
+    });
+    cx.settle();
+    let sent: Vec<u32> = sender.out();
+    for receiver in receivers {
+        let (got, to_the_end) = receiver.out();
+        let in_order = got.is_sorted_by(|a, b| a < b);
+        assert!(in_order, "{got:?}");
+        if to_the_end {
+            assert!(sent.iter().all(|value| got.contains(value)), "sent to all {sent:?}, got {got:?}");
+        }
+        if cx.kind.waits() {
+            let all = (0..got.len() as u32).eq(got.iter().copied());
+            assert!(all, "none left out: {got:?}");
+        }
+    }
+}
+
+fn a_broadcast_in_choices<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let (mut a, mut b) = (cast.join(), cast.join());
+    let (mut other, mut quit) = cx.channel_of::<u32>(dunlin::rendezvous());
+    let first = cx.spawn(async move {
+        let mut log = Vec::new();
+        loop {
+            alt! {
+                got = a.recv() => match got {
+                    Ok(value) => log.push(value),
+                    Err(_) => return log,
+                },
+                _ = quit.recv() => return log,
+            }
+        }
+    });
+    let second = cx.spawn(async move {
+        let mut log = Vec::new();
+        while let Ok(Some(value)) = alt! { got = b.next() => got } {
+            log.push(value);
+        }
+        log
+    });
+    let sent = cx.spawn(async move {
+        for value in 0..5 {
+            assert_eq!(tx.send(value).await, Ok(()));
+        }
+        assert_eq!(other.send(0).await, Ok(()));
+        assert_eq!(tx.send(5).await, Ok(()), "one has left");
+    });
+    cx.settle();
+    sent.out();
+    assert_eq!((first.out(), second.out()), ((0..5).collect(), (0..6).collect()));
+}
+
+fn clones_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
+    let counted = Counted::new();
+    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
+    let (mut a, b) = (joiner.join(), cx.stretch(joiner.join()));
+    let send = cx.begin(tx.send(counted.clone()));
+    drop(cx.now(a.recv()).expect("it is offered"));
+    if cx.below(2) == 0 {
+        drop(send);
+        drop((a, tx));
+        drop(b);
+    } else {
+        drop(b);
+        assert!(send.out().is_ok());
+        drop(tx);
+        drop(a);
+    }
+    drop(joiner);
+    cx.settle();
+    assert_eq!(counted.count(), 1);
+}

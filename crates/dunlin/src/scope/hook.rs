@@ -1,0 +1,90 @@
+//! Names that a rule gives to a node.
+//!
+//! A name's type is known where it is joined, and whether it can leave the program is known only there. So who joins an end that may come from a
+//! node says that it is portable, and so brings along how a node is asked for it ([`Ask`]).
+
+#[cfg(feature = "net")]
+pub use rule::Askable;
+#[cfg(feature = "net")]
+pub(super) use rule::Rule;
+
+use std::future::Future;
+#[cfg(not(feature = "net"))]
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use super::error::ScopeError;
+
+/// The end, or the node's reason.
+pub(crate) type Asked<E> = Pin<Box<dyn Future<Output = Result<E, ScopeError>> + Send>>;
+
+/// How a node is asked for an end of this name and policy, and whether it is shared.
+#[cfg(feature = "net")]
+pub(crate) type Ask<E> = fn(crate::node::Node, String, dunlin_core::Policy, bool) -> Asked<E>;
+
+/// There are no nodes.
+#[cfg(not(feature = "net"))]
+pub(crate) type Ask<E> = PhantomData<fn() -> E>;
+
+#[cfg(feature = "net")]
+mod rule {
+    use std::sync::Arc;
+
+    use dunlin_core::{Bundle, Portable, Receiver, Sender};
+
+    use super::*;
+    use crate::face::{ClientFace, ServerFace};
+    use crate::node::Node;
+    use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer};
+
+    /// Which names are asked of which node.
+    #[derive(Clone)]
+    pub(in crate::scope) struct Rule {
+        pub(in crate::scope) node: Node,
+        pub(in crate::scope) fits: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    }
+
+    /// An end that a node can be asked for.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be asked of a node",
+        note = "what it carries must be `Portable` to leave the program"
+    )]
+    pub trait Askable<K>: Sized {
+        /// How.
+        #[doc(hidden)]
+        const ASK: Ask<Self>;
+    }
+
+    macro_rules! ask {
+        (|$node:ident, $name:ident, $policy:ident| $naming:expr) => {
+            |$node, $name, $policy, shared| {
+                Box::pin(async move {
+                    let naming = $naming;
+                    Ok(if shared { naming.shared() } else { naming }.await?)
+                })
+            }
+        };
+    }
+
+    impl<T: Portable> Askable<AsSender> for Sender<T> {
+        const ASK: Ask<Self> = ask!(|node, name, _policy| node.sender::<T>(&name));
+    }
+
+    impl<T: Portable> Askable<AsReceiver> for Receiver<T> {
+        const ASK: Ask<Self> = ask!(|node, name, policy| node.receiver::<T>(&name).policy(policy));
+    }
+
+    impl<F> Askable<AsClient> for F
+    where
+        F: ClientFace<Bundle: Bundle<Client = F, Server: Portable> + 'static> + Portable,
+    {
+        const ASK: Ask<Self> = ask!(|node, name, _policy| node.client::<F::Bundle>(&name));
+    }
+
+    impl<F> Askable<AsServer> for F
+    where
+        F: ServerFace<Bundle: Bundle<Server = F, Client: Portable> + 'static> + Portable,
+    {
+        const ASK: Ask<Self> = ask!(|node, name, _policy| node.server::<F::Bundle>(&name));
+    }
+}

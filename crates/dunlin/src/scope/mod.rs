@@ -1,0 +1,561 @@
+//! Scopes: named channels, the processes that join them, and waiting for those to end.
+//!
+//! - [`Scope`]: names that several processes join, and forks that are waited for;
+//! - [`Wired`], [`wired`]: what is forked; `#[process]` makes one of a function;
+//! - [`Place`]: where what is forked runs;
+//! - [`Join`]: an end that is to be joined by hand; [`FromScope`]: what can be;
+//! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and who waits.
+//!
+//! In the folder: `names.rs` has the table of names, `wired.rs` what a fork does before and after its body, `forks.rs` who has not ended,
+//! `place.rs` where they run, `hook.rs` how a node is asked for names that a rule gives to it.
+
+mod error;
+mod forks;
+pub(crate) mod hook;
+pub(crate) mod names;
+mod place;
+#[cfg(doctest)]
+mod refusals;
+pub(crate) mod wired;
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use dunlin_core::{Pairing, Policy, Receiver, Sender};
+
+use crate::Process;
+use crate::face::{ClientFace, ServerFace};
+pub use error::{FinishError, ScopeError, Straggler};
+use forks::{Finishing, Forks};
+use hook::Ask;
+#[cfg(feature = "net")]
+pub use hook::Askable;
+pub use names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, Join, Joining, WaitingName};
+use names::{Joined, Names, Wanted, What};
+pub use place::Place;
+use place::Site;
+use wired::{Gate, Prepared};
+pub use wired::{Wired, wired};
+
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Names that processes join, and the processes that were forked among them.
+///
+/// A *name* stands for a channel, or for a bundle. Whoever joins a face of it gets an end, whichever comes first: until somebody has joined
+/// the other face, operations wait, visibly ([`waiting`](Self::waiting)). A face is joined once, or by many who all take it
+/// [shared](Join::shared); it is left when what was joined is dropped, so at the latest when its process ends, and for good.
+///
+/// A [`child`](Self::child) looks up the names that it does not have in the scope around it; an [`isolated`](Self::isolated) one does not. What
+/// nobody has declared is made in the scope where it is joined first: declare what several scopes are to share in the one around them.
+///
+/// *Forking* starts a process that joins its ends in the scope and then runs. [`finish`](Self::finish) waits for all of them, and for those of
+/// the scopes within, and names those that do not end in time.
+///
+/// Cloning gives another handle of the same scope. Dropping the last one detaches the processes, which run on; but those for whom
+/// a `finish` has waited in vain are cancelled. The ends that nobody has joined are dropped with it, so whoever waits for them sees the
+/// channel's end.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+///
+/// #[process]
+/// async fn indent(
+///     #[receiver("raw")] mut raw: Receiver<String>,
+///     #[sender("out")] mut out: Sender<String>,
+///     by: usize,
+/// ) -> Result {
+///     while let Some(line) = raw.next().await? {
+///         out.send(" ".repeat(by) + &line).await?;
+///     }
+///     Ok(()) // leaves both channels
+/// }
+///
+/// #[dunlin::main]
+/// async fn main() -> Result {
+///     let scope = Scope::new();
+///     scope.name::<String>("raw", fifo(4));
+///     scope.fork(indent(4)); // only what is not wired is an argument
+///     let mut raw = scope.sender::<String>("raw").await?;
+///     let mut out = scope.receiver::<String>("out").await?;
+///     raw.send("krill".to_owned()).await?;
+///     assert_eq!(out.recv().await?, "    krill");
+///     drop(raw);
+///     scope.finish(Duration::from_secs(5)).await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// # Source
+/// Scopes, wiring by name, and processes that leave and retire what they joined: CoCoL (Skovhede and Vinter, 2015). Forks that
+/// are waited for: FORKING of occam-pi (Barnes, 2003).
+#[derive(Clone)]
+pub struct Scope {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    names: Mutex<Names>,
+    #[cfg(feature = "net")]
+    rules: Mutex<Vec<hook::Rule>>,
+    /// The scope around, and whether its names are looked up.
+    around: Option<(Scope, bool)>,
+    within: Mutex<Vec<Weak<Self>>>,
+    forks: Arc<Forks>,
+    site: Option<Arc<Site>>,
+}
+
+impl Scope {
+    /// A scope with nothing around it.
+    pub fn new() -> Self {
+        Self::with(None, Arc::default(), None)
+    }
+
+    fn with(around: Option<(Self, bool)>, forks: Arc<Forks>, site: Option<Arc<Site>>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                names: Mutex::default(),
+                #[cfg(feature = "net")]
+                rules: Mutex::default(),
+                around,
+                within: Mutex::default(),
+                forks,
+                site,
+            }),
+        }
+    }
+
+    fn within(&self, inherits: bool, site: Option<Arc<Site>>) -> Self {
+        let forks = Forks::within(&self.inner.forks);
+        let scope = Self::with(Some((self.clone(), inherits)), forks, site);
+        let mut within = lock(&self.inner.within);
+        within.retain(|inner| inner.strong_count() > 0);
+        within.push(Arc::downgrade(&scope.inner));
+        scope
+    }
+
+    /// A scope within this one: names that it does not have are looked up here.
+    pub fn child(&self) -> Self {
+        self.within(true, self.inner.site.clone())
+    }
+
+    /// A scope within this one with its own names only, and no [rule](Self::network) from here. What is forked there is
+    /// still waited for by [`finish`](Self::finish) here.
+    pub fn isolated(&self) -> Self {
+        self.within(false, self.inner.site.clone())
+    }
+
+    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place. What they
+    /// [`spawn`](crate::spawn()) runs there too, and ends with the place.
+    ///
+    /// # Panics
+    /// [`Place::current`] outside a tokio runtime; [`Place::workers`] if the operating system gives no threads.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let scope = Scope::new();
+    /// let press = scope.on(Place::workers(1).named("press")); // a thread of its own
+    /// let thread = press.fork(async { std::thread::current().name().map(str::to_owned) });
+    /// assert_eq!(thread.await?.as_deref(), Some("press"));
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Source
+    /// Execution scopes of CoCoL.
+    pub fn on(&self, place: Place) -> Self {
+        self.within(true, place.open().map(Arc::new))
+    }
+
+    fn forks(&self) -> &Arc<Forks> {
+        &self.inner.forks
+    }
+
+    fn site(&self) -> Option<Arc<Site>> {
+        self.inner.site.clone()
+    }
+
+    // ---- names
+
+    /// Says that a name stands, in this scope and those that inherit from it, for a channel of `T` with this policy.
+    ///
+    /// Names need not be declared, but then are made where they are first joined, as rendezvous unless one of the ends has a policy.
+    ///
+    /// # Panics
+    /// If the name stands for something else here, or has a policy from another place, or was in use without one.
+    #[track_caller]
+    pub fn name<T: Send + 'static>(&self, name: &str, policy: impl Into<Policy>) -> &Self {
+        self.declare(name, What::channel::<T>(), Some(policy.into()))
+    }
+
+    /// Says that a name stands, in this scope and those that inherit from it, for a bundle.
+    ///
+    /// # Panics
+    /// If the name stands for something else here.
+    #[track_caller]
+    pub fn name_bundle<B: Pairing + 'static>(&self, name: &str) -> &Self {
+        self.declare(name, What::bundle::<B>(), None)
+    }
+
+    #[track_caller]
+    fn declare(&self, name: &str, what: What, policy: Option<Policy>) -> &Self {
+        let declared = lock(&self.inner.names).declare(name, what, policy, Location::caller());
+        if let Err(error) = declared {
+            panic!("{error}");
+        }
+        self
+    }
+
+    /// The sending end of the channel of this name.
+    ///
+    /// # Errors
+    /// [`ScopeError`], when it is awaited: the name stands for something else, the end was joined, the scope is finished.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let scope = Scope::new();
+    /// let mut a = scope.sender::<u8>("numbers").shared().await?;
+    /// let mut b = scope.sender::<u8>("numbers").shared().await?;
+    /// let mut numbers = scope.receiver::<u8>("numbers").policy(fifo(2)).await?;
+    /// a.send(1).await?;
+    /// b.send(2).await?;
+    /// assert_eq!((numbers.recv().await?, numbers.recv().await?), (1, 2));
+    ///
+    /// let error = scope.receiver::<u8>("numbers").await.unwrap_err();
+    /// assert!(matches!(error, ScopeError::Taken { .. }));
+    /// let error = scope.receiver::<char>("numbers").await.unwrap_err();
+    /// assert!(matches!(error, ScopeError::Type { .. })); // says what it is, where that was said, and who wanted what
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn sender<T: Send + 'static>(&self, name: &str) -> Join<Sender<T>, AsSender> {
+        Join::new(self, name, Location::caller())
+    }
+
+    /// The receiving end of the channel of this name: see [`sender`](Self::sender).
+    ///
+    /// # Errors
+    /// As of [`sender`](Self::sender).
+    #[track_caller]
+    pub fn receiver<T: Send + 'static>(&self, name: &str) -> Join<Receiver<T>, AsReceiver> {
+        Join::new(self, name, Location::caller())
+    }
+
+    /// The client's face of the bundle of this name. A [`Call`](crate::Call) is one too.
+    ///
+    /// # Errors
+    /// As of [`sender`](Self::sender).
+    #[track_caller]
+    pub fn client<B: Pairing + 'static>(&self, name: &str) -> Join<B::Client, AsClient>
+    where
+        B::Client: ClientFace<Bundle = B> + Send + 'static,
+        B::Server: Send + 'static,
+    {
+        Join::new(self, name, Location::caller())
+    }
+
+    /// The server's face of the bundle of this name.
+    ///
+    /// # Errors
+    /// As of [`sender`](Self::sender).
+    #[track_caller]
+    pub fn server<B: Pairing + 'static>(&self, name: &str) -> Join<B::Server, AsServer>
+    where
+        B::Server: ServerFace<Bundle = B> + Send + 'static,
+        B::Client: Send + 'static,
+    {
+        Join::new(self, name, Location::caller())
+    }
+
+    /// Puts the names that `rule` is true of on the network: their ends are asked of `node`, from now on, in this scope and those that
+    /// inherit from it.
+    ///
+    /// Processes do not notice: what was joined in the program is then joined in the application. But what such a name carries must be
+    /// [`Portable`](crate::Portable), and who joins it says so: an annotation with the word `portable`, a call with
+    /// [`.portable()`](Join::portable). Where no rule holds that says nothing. A shared end is asked for once,
+    /// and shared by those who join it by this rule; whether other programs may hold it too is up to the node:
+    /// see [`Naming::shared`](crate::node::Naming::shared).
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    ///
+    /// #[process]
+    /// async fn thermometer(#[sender("public.readings", portable)] mut out: Sender<f64>) -> Result {
+    ///     Ok(out.send(21.5).await?)
+    /// }
+    /// # dunlin::block_on(async {
+    /// # let names = "memory:scope-network-names";
+    /// # let here = Node::builder().app("weather").names(names).listen("memory:").join().await?;
+    /// # let there = Node::builder().app("weather").names(names).listen("memory:").join().await?;
+    /// let scope = Scope::new();
+    /// scope.network(&here, |name| name.starts_with("public."));
+    /// scope.fork(thermometer());
+    ///
+    /// let mut readings = there.receiver::<f64>("public.readings").await?; // on another node
+    /// assert_eq!(readings.recv().await?, 21.5);
+    /// scope.finish(Duration::from_secs(5)).await?;
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Source
+    /// `NetworkChannelScope` of CoCoL.
+    #[cfg(feature = "net")]
+    pub fn network(&self, node: &crate::node::Node, rule: impl Fn(&str) -> bool + Send + Sync + 'static) -> &Self {
+        lock(&self.inner.rules).push(hook::Rule { node: node.clone(), fits: Arc::new(rule) });
+        self
+    }
+
+    #[cfg(feature = "net")]
+    fn node_of(&self, name: &str) -> Option<crate::node::Node> {
+        let rules = lock(&self.inner.rules).clone();
+        rules.into_iter().rev().find(|rule| (rule.fits)(name)).map(|rule| rule.node)
+    }
+
+    /// This scope, and those around it whose names are looked up.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |scope| match &scope.inner.around {
+            Some((around, true)) => Some(around),
+            _ => None,
+        })
+    }
+
+    fn join<E: FromScope<K>, K>(&self, wanted: &Wanted, ask: Option<Ask<E::End>>) -> Result<Joined<E>, ScopeError> {
+        if self.inner.forks.is_finished() {
+            return Err(ScopeError::Finished);
+        }
+        for scope in self.levels() {
+            #[cfg(feature = "net")]
+            if let Some(node) = scope.node_of(&wanted.name) {
+                let mut names = lock(&scope.inner.names);
+                names.check(wanted, &E::what())?;
+                let ask = ask.ok_or_else(|| ScopeError::NotPortable {
+                    name: wanted.name.clone(),
+                    carries: E::what().text(),
+                    wanted_at: wanted.at,
+                })?;
+                return Ok(Joined::There(names.ask(node, wanted, ask)));
+            }
+            let mut names = lock(&scope.inner.names);
+            if names.has(&wanted.name) {
+                return names.join(wanted).map(Joined::Here);
+            }
+        }
+        #[cfg(not(feature = "net"))]
+        let _: Option<Ask<E::End>> = ask;
+        lock(&self.inner.names).join(wanted).map(Joined::Here)
+    }
+
+    /// The names of this scope of which one end has been joined here, and the other not: every wait is visible. Those of the
+    /// scopes around and within it, and those on the network, are not among them.
+    pub fn waiting(&self) -> Vec<WaitingName> {
+        lock(&self.inner.names).waiting()
+    }
+
+    // ---- forks
+
+    /// Starts a process in this scope: first it joins its ends, then it runs.
+    ///
+    /// Ends of this program are joined within this call, so those of two forks are joined in their order; only a [node](Self::network)
+    /// is waited for by the process itself. The handle need not be kept.
+    ///
+    /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and [`finish`](Self::finish), say
+    /// [`NotStarted`](crate::ExitReason::NotStarted).
+    ///
+    /// # Panics
+    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to join panics, such as a policy.
+    #[track_caller]
+    pub fn fork<W: Wired>(&self, process: W) -> Process<W::Output> {
+        self.start_alone(None, process, Location::caller())
+    }
+
+    /// [`fork`](Self::fork) with a name for the process, which the wait records, its exit and [`finish`](Self::finish) show.
+    #[track_caller]
+    pub fn fork_named<W: Wired>(&self, name: &str, process: W) -> Process<W::Output> {
+        self.start_alone(Some(name), process, Location::caller())
+    }
+
+    /// [`fork`](Self::fork) in an [isolated](Self::isolated) scope of its own: the process sees no name of this one, and nobody else sees
+    /// its. An end of such a name is over at once, unless the process keeps its `#[scope]` and joins the other.
+    #[track_caller]
+    pub fn fork_isolated<W: Wired>(&self, process: W) -> Process<W::Output> {
+        self.isolated().start_alone(None, process, Location::caller())
+    }
+
+    fn start_alone<W: Wired>(&self, name: Option<&str>, process: W, at: error::At) -> Process<W::Output> {
+        Prepared::new(self, name, process, &Gate::new(1), at).start(at)
+    }
+
+    /// [`fork`](Self::fork)s several processes, none of which runs before all have joined their ends: so none can leave a shared end, and end
+    /// its channel, before the others have come. If one cannot join an end, none of them runs.
+    ///
+    /// Takes a tuple of up to eight, an array or a `Vec`, and gives their handles in the same form.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    ///
+    /// #[process]
+    /// async fn say(#[sender("words")] mut words: Shared<Sender<&'static str>>, word: &'static str) -> Result {
+    ///     Ok(words.send(word).await?)
+    /// }
+    /// #[process]
+    /// async fn count(#[receiver("words", fifo(8))] mut words: Receiver<&'static str>) -> Result<usize> {
+    ///     let mut n = 0;
+    ///     while words.next().await?.is_some() {
+    ///         n += 1;
+    ///     }
+    ///     Ok(n) // when the last who says something has left
+    /// }
+    /// # dunlin::block_on(async {
+    /// let scope = Scope::new();
+    /// let (_, _, counted) = scope.fork_all((say("krill"), say("squid"), count()));
+    /// assert_eq!(counted.await??, 2);
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn fork_all<S: Siblings>(&self, siblings: S) -> S::Processes {
+        siblings.fork_in(self, Location::caller())
+    }
+
+    /// [`fork_all`](Self::fork_all) for `count` processes of one kind.
+    #[track_caller]
+    pub fn fork_n<W: Wired>(&self, count: usize, make: impl FnMut() -> W) -> Vec<Process<W::Output>> {
+        let siblings: Vec<W> = std::iter::repeat_with(make).take(count).collect();
+        siblings.fork_in(self, Location::caller())
+    }
+
+    /// Ends all processes that were forked here, or in a scope within, at their next await: see [`Process::cancel`].
+    pub fn cancel(&self) {
+        self.inner.forks.cancel();
+    }
+
+    /// Nobody forks or joins any more, here or in a scope within; then waits, for at most `patience`, for all that were forked.
+    ///
+    /// Ends that nobody has joined are dropped: who waits for somebody to join the other end of a name sees the channel's end.
+    ///
+    /// # Errors
+    /// [`Error::Finish`](crate::Error::Finish). [`FinishError::Stragglers`] names those that have not ended, and what each waits on. They run on; who wants to wait longer can finish
+    /// again, [`cancel`](Self::cancel) ends them, and so does dropping the last handle of the scope. If all have ended,
+    /// [`FinishError::Panicked`] or [`FinishError::NotStarted`] says what went wrong first. What processes return is for who awaits them.
+    ///
+    /// # Cancel safety
+    /// Can be asked again. Once it has been polled the scope is finished.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let scope = Scope::new();
+    /// let (_tx, mut rx) = channel::<u8>();
+    /// scope.fork_named("listener", async move { rx.recv().await });
+    /// let Err(Error::Finish(error)) = scope.finish(Duration::from_millis(1)).await else { unreachable!() };
+    /// let straggler = &error.stragglers()[0];
+    /// assert_eq!(straggler.name.as_deref(), Some("listener"));
+    /// assert!(straggler.waits[0].to_string().contains("for receive")); // on which channel, made where, since when
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn finish(&self, patience: Duration) -> impl Future<Output = crate::Result> + Send + use<> {
+        let (inner, at) = (self.inner.clone(), Location::caller());
+        async move {
+            inner.forks.finish();
+            inner.close();
+            Ok(Finishing::new(inner.forks.clone(), patience, at).await?)
+        }
+    }
+}
+
+impl Inner {
+    /// Nobody joins any more, here or within.
+    fn close(&self) {
+        let unjoined = lock(&self.names).close();
+        drop(unjoined);
+        let within: Vec<_> = lock(&self.within).iter().filter_map(Weak::upgrade).collect();
+        within.iter().for_each(|inner| inner.close());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.forks.forgotten();
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("site", &self.inner.site).finish_non_exhaustive()
+    }
+}
+
+/// Processes that are [forked together](Scope::fork_all).
+pub trait Siblings {
+    /// Their handles.
+    type Processes;
+    #[doc(hidden)]
+    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes;
+}
+
+impl<W: Wired> Siblings for Vec<W> {
+    type Processes = Vec<Process<W::Output>>;
+
+    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
+        let gate = Gate::new(self.len());
+        let prepared: Vec<_> = self.into_iter().map(|wired| Prepared::new(scope, None, wired, &gate, at)).collect();
+        prepared.into_iter().map(|prepared| prepared.start(at)).collect()
+    }
+}
+
+impl<W: Wired, const N: usize> Siblings for [W; N] {
+    type Processes = [Process<W::Output>; N];
+
+    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
+        let gate = Gate::new(N);
+        self.map(|wired| Prepared::new(scope, None, wired, &gate, at)).map(|prepared| prepared.start(at))
+    }
+}
+
+macro_rules! siblings {
+    ($($count:literal: $($wired:ident)*;)*) => { $(
+        impl<$($wired: Wired),*> Siblings for ($($wired,)*) {
+            type Processes = ($(Process<$wired::Output>,)*);
+
+            #[expect(non_snake_case, reason = "a variable is called as its type")]
+            fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
+                let gate = Gate::new($count);
+                let ($($wired,)*) = self;
+                $(let $wired = Prepared::new(scope, None, $wired, &gate, at);)*
+                ($($wired.start(at),)*)
+            }
+        }
+    )* };
+}
+
+siblings! {
+    1: A;
+    2: A B;
+    3: A B C;
+    4: A B C D;
+    5: A B C D E;
+    6: A B C D E F;
+    7: A B C D E F G;
+    8: A B C D E F G H;
+}
