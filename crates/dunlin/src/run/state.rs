@@ -76,7 +76,7 @@ pub(super) struct Finished {
 impl State {
     /// Scheduled, with a handle; one reference for each of the two.
     pub(super) fn new() -> Self {
-        Self(AtomicUsize::new(SCHEDULED | HANDLE | 2 * ONE))
+        Self(AtomicUsize::new(SCHEDULED | HANDLE | (2 * ONE)))
     }
 
     /// One more reference.
