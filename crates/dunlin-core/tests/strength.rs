@@ -78,7 +78,9 @@ fn immunity_and_the_rest_of_the_tag_do_not_meet() {
     assert!(claim.poison_with(171, "strong") && rx.is_closed());
 }
 
-fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Pin<Box<dyn Future<Output = ()>>>) {
+type Carrier = Pin<Box<dyn Future<Output = ()>>>;
+
+fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Carrier) {
     let ((tx, far), (near, rx)) = (channel(), channel_with(fifo(1).immunity(immunity)));
     (tx, rx, Box::pin(join(Outlet::new(far), Inlet::new(near))))
 }
