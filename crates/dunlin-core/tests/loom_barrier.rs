@@ -141,8 +141,9 @@ fn two_choices() {
 #[test]
 fn two_barriers_over_two_choices() {
     model_within(2, || {
-        let (mut a, mut x) = (barrier(), barrier());
-        let (mut b, mut y) = (a.enrol(), x.enrol());
+        // At each of the two another one is enrolled first.
+        let (mut a, mut y) = (barrier(), barrier());
+        let (mut b, mut x) = (a.enrol(), y.enrol());
         let other = spawn(move || 3 - sync_one_of(&mut y, &mut b));
         let mine = sync_one_of(&mut a, &mut x);
         assert_eq!(other.join(), mine);

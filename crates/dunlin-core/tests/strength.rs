@@ -78,9 +78,10 @@ fn immunity_and_the_rest_of_the_tag_do_not_meet() {
     assert!(claim.poison_with(171, "strong") && rx.is_closed());
 }
 
-type Carrier = Pin<Box<dyn Future<Output = ()>>>;
+/// What carries between the two halves.
+type Joint = Pin<Box<dyn Future<Output = ()>>>;
 
-fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Carrier) {
+fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Joint) {
     let ((tx, far), (near, rx)) = (channel(), channel_with(fifo(1).immunity(immunity)));
     (tx, rx, Box::pin(join(Outlet::new(far), Inlet::new(near))))
 }
@@ -120,4 +121,10 @@ fn a_broadcast_is_immune_as_its_channels_are() {
     let reason = Reason::from("strong").of_strength(4);
     assert_eq!(a.try_recv(), Err(RecvError::Poisoned(reason)));
     assert!(tx.poison_with(4, "too late") && tx.is_closed());
+
+    let (tx, joiner) = broadcast_with::<u8>(rendezvous().immunity(Strength::FULL));
+    let mut a = joiner.join();
+    assert!(!tx.poison_with(254, "weak"));
+    tx.poison("now");
+    assert_eq!(a.try_recv(), Err(RecvError::Poisoned("now".into())));
 }

@@ -10,6 +10,7 @@
 //! - [`transport`]: how two ends are connected.
 //! - [`law`], [`mod@laws`]: a law, and all of them, by subject.
 //! - [`report`]: runs them and prints the matrix.
+//! - [`laws!`](crate::laws!), [`users`]: the same for a policy or a network of your own.
 //! - [`refusals`]: what must not compile.
 //!
 //! # Examples
@@ -32,6 +33,7 @@ pub mod rig;
 pub mod simulated;
 pub mod tcp;
 pub mod transport;
+pub mod users;
 
 pub use apart::Apart;
 pub use joined::Joined;

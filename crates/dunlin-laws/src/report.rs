@@ -39,6 +39,8 @@ pub struct Report {
     transport: &'static str,
     kinds: Vec<&'static str>,
     rows: Vec<(&'static str, Vec<Outcome>)>,
+    /// The command that runs these laws.
+    command: String,
 }
 
 thread_local! {
@@ -85,7 +87,12 @@ pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Repo
         .iter()
         .filter(|law| law.name.contains(&only))
         .map(|law| (law.name, kinds.iter().map(|kind| cell(transport, kind, law)).collect()));
-    Report { transport: transport.name(), kinds: kinds.iter().map(|kind| kind.name).collect(), rows: rows.collect() }
+    Report {
+        transport: transport.name(),
+        kinds: kinds.iter().map(|kind| kind.name).collect(),
+        rows: rows.collect(),
+        command: "cargo test -p dunlin-laws --test matrix -- --nocapture".to_owned(),
+    }
 }
 
 fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
@@ -117,6 +124,13 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
 }
 
 impl Report {
+    /// The command that runs these laws, if it is not that of this crate's own matrix.
+    #[must_use]
+    pub fn by(mut self, command: &str) -> Self {
+        command.clone_into(&mut self.command);
+        self
+    }
+
     /// How many cells held.
     pub fn held(&self) -> usize {
         self.rows.iter().flat_map(|(_, cells)| cells).filter(|cell| **cell == Outcome::Held).count()
@@ -130,8 +144,8 @@ impl Report {
                 if let Outcome::Broken { seed, message } = cell {
                     lines.push(format!(
                         "{law} on {kind} over {} with seed {seed}: {message}\n    \
-                         replay: DUNLIN_SEED={seed} DUNLIN_LAW={law} cargo test -p dunlin-laws --test matrix -- --nocapture",
-                        self.transport,
+                         replay: DUNLIN_SEED={seed} DUNLIN_LAW={law} {}",
+                        self.transport, self.command,
                     ));
                 }
             }

@@ -10,9 +10,10 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use dunlin::node::Node;
+use dunlin::node::{Node, NodeBuilder};
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, rendezvous};
 
 use crate::kind::Kind;
@@ -29,8 +30,9 @@ const ROUNDS_MAX: u32 = 10_000;
 /// A node that has not done by then what needs some round trips, never will.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two nodes, over TCP.
+/// Two nodes, over TCP or what stands in its place.
 pub struct Tcp {
+    name: &'static str,
     world: Rc<World>,
     next: Cell<u64>,
     random: RefCell<crate::rig::Random>,
@@ -44,16 +46,15 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(node: impl Fn() -> NodeBuilder) -> Self {
+        static WORLDS: AtomicU32 = AtomicU32::new(0);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("the system gives a thread");
         let (nodes, forth, back) = runtime.block_on(async {
-            let node = || async {
-                // A port of its own for the names, so that tests can run side by side.
-                let names = format!("memory:laws-{}", std::process::id());
-                Node::builder().app("laws").names(&names).listen("127.0.0.1:0").join().await.expect("joins")
-            };
-            let nodes = [node().await, node().await];
+            // An address of their own for the names, so that tests can run side by side.
+            let names = format!("memory:laws-{}", WORLDS.fetch_add(1, Ordering::Relaxed));
+            let join = || async { node().app("laws").names(&names).join().await.expect("joins") };
+            let nodes = [join().await, join().await];
             let forth = channel(&nodes[0], &nodes[1], "forth", rendezvous()).await;
             let back = channel(&nodes[1], &nodes[0], "back", rendezvous()).await;
             (nodes, forth, back)
@@ -96,12 +97,18 @@ async fn channel<T: Portable>(from: &Node, to: &Node, name: &str, policy: Policy
 
 impl Default for Tcp {
     fn default() -> Self {
-        let world = Rc::new(World::new());
-        Self { world, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
+        Self::over("tcp", || Node::builder().listen("127.0.0.1:0"))
     }
 }
 
 impl Tcp {
+    /// Two nodes over another network: `node` gives the settings of either, with the network and where it listens. `name` is for the
+    /// table.
+    pub fn over(name: &'static str, node: impl Fn() -> NodeBuilder) -> Self {
+        let world = Rc::new(World::new(node));
+        Self { name, world, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
+    }
+
     /// Waits until what is asked for is so: it takes some round trips, and no event says when.
     fn until(&self, so: impl Fn() -> bool) -> bool {
         let began = std::time::Instant::now();
@@ -117,7 +124,7 @@ impl Tcp {
 
 impl Transport for Tcp {
     fn name(&self) -> &'static str {
-        "tcp"
+        self.name
     }
 
     fn begin(&self, rig: &Rig, seed: u64) {

@@ -218,6 +218,7 @@ pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
 ///   `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison, `Shared<Sender<T>>` together with others. With
 ///   `#[receiver("name", fifo(4))]` the annotation says the channel's policy: at one of its ends.
 /// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one together with others.
+/// - The word `portable` behind that: the name may be one that the scope's rule gives to a node, `#[sender("name", portable)]`.
 /// - `#[scope]`: the scope in which it was forked, for a process that forks others.
 ///
 /// A name is an expression that gives a string, and may use the arguments: `#[sender(format!("out{n}"))]`.

@@ -7,7 +7,7 @@
 //! fn indent(by: usize) -> impl Wired<Output = Result> {
 //!     async fn indent(mut raw: Receiver<String>, by: usize) -> Result { .. }
 //!     named("indent", move |scope| async move {
-//!         let end0 = join::<Receiver<String>, AsReceiver>(&scope, "raw", __ask!(..)).policy(fifo(4)).await?;
+//!         let end0 = join::<Receiver<String>, AsReceiver>(&scope, "raw").policy(fifo(4)).await?;
 //!         Ok(indent(end0, by))            // all ends are joined, and nothing has run yet
 //!     })
 //! }
@@ -133,6 +133,7 @@ struct Named {
     place: Span,
     name: Expr,
     policy: Option<Expr>,
+    portable: Option<Ident>,
 }
 
 impl Parameter {
@@ -192,7 +193,7 @@ impl Parameter {
                 Some(quote_spanned!(ours=> let #variable: #of = #taken;))
             }
             Wire::Name(named) => {
-                let Named { kind, place, name, policy } = &**named;
+                let Named { kind, place, name, policy, portable } = &**named;
                 // The calls have the attribute's place as their own: what goes wrong while it is joined, and the wait records, name it.
                 let place = *place;
                 let kind = match kind.to_string().as_str() {
@@ -203,8 +204,8 @@ impl Parameter {
                 };
                 let policy = policy.as_ref().map(|policy| quote_spanned!(place=> .policy(#policy)));
                 let name = quote_spanned!(place=> ::core::convert::AsRef::<str>::as_ref(&#name));
-                let ask = quote_spanned!(place=> ::dunlin::__ask!(#of, #kind));
-                let join = quote_spanned!(place=> ::dunlin::__rt::join::<#of, #kind>(&#scope, #name, #ask)#policy);
+                let portable = portable.as_ref().map(|word| quote_spanned!(place=> .#word()));
+                let join = quote_spanned!(place=> ::dunlin::__rt::join::<#of, #kind>(&#scope, #name)#policy #portable);
                 Some(quote_spanned!(Span::mixed_site()=> let #variable: #of = #join.await?;))
             }
         }
@@ -221,20 +222,33 @@ impl Wire {
         }
         let channel = kind == "sender" || kind == "receiver";
         let what = if channel {
-            format!("write `#[{kind}(\"name\")]`, or with the channel's policy `#[{kind}(\"name\", fifo(4))]`")
+            format!("write `#[{kind}(\"name\")]`; behind the name the channel's policy, as `fifo(4)`, and `portable`")
         } else {
-            format!("write `#[{kind}(\"name\")]`; the policies of a bundle stand in the bundle")
+            format!(
+                "write `#[{kind}(\"name\")]`; behind the name `portable`; the policies of a bundle stand in the bundle"
+            )
         };
         let parsed = attribute.parse_args_with(syn::punctuated::Punctuated::<Expr, Token![,]>::parse_terminated);
-        let mut parts = parsed.ok().into_iter().flatten();
+        let mut parts: Vec<Expr> = parsed.ok().into_iter().flatten().collect();
+        let portable = parts.last().filter(|_| parts.len() > 1).and_then(portable).cloned();
+        parts.truncate(parts.len() - usize::from(portable.is_some()));
+        let mut parts = parts.into_iter();
         let (name, policy, more) = (parts.next(), parts.next(), parts.next());
         let place = attribute.span();
         match name {
             Some(name) if more.is_none() && (channel || policy.is_none()) => {
-                Ok(Self::Name(Box::new(Named { kind, place, name, policy })))
+                Ok(Self::Name(Box::new(Named { kind, place, name, policy, portable })))
             }
             _ => Err(Error::new_spanned(attribute, what)),
         }
+    }
+}
+
+/// The word, if it is it.
+fn portable(part: &Expr) -> Option<&Ident> {
+    match part {
+        Expr::Path(path) => path.path.get_ident().filter(|word| *word == "portable"),
+        _ => None,
     }
 }
 
@@ -307,12 +321,14 @@ fn propagated(function: &ItemFn, parameters: &[Parameter], text: &str, returned:
         let tether = placed(quote_spanned!(ours=> <#of as ::dunlin::__rt::Tethered>::tether), of);
         quote_spanned!(ours=> #tether(&#name, &mut #tethers);)
     });
+    // That nothing can be told from what is returned is said of its type.
+    let propagating = placed(quote_spanned!(ours=> ::dunlin::__rt::propagating), returned);
     // The first statement tells the block's type before `?` and `return` ask for it.
     quote_spanned! {ours=>
         #[allow(unused_mut)]
         let mut #tethers = ::std::vec::Vec::new();
         #(#tied)*
-        ::dunlin::__rt::propagating(#text, #tethers, async {
+        #propagating(#text, #tethers, async {
             if let ::core::option::Option::Some(never) = ::core::option::Option::None::<#returned> {
                 return never;
             }
@@ -374,6 +390,16 @@ mod tests {
     }
 
     #[test]
+    fn a_word_says_that_it_may_leave() {
+        let found = expansion(
+            "",
+            "async fn f(#[sender(\"x\", fifo(3), portable)] x: S, #[client(portable, portable)] y: C) {}",
+        );
+        assert!(found.contains(&quote!(.policy(fifo(3)).portable().await?).to_string()), "{found}");
+        assert_eq!(found.matches(". portable ()").count(), 2, "{found}");
+    }
+
+    #[test]
     fn only_with_the_word_endings_are_propagated() {
         let function = "async fn f(#[sender(\"x\")] x: S) -> R { work() }";
         assert_eq!(expansion("", function).matches("propagating").count(), 0);
@@ -402,11 +428,14 @@ mod tests {
 
     #[test]
     fn refusals_of_wires() {
-        let what = "write `#[sender(\"name\")]`, or with the channel's policy `#[sender(\"name\", fifo(4))]`";
-        for wire in ["#[sender]", "#[sender()]", "#[sender(a, b, c)]", "#[sender = \"x\"]"] {
+        let what = "write `#[sender(\"name\")]`; behind the name the channel's policy, as `fifo(4)`, and `portable`";
+        for wire in
+            ["#[sender]", "#[sender()]", "#[sender(a, b, c)]", "#[sender(a, b, c, portable)]", "#[sender = \"x\"]"]
+        {
             assert_eq!(refusal(&format!("async fn f({wire} x: S) {{}}")), (what.into(), wire.into()));
         }
-        let what = "write `#[client(\"name\")]`; the policies of a bundle stand in the bundle";
+        let what =
+            "write `#[client(\"name\")]`; behind the name `portable`; the policies of a bundle stand in the bundle";
         let wire = "#[client(\"x\", fifo(4))]";
         assert_eq!(refusal(&format!("async fn f({wire} x: S) {{}}")), (what.into(), wire.into()));
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, Why};
+use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, SyncError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -40,6 +40,8 @@ pub enum Error {
     NoReply(RecvError),
     /// A claim was not granted.
     Claim(ClaimError),
+    /// A barrier was not taken.
+    Sync(SyncError),
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
@@ -90,6 +92,7 @@ impl Error {
                 | Self::Recv(RecvError::TimedOut)
                 | Self::NoReply(RecvError::TimedOut)
                 | Self::Claim(ClaimError::TimedOut)
+                | Self::Sync(SyncError::TimedOut)
         )
     }
 }
@@ -104,6 +107,7 @@ impl fmt::Display for Error {
             Self::Recv(error) => write!(f, "nothing received: {error}"),
             Self::NoReply(error) => write!(f, "the request was taken but got no reply: {error}"),
             Self::Claim(error) => write!(f, "not claimed: {error}"),
+            Self::Sync(error) => write!(f, "not synchronised: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
             #[cfg(feature = "rt")]
@@ -126,6 +130,7 @@ impl std::error::Error for Error {
             Self::Recv(error) | Self::NoReply(error) => Some(error),
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
+            Self::Sync(error) => Some(error),
             #[cfg(feature = "rt")]
             Self::Scope(error) => Some(error),
             #[cfg(feature = "rt")]
@@ -175,6 +180,12 @@ impl From<RecvError> for Error {
 impl From<ClaimError> for Error {
     fn from(error: ClaimError) -> Self {
         Self::Claim(error)
+    }
+}
+
+impl From<SyncError> for Error {
+    fn from(error: SyncError) -> Self {
+        Self::Sync(error)
     }
 }
 

@@ -22,12 +22,13 @@
 //! ```
 //!
 //! # Map
-//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`call`], [`waits`];
+//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
+//! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -39,6 +40,8 @@ mod error;
 mod face;
 #[cfg(feature = "net")]
 pub mod node;
+#[cfg(feature = "rt")]
+mod run;
 #[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]
@@ -75,6 +78,29 @@ pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
 pub use time::{Deadline, Instant, Sleep, sleep, sleep_until, start_clock};
 
+/// Runs the laws of dunlin's channels for a policy, or over a network, of your own, as tests of your crate.
+///
+/// Needs the crate `dunlin-laws` among the `dev-dependencies`; its module `users` says more.
+///
+/// ```text
+/// dunlin::laws! {
+///     mod shed_load;
+///     policy: ShedLoad { high: 3 },
+///     room: 3,                       // it keeps so many values that nobody has received,
+///     full: DropsOldest,             // and this is what it does with one more
+/// }
+///
+/// dunlin::laws! {
+///     mod pigeons;
+///     network: Pigeons::default(),
+///     listen: "",                    // without the prefix; takes a free place each time
+/// }
+/// ```
+#[macro_export]
+macro_rules! laws {
+    ($($what:tt)*) => { ::dunlin_laws::laws! { $($what)* } };
+}
+
 /// What most programs need: `use dunlin::prelude::*;`.
 pub mod prelude {
     #[cfg(feature = "macros")]
@@ -86,11 +112,11 @@ pub mod prelude {
     #[cfg(all(feature = "macros", feature = "rt"))]
     pub use crate::process;
     pub use crate::{
-        Admit, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice, Claim,
-        ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
-        RecvError, Result, SendError, Sender, Share, Shared, ToClient, ToServer, Why, alt, broadcast, broadcast_with,
-        call, channel, channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any,
-        unbounded,
+        Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
+        Claim, ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
+        RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt, barrier,
+        broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
+        overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{
@@ -106,12 +132,8 @@ pub mod __rt {
     pub use crate::face::field_name;
     #[cfg(feature = "rt")]
     pub use crate::runtime::main;
-    #[cfg(feature = "net")]
-    pub use crate::scope::hook::{Leaves, Networked};
     #[cfg(feature = "rt")]
-    pub use crate::scope::hook::{Probe, StaysHere};
-    #[cfg(feature = "rt")]
-    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, join};
+    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, join};
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;

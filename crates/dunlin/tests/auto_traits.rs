@@ -8,15 +8,15 @@ use std::future::Ready;
 use std::marker::PhantomPinned;
 use std::rc::Rc;
 
-use dunlin::__rt::AsSender;
-use dunlin::scope::{Join, Joining, Straggler, WaitingName};
+use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling, ChannelFactory,
-    Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit, Extended, Extending,
-    FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process, Reason, Receiver,
-    Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender, SenderSink, Sending,
-    SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, Terminating, Until, Why,
+    Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling,
+    ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit,
+    Extended, Extending, FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process,
+    Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender,
+    SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, SyncError, Syncing, Terminating,
+    Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -105,6 +105,9 @@ fn operations() {
         Accepting<'static, Neither, u8>: 0 0 1;
         Calling<'static, Sending<'static, (u8, Reply<u8>)>, u8>: 1 1 1;
         Calling<'static, Sending<'static, (Neither, Reply<u8>)>, u8>: 0 0 1;
+        Barrier: 1 1 1;
+        Syncing<'static>: 1 1 1;
+        SyncError: 1 1 1;
         Claiming<'static, Sender<OnlySend>>: 1 1 1;
         Claiming<'static, Sender<Neither>>: 0 0 1;
         Lone<'static, Receiving<'static, u8>>: 1 1 1;

@@ -8,6 +8,9 @@ mod agents;
 #[path = "../../../examples/dining_philosophers.rs"]
 mod dining_philosophers;
 #[allow(dead_code)]
+#[path = "../../../examples/game_of_life.rs"]
+mod game_of_life;
+#[allow(dead_code)]
 #[path = "../../../examples/mandelbrot.rs"]
 mod mandelbrot;
 #[allow(dead_code)]
@@ -16,6 +19,9 @@ mod scopes;
 #[allow(dead_code)]
 #[path = "../../../examples/sieve.rs"]
 mod sieve;
+#[allow(dead_code)]
+#[path = "../../../examples/solo_group.rs"]
+mod solo_group;
 #[allow(dead_code)]
 #[path = "../../../examples/token_ring.rs"]
 mod token_ring;
@@ -70,4 +76,43 @@ fn every_word_is_counted_once() {
     for counters in [1, 5] {
         assert_eq!(dunlin::block_on(scopes::words(&text, counters)).unwrap(), 500);
     }
+}
+
+#[test]
+fn the_group_of_units_steps_together_or_not_at_all() {
+    let seen = dunlin::block_on(solo_group::work(8)).unwrap();
+    assert_eq!(seen.len(), 9);
+    assert!(seen.windows(2).all(|two| two[0] < two[1]), "in each round the group goes on: {seen:?}");
+}
+
+/// The next generation, by one process and on a second board.
+fn next_generation(picture: &str) -> String {
+    let lines: Vec<&[u8]> = picture.lines().map(str::as_bytes).collect();
+    let (width, height) = (lines[0].len() as isize, lines.len() as isize);
+    let alive = |x: isize, y: isize| lines[y.rem_euclid(height) as usize][x.rem_euclid(width) as usize] == b'#';
+    let mut next = String::new();
+    for y in 0..height {
+        for x in 0..width {
+            let around = [(-1, -1), (0, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (0, 1), (1, 1)];
+            let neighbours = around.iter().filter(|(dx, dy)| alive(x + dx, y + dy)).count();
+            next.push(if neighbours == 3 || neighbours == 2 && alive(x, y) { '#' } else { '.' });
+        }
+        next.push('\n');
+    }
+    next
+}
+
+#[test]
+fn a_game_of_life_in_strips_is_the_game_of_life() {
+    for strips in [1, 3, 20] {
+        let pictures = dunlin::block_on(game_of_life::play(game_of_life::GUN, strips, 40)).unwrap();
+        assert_eq!((pictures.len(), pictures[0].as_str()), (41, game_of_life::GUN));
+        for two in pictures.windows(2) {
+            assert_eq!(two[1], next_generation(&two[0]), "with {strips} strips");
+        }
+    }
+    let glider = ".#....\n..#...\n###...\n......\n......\n";
+    let moved = "......\n..#...\n...#..\n.###..\n......\n";
+    let pictures = dunlin::block_on(game_of_life::play(glider, 5, 4)).unwrap();
+    assert_eq!(pictures[4], moved, "after four generations a glider has moved by one cell");
 }

@@ -1,4 +1,4 @@
-//! Programs 1 to 11 of `api.md`, of 16 the blocking call, and of 17 the broadcast: they compile as written there, and do what they say.
+//! Programs 1 to 11 of `api.md`, of 16 the blocking call, and 17: they compile as written there, and do what they say.
 //!
 //! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
 //! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
@@ -556,19 +556,21 @@ mod stopping {
 }
 
 #[allow(dead_code, unused_imports)]
-mod broadcasting {
+mod cells {
     use dunlin::prelude::*;
-    async fn cell(mut quit: Receiver<()>, mut ticks: Receiver<u64>) -> Result {
+    async fn cell(mut phase: Barrier, mut quit: Receiver<()>, mut ticks: Receiver<u64>) -> Result {
         loop {
             alt! {
+                r = phase.sync() => r?, // every enrolled party takes it, or none does
                 tick = ticks.recv() => println!("{}", tick?),
-                _ = quit.recv() => return Ok(()),
+                _ = quit.recv() => return Ok(()), // dropping `phase` resigns
             }
         }
     }
     async fn grid(quit: Receiver<()>) -> Result {
         let (tx, clock) = broadcast::<u64>();
-        spawn(cell(quit, clock.join()));
+        let phase = barrier();
+        spawn(cell(phase.enrol(), quit, clock.join()));
         tx.at_least(1).send(0).await?; // to all who have joined by now
         Ok(())
     }
@@ -589,7 +591,8 @@ mod broadcasting {
             let too_few = tx.send(0).within(Duration::from_millis(1)).await;
             assert!(too_few.is_err_and(|error| error.is_timed_out()));
             let (mut quit, quitted) = channel();
-            let leaver = spawn(cell(quitted, clock.join()));
+            let phase = barrier(); // nobody else syncs, so the cell only hears the clock
+            let leaver = spawn(cell(phase.enrol(), quitted, clock.join()));
             let readers: Vec<_> = (0..2)
                 .map(|_| {
                     let mut ticks = clock.join();
@@ -615,6 +618,30 @@ mod broadcasting {
             drop(tx);
             for reader in readers {
                 assert_eq!(reader.await.unwrap().unwrap(), 66);
+            }
+        });
+    }
+
+    #[test]
+    fn cells_go_on_together_until_they_quit() {
+        dunlin::block_on(async {
+            let mut phase = barrier();
+            let mut cells: Vec<_> = (0..3)
+                .map(|_| {
+                    let ((quit, quits), (tick, ticks)) = (channel(), channel());
+                    (quit, tick, spawn(cell(phase.enrol(), quits, ticks)))
+                })
+                .collect();
+            for round in 1..=10 {
+                phase.sync().await.unwrap();
+                assert_eq!(phase.phases(), round);
+                cells[round as usize % 3].1.send(round).await.unwrap();
+            }
+            while let Some((mut quit, _tick, running)) = cells.pop() {
+                quit.send(()).await.unwrap();
+                running.await.unwrap().unwrap();
+                assert_eq!(phase.parties(), cells.len() + 1);
+                phase.sync().await.unwrap();
             }
         });
     }

@@ -165,6 +165,10 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
     queue.sender_leaves(news & NO_SENDER != 0, wakes);
 }
 
+fn immunity_of(policy: &Policy) -> u32 {
+    u32::from(policy.immunity.as_u8()) << IMMUNITY_SHIFT
+}
+
 impl<T> Chan<T> {
     pub(crate) fn new(policy: &Policy, made: &'static Location<'static>) -> Self {
         let state = Lock::new(Inner { value: None, waiter: None, queue: None });
@@ -174,7 +178,7 @@ impl<T> Chan<T> {
             g.set(QUEUED);
         }
         if policy.immunity > Strength::from(0) {
-            state.lock().set(u32::from(policy.immunity.as_u8()) << IMMUNITY_SHIFT);
+            state.lock().set(immunity_of(policy));
         }
         Self { state, record: Recorded::channel(made) }
     }
@@ -1009,6 +1013,9 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let mut g = self.state.lock();
         let set = queue(&mut g).set_policy(policy, &mut after);
+        if set {
+            g.set(immunity_of(policy));
+        }
         publish(&mut g);
         set
     }

@@ -15,6 +15,7 @@ mod policies;
 mod posting;
 mod returning;
 mod sharing;
+mod syncing;
 mod taking;
 mod waiting;
 
@@ -39,6 +40,7 @@ pub fn laws<X: Transport>() -> Vec<Law<X>> {
         sharing::laws(),
         calling::laws(),
         choosing::laws(),
+        syncing::laws(),
         fairness::laws(),
         waiting::laws(),
     ];

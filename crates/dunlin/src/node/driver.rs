@@ -1,44 +1,27 @@
 //! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
 //!
-//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it. Each socket has a task that reads and
-//! writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
+//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it. Each socket has a task (`carrier.rs`) that reads
+//! and writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
 //! detour. One more task per node dials, keeps the time, and stands in where there is no socket.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker, ready};
-use std::time::Duration;
+use std::task::{Context, Poll, Wake, Waker};
 
-use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
-use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
 
 use super::bridge::{self, Bridge, NewBridge, Says};
+use super::carrier::Carrier;
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
-use crate::world::{self, Clock, Timer};
+use crate::world::{self, Clock};
 use dunlin_core::carrier::Value;
-
-/// So much is read from a socket at once.
-const READ: usize = 256 << 10;
-/// With less room than this, a new buffer is taken...
-const READ_MIN: usize = 4 << 10;
-/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
-const READ_EMPTY_MIN: usize = READ / 2;
-/// So many pieces go in one call to the kernel.
-const SLICES: usize = 64;
-/// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 128 << 10;
-
-/// So long a socket that is to be closed may take to write what it still has.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// A task that can be woken from anywhere, and remembers that it was.
 #[derive(Default)]
@@ -59,7 +42,7 @@ impl Bell {
     }
 
     /// Whether it was rung since it was last asked; if not, the task will be woken.
-    fn poll_rung(&self, cx: &Context<'_>) -> bool {
+    pub(super) fn poll_rung(&self, cx: &Context<'_>) -> bool {
         if self.rung.swap(false, Ordering::AcqRel) {
             return true;
         }
@@ -111,12 +94,12 @@ struct Stretched {
 pub(crate) struct State {
     pub(crate) machine: Machine,
     stretched: BTreeMap<ChannelId, Stretched>,
-    sockets: BTreeMap<SocketId, Arc<Bell>>,
+    pub(super) sockets: BTreeMap<SocketId, Arc<Bell>>,
     /// The socket whose task has the lock, and will ask what there is to write before it gives it back.
-    at_hand: Option<SocketId>,
+    pub(super) at_hand: Option<SocketId>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
-    parting: BTreeMap<SocketId, Closed>,
+    pub(super) parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
@@ -127,7 +110,7 @@ pub(crate) struct State {
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
     /// Messages that nobody needs any more; they are dropped where nothing is locked.
-    dropped: Vec<Value>,
+    pub(super) dropped: Vec<Value>,
 }
 
 /// This thread's name for [`Driver::holder`].
@@ -138,9 +121,9 @@ fn this_thread() -> usize {
 }
 
 /// The state, locked by this thread.
-struct Held<'a> {
+pub(super) struct Held<'a> {
     holder: &'a AtomicUsize,
-    state: MutexGuard<'a, State>,
+    pub(super) state: MutexGuard<'a, State>,
 }
 
 impl Drop for Held<'_> {
@@ -217,7 +200,7 @@ impl Driver {
         result
     }
 
-    fn hold(&self) -> Held<'_> {
+    pub(super) fn hold(&self) -> Held<'_> {
         let state = lock(&self.state);
         self.holder.store(this_thread(), Ordering::Relaxed);
         Held { holder: &self.holder, state }
@@ -248,7 +231,7 @@ impl Driver {
     }
 
     /// Fetches what ends have to say, and does what the machine says, until both are quiet.
-    fn act(self: &Arc<Self>, state: &mut State, now: Time) {
+    pub(super) fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         loop {
             let given_up = std::mem::take(&mut *lock(&self.given_up));
             if !given_up.is_empty() {
@@ -414,19 +397,7 @@ impl Driver {
         state.next_socket += 1;
         let bell = Arc::<Bell>::default();
         state.sockets.insert(id, bell.clone());
-        let mut carrier = Carrier {
-            driver: self.clone(),
-            id,
-            bell,
-            socket,
-            buffer: BytesMut::new(),
-            missing: 0,
-            out: Vec::new(),
-            flushing: false,
-            more: false,
-            parting: false,
-            linger: None,
-        };
+        let mut carrier = Carrier::new(self.clone(), id, bell, socket);
         world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
         id
     }
@@ -578,201 +549,5 @@ impl State {
     /// The bridge of a channel whose other end has turned out to be here as well.
     pub(crate) fn take_bridge(&mut self, channel: ChannelId) -> Option<Box<dyn Bridge>> {
         self.stretched.remove(&channel).map(|stretched| stretched.bridge)
-    }
-}
-
-/// Reads and writes one socket.
-struct Carrier {
-    driver: Arc<Driver>,
-    id: SocketId,
-    bell: Arc<Bell>,
-    socket: Box<dyn Socket>,
-    /// What has arrived and is no whole frame, and room for what follows.
-    buffer: BytesMut,
-    /// So much of that frame is missing at least.
-    missing: usize,
-    /// What the machine has given and the socket has not taken.
-    out: Vec<Bytes>,
-    /// Something was written and not flushed.
-    flushing: bool,
-    /// The machine may have more for this socket than is in `out`.
-    more: bool,
-    parting: bool,
-    /// Until when the last words may take.
-    linger: Option<Pin<Box<Timer>>>,
-}
-
-impl Carrier {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.poll_carry(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(_) => {
-                let id = self.id;
-                self.driver.with(|state, now| {
-                    state.sockets.remove(&id);
-                    state.parting.remove(&id);
-                    state.machine.closed(now, id);
-                });
-                self.driver.bell.ring();
-                Poll::Ready(())
-            }
-        }
-    }
-
-    fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The machine may have something for a socket that is new, or has just become free.
-        let mut fetch = true;
-        loop {
-            fetch |= self.bell.poll_rung(cx);
-            let arrived = self.poll_read(cx)?.is_ready();
-            let news = fetch || arrived;
-            if news {
-                self.exchange(arrived);
-            }
-            fetch = false;
-            if !self.out.is_empty() || self.flushing {
-                // There may be more than was taken at once.
-                fetch = self.poll_write(cx)?.is_ready() && self.more;
-            } else if self.parting {
-                return Pin::new(&mut *self.socket).poll_shutdown(cx);
-            }
-            // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
-            if !news && !fetch {
-                if !self.parting {
-                    return Poll::Pending;
-                }
-                let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
-                return linger.as_mut().poll(cx).map(Ok);
-            }
-        }
-    }
-
-    /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: bool) {
-        let id = self.id;
-        let now = self.driver.now();
-        let mut held = self.driver.hold();
-        let state = &mut *held.state;
-        state.at_hand = Some(id);
-        if arrived {
-            self.missing = state.machine.received_in(now, id, &mut self.buffer);
-        }
-        self.driver.act(state, now);
-        state.at_hand = None;
-        self.parting |= state.parting.contains_key(&id);
-        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
-        let dropped = std::mem::take(&mut state.dropped);
-        drop(held);
-        drop(dropped);
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
-        if self.buffer.capacity() - self.buffer.len() < min {
-            self.buffer.reserve(READ.max(self.missing));
-        }
-        let reading = pin!(self.socket.read_buf(&mut self.buffer));
-        match ready!(reading.poll(cx))? {
-            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// `Ready`: all is written.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            let socket = Pin::new(&mut *self.socket);
-            let mut written = if let [bytes] = &self.out[..] {
-                ready!(socket.poll_write(cx, bytes))?
-            } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.out.len().min(SLICES);
-                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
-            };
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            let mut whole = 0;
-            for bytes in &mut self.out {
-                if written < bytes.len() {
-                    bytes.advance(written);
-                    break;
-                }
-                written -= bytes.len();
-                whole += 1;
-            }
-            self.out.drain(..whole);
-            self.flushing = true;
-        }
-        ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
-        self.flushing = false;
-        Poll::Ready(Ok(()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dunlin_proto::Config;
-    use dunlin_proto::id::{Incarnation, Life};
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
-    struct Stuck {
-        byte: Option<u8>,
-        awaited: Arc<AtomicBool>,
-    }
-
-    impl AsyncRead for Stuck {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            self.awaited.store(self.byte.is_none(), Ordering::Relaxed);
-            let Some(byte) = self.byte.take() else { return Poll::Pending };
-            buf.put_slice(&[byte]);
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Stuck {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Pending
-        }
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-    }
-
-    impl Socket for Stuck {
-        fn peer(&self) -> String {
-            "stuck".to_owned()
-        }
-    }
-
-    #[test]
-    fn who_cannot_write_waits_for_what_arrives() {
-        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
-        let machine = Machine::new(Config::new("krill"), me, 1);
-        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
-        let id = SocketId(0);
-        driver.with(|state, now| state.machine.accepted(now, id));
-        let awaited = Arc::<AtomicBool>::default();
-        let mut carrier = Carrier {
-            driver,
-            id,
-            bell: Arc::default(),
-            socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
-            buffer: BytesMut::new(),
-            missing: 0,
-            out: vec![Bytes::from_static(b"krill")],
-            flushing: false,
-            more: false,
-            parting: false,
-            linger: None,
-        };
-        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
     }
 }

@@ -77,7 +77,7 @@ pub enum ScopeError {
     Sibling,
     /// The scope's rule gives the name to a node, and this end was not said to carry what can leave the program.
     #[error(
-        "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) was not said to be portable: write `.portable()`"
+        "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) was not said to be portable: write `.portable()`, or `#[sender(\"name\", portable)]`"
     )]
     NotPortable {
         /// The name.

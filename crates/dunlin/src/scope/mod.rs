@@ -3,7 +3,7 @@
 //! - [`Scope`]: names that several processes join, and forks that are waited for;
 //! - [`Wired`], [`wired`]: what is forked; `#[process]` makes one of a function;
 //! - [`Place`]: where what is forked runs;
-//! - [`Join`]: an end that is to be joined by hand;
+//! - [`Join`]: an end that is to be joined by hand; [`FromScope`]: what can be;
 //! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and who waits.
 //!
 //! In the folder: `names.rs` has the table of names, `wired.rs` what a fork does before and after its body, `forks.rs` who has not ended,
@@ -31,8 +31,10 @@ use crate::face::{ClientFace, ServerFace};
 pub use error::{FinishError, ScopeError, Straggler};
 use forks::{Finishing, Forks};
 use hook::Ask;
-use names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, Joined, Names, Wanted, What};
-pub use names::{Join, Joining, WaitingName};
+#[cfg(feature = "net")]
+pub use hook::Askable;
+pub use names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, Join, Joining, WaitingName};
+use names::{Joined, Names, Wanted, What};
 pub use place::Place;
 use place::Site;
 use wired::{Gate, Prepared};
@@ -278,16 +280,18 @@ impl Scope {
     /// Puts the names that `rule` is true of on the network: their ends are asked of `node`, from now on, in this scope and those that
     /// inherit from it.
     ///
-    /// Processes do not notice: what was joined in the program is then joined in the application. What such a name carries must be
-    /// [`Portable`](crate::Portable): a `#[process]` finds that out by itself (in a generic one the bound must be written), a call says
-    /// [`.portable()`](Join::portable). Whether many may hold one end is up to the node: see [`Naming::shared`](crate::node::Naming::shared).
+    /// Processes do not notice: what was joined in the program is then joined in the application. But what such a name carries must be
+    /// [`Portable`](crate::Portable), and who joins it says so: an annotation with the word `portable`, a call with
+    /// [`.portable()`](Join::portable). Where no rule holds that says nothing. A shared end is asked for once,
+    /// and shared by those who join it by this rule; whether other programs may hold it too is up to the node:
+    /// see [`Naming::shared`](crate::node::Naming::shared).
     ///
     /// # Examples
     /// ```
     /// use dunlin::prelude::*;
     ///
     /// #[process]
-    /// async fn thermometer(#[sender("public.readings")] mut out: Sender<f64>) -> Result {
+    /// async fn thermometer(#[sender("public.readings", portable)] mut out: Sender<f64>) -> Result {
     ///     Ok(out.send(21.5).await?)
     /// }
     /// # dunlin::block_on(async {
@@ -327,26 +331,21 @@ impl Scope {
         })
     }
 
-    fn join<E: FromScope<K>, K>(
-        &self,
-        wanted: &Wanted,
-        ask: Option<Ask<E::End>>,
-    ) -> Result<Joined<E, E::End>, ScopeError> {
+    fn join<E: FromScope<K>, K>(&self, wanted: &Wanted, ask: Option<Ask<E::End>>) -> Result<Joined<E>, ScopeError> {
         if self.inner.forks.is_finished() {
             return Err(ScopeError::Finished);
         }
         for scope in self.levels() {
             #[cfg(feature = "net")]
             if let Some(node) = scope.node_of(&wanted.name) {
-                let names = lock(&scope.inner.names);
+                let mut names = lock(&scope.inner.names);
                 names.check(wanted, &E::what())?;
                 let ask = ask.ok_or_else(|| ScopeError::NotPortable {
                     name: wanted.name.clone(),
                     carries: E::what().text(),
                     wanted_at: wanted.at,
                 })?;
-                let policy = names.policy(wanted);
-                return Ok(Joined::There((ask.ask)(node, wanted.name.clone(), policy)));
+                return Ok(Joined::There(names.ask(node, wanted, ask)));
             }
             let mut names = lock(&scope.inner.names);
             if names.has(&wanted.name) {

@@ -11,6 +11,8 @@ use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::pin::Pin;
+#[cfg(feature = "net")]
+use std::sync::Arc;
 
 use dunlin_core::__rt::WeakShared;
 use dunlin_core::{ChannelFactory, End, NoPoison, Pairing, Policy, Receiver, Sender, Shared, ToServer};
@@ -172,10 +174,17 @@ impl Entry {
     }
 }
 
+/// What others can be made of an end that a node gave; locked while the node is asked.
+#[cfg(feature = "net")]
+type AskedSeat = tokio::sync::Mutex<Option<Box<dyn Any + Send>>>;
+
 /// The names of one scope.
 #[derive(Default)]
 pub(super) struct Names {
     entries: HashMap<String, Entry>,
+    /// The ends that a node gave and several share here, by their names and faces.
+    #[cfg(feature = "net")]
+    asked: HashMap<(String, &'static str), Arc<AskedSeat>>,
     closed: bool,
 }
 
@@ -241,9 +250,33 @@ impl Names {
 
     /// What a node is to be told of the name: the policy.
     #[cfg(feature = "net")]
-    pub(super) fn policy(&self, wanted: &Wanted) -> Policy {
+    fn policy(&self, wanted: &Wanted) -> Policy {
         let declared = self.entries.get(&wanted.name).and_then(|entry| entry.policy.as_ref());
         declared.or(wanted.policy.as_ref()).map_or_else(Policy::default, |(policy, _)| policy.clone())
+    }
+
+    /// Asks a node for an end. Of one that is shared here it is asked once.
+    #[cfg(feature = "net")]
+    pub(super) fn ask<E: FromScope<K>, K>(
+        &mut self,
+        node: crate::node::Node,
+        wanted: &Wanted,
+        ask: Ask<E::End>,
+    ) -> super::hook::Asked<E> {
+        let (name, asking) = (wanted.name.clone(), ask(node, wanted.name.clone(), self.policy(wanted), E::SHARED));
+        if !E::SHARED {
+            return Box::pin(async { asking.await.map(E::of) });
+        }
+        let seat = self.asked.entry((name.clone(), E::FACE)).or_default().clone();
+        Box::pin(async move {
+            let mut seat = seat.lock().await;
+            if let Some(weak) = &*seat {
+                return E::again(&**weak).ok_or(ScopeError::Left { name, face: E::FACE });
+            }
+            let end = E::of(asking.await?);
+            *seat = end.weak();
+            Ok(end)
+        })
     }
 
     /// What a node is asked for must be what was declared here.
@@ -381,6 +414,16 @@ pub trait FromScope<K>: Sized + Send + 'static {
     /// Of an end that a node gave.
     #[doc(hidden)]
     fn of(end: Self::End) -> Self;
+    /// If it is shared: what others can be made of while it is there.
+    #[doc(hidden)]
+    fn weak(&self) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+    /// Another one, unless all have gone.
+    #[doc(hidden)]
+    fn again(_weak: &(dyn Any + Send)) -> Option<Self> {
+        None
+    }
     /// The policy becomes known after the other face was joined.
     #[doc(hidden)]
     fn set_policy(_end: &Self::End, _policy: &Policy) -> bool {
@@ -388,10 +431,24 @@ pub trait FromScope<K>: Sized + Send + 'static {
     }
 }
 
+/// What a shared end has beside.
+macro_rules! sharing {
+    (false, $raw:ty) => {};
+    (true, $raw:ty) => {
+        fn weak(&self) -> Option<Box<dyn Any + Send>> {
+            Some(Box::new(self.downgrade()))
+        }
+
+        fn again(weak: &(dyn Any + Send)) -> Option<Self> {
+            weak.downcast_ref::<WeakShared<$raw>>()?.upgrade()
+        }
+    };
+}
+
 type FacesOf<B> = Faces<<B as Pairing>::Client, <B as Pairing>::Server>;
 
 macro_rules! joins_channel {
-    ($($end:ty, $kind:ty, $raw:ty, $face:literal, $seat:ident, $shared:literal, $take:ident, |$it:ident| $of:expr;)*) => { $(
+    ($($end:ty, $kind:ty, $raw:ty, $face:literal, $seat:ident, $shared:tt, $take:ident, |$it:ident| $of:expr;)*) => { $(
         impl<T: Send + 'static> FromScope<$kind> for $end {
             type Of = ToServer<T>;
             type End = $raw;
@@ -413,6 +470,8 @@ macro_rules! joins_channel {
             fn of($it: $raw) -> Self {
                 $of
             }
+
+            sharing!($shared, $raw);
 
             fn set_policy(end: &$raw, policy: &Policy) -> bool {
                 end.set_policy(policy)
@@ -485,6 +544,8 @@ macro_rules! joins_face {
             fn of(end: F) -> Self {
                 end.share()
             }
+
+            sharing!(true, F);
         }
     )* };
 }
@@ -522,18 +583,13 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         Self { scope: scope.clone(), wanted, ask: None, kind: PhantomData }
     }
 
-    /// By `#[process]`, which finds out by itself whether a node can be asked.
-    fn asked(self, ask: Option<Ask<E::End>>) -> Self {
-        Self { ask, ..self }
-    }
-
     /// The end may come from another program: the name may be one that the scope's [rule](Scope::network) gives to a node.
     #[cfg(feature = "net")]
     pub fn portable(self) -> Self
     where
-        E: super::hook::Networked<K>,
+        E::End: super::hook::Askable<K>,
     {
-        Self { ask: Some(E::ask()), ..self }
+        Self { ask: Some(super::hook::Askable::ASK), ..self }
     }
 
     /// Many may join this end: each gets a handle of it, and it is left when all have left. All say so.
@@ -542,15 +598,15 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         E: End,
         Shared<E>: FromScope<K, End = E::End>,
     {
-        Join { scope: self.scope, wanted: self.wanted, ask: None, kind: PhantomData }
+        Join { scope: self.scope, wanted: self.wanted, ask: self.ask, kind: PhantomData }
     }
 }
 
 /// What `#[process]` expands to.
 #[doc(hidden)]
 #[track_caller]
-pub fn join<E: FromScope<K>, K: 'static>(scope: &Scope, name: &str, ask: Option<Ask<E::End>>) -> Join<E, K> {
-    Join::new(scope, name, Location::caller()).asked(ask)
+pub fn join<E: FromScope<K>, K: 'static>(scope: &Scope, name: &str) -> Join<E, K> {
+    Join::new(scope, name, Location::caller())
 }
 
 macro_rules! policy_of {
@@ -588,7 +644,7 @@ impl<E: FromScope<K>, K: 'static> IntoFuture for Join<E, K> {
             };
             // The scope is not kept while a node is asked.
             drop((self.scope, self.wanted));
-            asking.await.map(E::of)
+            asking.await
         })
     }
 }
@@ -600,8 +656,8 @@ impl<E: FromScope<K>, K> fmt::Debug for Join<E, K> {
 }
 
 /// What came of a joining.
-pub(super) enum Joined<E, R> {
+pub(super) enum Joined<E> {
     Here(E),
     #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "there are no nodes"))]
-    There(super::hook::Asked<R>),
+    There(super::hook::Asked<E>),
 }

@@ -83,6 +83,11 @@
 //! What is not portable is not asked of a node:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
+//! #[process]
+//! async fn f(#[sender("n", portable)] tx: Sender<std::sync::mpsc::Sender<u8>>) {}
+//! ```
+//! ```compile_fail,E0277
+//! # use dunlin::prelude::*;
 //! async fn f(scope: &Scope) {
 //!     let _ = scope.sender::<std::sync::mpsc::Sender<u8>>("n").portable();
 //! }

@@ -1,4 +1,9 @@
-//! What holds for every kind of network: each tests itself by it.
+//! What holds for every kind of network. Each of this crate's own tests itself by it, and so can yours: `dunlin::laws!` does.
+//!
+//! `address` is one at which a listener can be made, without the prefix.
+//!
+//! # Panics
+//! All of these, if it does not hold.
 
 use std::io;
 
@@ -10,7 +15,7 @@ use super::Network;
 const MANY: usize = 16 << 20;
 
 /// Three sockets of one listener, open together, each carry their own bytes both ways, and their end. Gives the listener's address.
-pub(super) async fn echoes(network: &dyn Network, address: &str) -> String {
+pub async fn echoes(network: &dyn Network, address: &str) -> String {
     let mut listener = network.listen(address).await.unwrap();
     let address = listener.address();
     let mut pairs = Vec::new();
@@ -47,7 +52,7 @@ pub(super) async fn echoes(network: &dyn Network, address: &str) -> String {
 }
 
 /// A second listener at the address is refused, and the first goes on. Gives the error's text.
-pub(super) async fn is_in_use(network: &dyn Network, address: &str) -> String {
+pub async fn is_in_use(network: &dyn Network, address: &str) -> String {
     let mut listener = network.listen(address).await.unwrap();
     let error = network.listen(&listener.address()).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
@@ -65,7 +70,7 @@ pub(super) async fn is_in_use(network: &dyn Network, address: &str) -> String {
 }
 
 /// Nobody can dial a listener that is gone, and what it had not accepted ends.
-pub(super) async fn refuses_when_dropped(network: &dyn Network, address: &str) {
+pub async fn refuses_when_dropped(network: &dyn Network, address: &str) {
     let listener = network.listen(address).await.unwrap();
     let address = listener.address();
     let mut waiting = network.dial(&address).await.unwrap();

@@ -8,8 +8,9 @@
 //! | `unix:/run/dunlin/a.sock` | [`Unix`], where the system has them |
 //! | `memory:name` | [`Memory`]: inside one program |
 
-#[cfg(test)]
-mod contract;
+#[cfg(any(test, feature = "sim"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
+pub mod contract;
 mod memory;
 mod tcp;
 #[cfg(unix)]
