@@ -271,6 +271,17 @@ mod node {
         Own::Tokio(tokio::spawn(future))
     }
 
+    /// Does what may take long where it holds up no task.
+    pub(crate) fn apart(work: impl FnOnce() + Send + 'static) {
+        #[cfg(feature = "sim")]
+        if sim::current().is_some() {
+            // There nothing takes long.
+            spawn_own(async move { work() });
+            return;
+        }
+        tokio::task::spawn_blocking(work);
+    }
+
     /// `None`: it was not done in time.
     pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);

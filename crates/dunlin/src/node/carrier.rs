@@ -11,7 +11,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_proto::id::SocketId;
 use tokio::io::AsyncReadExt;
 
-use super::driver::{Bell, Driver};
+use super::bell::Bell;
+use super::driver::{Driver, Locked};
 use super::network::Socket;
 use crate::world::Timer;
 
@@ -33,6 +34,15 @@ const TURN: usize = 128 << 10;
 /// So long a socket that is to be closed may take to write what it still has.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// What whoever polls a [`Carrier`] does next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Work on the channels that its bell has, and then poll again: it is attended.
+    Work,
+    /// The socket is gone.
+    Over,
+}
+
 /// Reads and writes one socket.
 pub(super) struct Carrier {
     driver: Arc<Driver>,
@@ -50,6 +60,8 @@ pub(super) struct Carrier {
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
+    /// The work on channels is done: what has come of it is to be written.
+    worked: bool,
     /// There may be more to read, than was read at once.
     unread: bool,
     /// An end here was told something, ...
@@ -73,6 +85,7 @@ impl Carrier {
             flushing: false,
             more: false,
             parting: false,
+            worked: false,
             unread: false,
             told: false,
             carried: 0,
@@ -80,38 +93,40 @@ impl Carrier {
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         match self.poll_carry(cx) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(_) => {
-                let id = self.id;
-                self.driver.with(|state, now| {
-                    state.sockets.remove(&id);
-                    state.parting.remove(&id);
-                    state.machine.closed(now, id);
-                });
-                self.driver.bell.ring();
-                Poll::Ready(())
+            Poll::Ready(Ok(Step::Work)) => Poll::Ready(Step::Work),
+            Poll::Ready(Ok(Step::Over) | Err(_)) => {
+                self.driver.socket_over(self.id, &self.bell);
+                Poll::Ready(Step::Over)
             }
         }
     }
 
-    fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Step>> {
         // The machine may have something for a socket that is new, or has just become free.
         let mut fetch = true;
         loop {
-            fetch |= self.bell.poll_rung(cx);
-            let arrived = self.poll_read(cx)?.is_ready();
-            let news = fetch || arrived;
+            let mut news = std::mem::take(&mut self.worked);
             if news {
-                self.exchange(arrived);
+                let driver = self.driver.clone();
+                driver.speak(|locked| self.fill(locked));
+            } else {
+                fetch |= self.bell.poll_rung(cx);
+                let arrived = self.poll_read(cx)?.is_ready();
+                news = fetch || arrived;
+                if news && self.exchange(arrived) {
+                    self.worked = true;
+                    return Poll::Ready(Ok(Step::Work));
+                }
             }
             fetch = false;
             if !self.out.is_empty() || self.flushing {
                 // There may be more than was taken at once.
                 fetch = self.poll_write(cx)?.is_ready() && self.more;
             } else if self.parting {
-                return Pin::new(&mut *self.socket).poll_shutdown(cx);
+                return Pin::new(&mut *self.socket).poll_shutdown(cx).map_ok(|()| Step::Over);
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
@@ -119,7 +134,7 @@ impl Carrier {
                     return Poll::Pending;
                 }
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
-                return linger.as_mut().poll(cx).map(Ok);
+                return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
             if self.carried >= TURN || (self.told && (self.unread || self.more)) {
                 (self.told, self.carried) = (false, 0);
@@ -130,29 +145,38 @@ impl Carrier {
         }
     }
 
-    /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: bool) {
-        let id = self.id;
-        let now = self.driver.now();
-        let mut held = self.driver.hold();
-        let state = &mut *held.state;
-        state.at_hand = Some(id);
-        if arrived {
-            self.missing = state.machine.received_in(now, id, &mut self.buffer);
-            self.told |= state.machine.tells();
+    /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
+    fn exchange(&mut self, arrived: bool) -> bool {
+        self.bell.attend();
+        self.driver.now();
+        let driver = self.driver.clone();
+        driver.speak(|locked| {
+            if arrived {
+                self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
+                self.told |= locked.state.machine.tells();
+            }
+            driver.act(locked.state, locked.now);
+            let work = self.bell.stirred() > 0;
+            if !work {
+                self.fill(locked);
+            }
+            work
+        })
+    }
+
+    /// Fetches what the machine has for this socket.
+    fn fill(&mut self, locked: &mut Locked<'_>) {
+        self.bell.depart();
+        if self.bell.stirred() > 0 {
+            self.bell.ring();
         }
-        self.driver.act(state, now);
-        state.at_hand = None;
-        self.parting |= state.parting.contains_key(&id);
+        self.parting |= locked.state.parting.contains_key(&self.id);
         self.more = true;
         if self.out.is_empty() {
-            let bytes = state.machine.fill(now, id, WRITE, &mut self.out);
+            let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
             self.carried += bytes;
             self.more = bytes >= WRITE;
         }
-        let dropped = std::mem::take(&mut state.dropped);
-        drop(held);
-        drop(dropped);
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
