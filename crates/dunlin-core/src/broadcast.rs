@@ -100,10 +100,8 @@ impl<T> Hub<T> {
         member.sender_gone();
     }
 
-    /// Whether the poison of this receiver is its own affair: it had retired before.
-    fn has_left(&self, chan: &Chan<T>) -> bool {
-        let state = self.state.lock();
-        !matches!(state.over, Some(Why::Poisoned(_))) && state.find(chan).is_none()
+    fn is_poisoned(&self) -> bool {
+        matches!(self.state.lock().over, Some(Why::Poisoned(_)))
     }
 
     /// Nothing is sent any more. Gives the channels, each of which is to hear it. After poison nothing is news, and from a receiver that
@@ -430,9 +428,18 @@ impl<T: Clone> Future for Broadcasting<'_, T> {
             };
             match sent {
                 Ok(()) => this.received += 1,
-                // It has left.
-                Err(Failed::NotTaken(Why::Closed | Why::NodeLost) | Failed::Unknown(_)) => {}
-                Err(Failed::NotTaken(Why::Poisoned(_))) if this.broadcast.hub.has_left(&part.chan) => {}
+                // It has left. Its thread may not have come to say so, and until then each value would begin with it.
+                Err(Failed::NotTaken(Why::Closed | Why::NodeLost) | Failed::Unknown(_)) => {
+                    this.broadcast.hub.left(&part.chan, true);
+                }
+                Err(Failed::NotTaken(Why::Poisoned(reason))) => {
+                    // The others have to hear of it before anything that the sender does now.
+                    this.broadcast.hub.poison(&reason, Some(&part.chan));
+                    // If nobody has heard of it, it was the affair of one that had retired before.
+                    if this.broadcast.hub.is_poisoned() {
+                        this.why.get_or_insert(Why::Poisoned(reason));
+                    }
+                }
                 Err(Failed::NotTaken(why)) => _ = this.why.get_or_insert(why),
             }
             parts.swap_remove(index);

@@ -13,7 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use dunlin_core::{
-    Choice, Par, RecvError, alt, broadcast, call, channel, channel_with, fifo, future, par, send_to_any, waits,
+    Barrier, Choice, Par, RecvError, alt, barrier, broadcast, call, channel, channel_with, fifo, future, par,
+    send_to_any, waits,
 };
 
 struct Parked {
@@ -238,6 +239,27 @@ fn records_are_read_while_others_write_them() {
         drop(channel::<u32>());
     }
     reader.join().unwrap();
+}
+
+#[test]
+fn parties_of_a_barrier_on_two_threads() {
+    let phase = barrier();
+    let run = |mut phase: Barrier| {
+        let (_tx, mut rx) = channel::<u8>();
+        block_on(async {
+            for n in 0..3 {
+                if n % 2 == 0 {
+                    phase.sync().await.unwrap();
+                } else {
+                    alt! { r = phase.sync() => r.unwrap(), _ = rx.recv() => unreachable!() }
+                }
+            }
+            phase.phases()
+        })
+    };
+    let mine = phase.enrol();
+    let other = thread::spawn(move || run(phase));
+    assert_eq!((run(mine), other.join().unwrap()), (3, 3));
 }
 
 #[test]

@@ -321,12 +321,14 @@ fn propagated(function: &ItemFn, parameters: &[Parameter], text: &str, returned:
         let tether = placed(quote_spanned!(ours=> <#of as ::dunlin::__rt::Tethered>::tether), of);
         quote_spanned!(ours=> #tether(&#name, &mut #tethers);)
     });
+    // That nothing can be told from what is returned is said of its type.
+    let propagating = placed(quote_spanned!(ours=> ::dunlin::__rt::propagating), returned);
     // The first statement tells the block's type before `?` and `return` ask for it.
     quote_spanned! {ours=>
         #[allow(unused_mut)]
         let mut #tethers = ::std::vec::Vec::new();
         #(#tied)*
-        ::dunlin::__rt::propagating(#text, #tethers, async {
+        #propagating(#text, #tethers, async {
             if let ::core::option::Option::Some(never) = ::core::option::Option::None::<#returned> {
                 return never;
             }

@@ -21,7 +21,7 @@ pub struct Config {
     pub grace: Duration,
     /// An acknowledgement that could ride on nothing goes alone after so long.
     pub ack_delay: Duration,
-    /// So many bytes that have arrived are acknowledged at once. Others should have several times as many for `unacked_max`.
+    /// So many bytes that have arrived are acknowledged at once. Others should have several times as many for `unacked_min`.
     pub ack_bytes: usize,
     /// A socket that has not shaken hands after so long is closed.
     pub handshake: Duration,
@@ -31,11 +31,16 @@ pub struct Config {
     pub backoff_max: Duration,
     /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1 MiB.
     pub chunk: usize,
-    /// The same while only one channel has values to send: larger pieces cost less. At most 1 MiB; less than
-    /// `chunk` counts as that.
+    /// While only one channel has values to send, those of up to so many bytes go in one piece, and longer ones in halves of that: larger pieces
+    /// cost less. At most 1 MiB; with less than `chunk`, pieces are as they are for several.
     pub chunk_alone: usize,
     /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
     pub unacked_max: usize,
+    /// Less than `unacked_max` may be, if the other side is slow to read: what is on its way makes all that is behind it wait. But never less than
+    /// this, if that is not more than `unacked_max`.
+    pub unacked_min: usize,
+    /// So long what is on its way may wait to be read, beyond one and a half times the least round trip that was measured of late.
+    pub queueing: Duration,
     /// The largest encoded value, in bytes.
     pub value_max: usize,
     /// So many sockets may be without a finished handshake at once.
@@ -56,13 +61,15 @@ impl Config {
             silence: Duration::from_millis(3500),
             grace: Duration::from_secs(15),
             ack_delay: Duration::from_millis(20),
-            ack_bytes: 512 << 10,
+            ack_bytes: 32 << 10,
             handshake: Duration::from_secs(5),
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             chunk: 16 << 10,
             chunk_alone: 128 << 10,
             unacked_max: 4 << 20,
+            unacked_min: 128 << 10,
+            queueing: Duration::from_micros(50),
             value_max: 64 << 20,
             strangers_max: 256,
             peers_max: 1 << 16,
@@ -83,6 +90,7 @@ impl Config {
             ("chunk", self.chunk, limits::CHUNK),
             ("chunk_alone", self.chunk_alone, limits::CHUNK),
             ("unacked_max", self.unacked_max, usize::MAX),
+            ("unacked_min", self.unacked_min, usize::MAX),
             ("strangers_max", self.strangers_max, usize::MAX),
         ] {
             if !(1..=max).contains(&value) {
@@ -187,6 +195,7 @@ mod tests {
         let refused = is("`chunk` is 1048577; it must be from 1 to 1048576");
         assert_eq!(checked(|config| config.chunk = (1 << 20) + 1), refused);
         assert!(checked(|config| config.unacked_max = 0).is_err());
+        assert!(checked(|config| config.unacked_min = 0).is_err());
         assert!(checked(|config| config.strangers_max = 0).is_err());
     }
 

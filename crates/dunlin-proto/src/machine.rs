@@ -184,6 +184,11 @@ impl Machine {
         self.actions.pop_front()
     }
 
+    /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have something to say.
+    pub fn tells(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Home(..) | Action::Proxy(..)))
+    }
+
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
         self.due
@@ -490,8 +495,8 @@ impl Machine {
         let speaks = connection.outbox.has_something(&self.config);
         let silent = now >= connection.said + self.config.heartbeat;
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
-        let moment = if owed && (speaks || silent || overdue || connection.inbox.unacked_bytes >= self.config.ack_bytes)
-        {
+        let much = connection.inbox.must_acknowledge(&self.config);
+        let moment = if owed && (speaks || silent || overdue || much) {
             connection.inbox.acked = connection.inbox.seen;
             connection.inbox.unacked_bytes = 0;
             connection.ack_at = None;
@@ -499,7 +504,7 @@ impl Machine {
         } else {
             silent.then_some(Frame::Heartbeat)
         };
-        let written = connection.outbox.fill(moment, &self.config, room, out);
+        let written = connection.outbox.fill(now, moment, &self.config, room, out);
         if written > 0 {
             connection.said = now;
         }
@@ -517,7 +522,17 @@ impl Machine {
             connection.outbox.has_something(&self.config)
                 || now >= connection.said + self.config.heartbeat
                 || connection.ack_at.is_some_and(|at| now >= at)
-                || connection.inbox.unacked_bytes >= self.config.ack_bytes
+                || connection.inbox.must_acknowledge(&self.config)
+        })
+    }
+
+    /// Whether [`fill`](Self::fill) would write an acknowledgement and nothing else: it can wait for a moment, if something may soon go along.
+    pub fn only_acknowledges(&self, socket: SocketId) -> bool {
+        let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(&socket) else {
+            return false;
+        };
+        self.connections.get(node).is_some_and(|connection| {
+            connection.inbox.must_acknowledge(&self.config) && !connection.outbox.has_something(&self.config)
         })
     }
 
@@ -923,10 +938,10 @@ impl Machine {
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.arrived = arrived;
         }
-        let (ack_delay, ack_bytes) = (self.config.ack_delay, self.config.ack_bytes);
-        let connection = self.connection(node);
+        let ack_delay = self.config.ack_delay;
+        let Some(connection) = self.connections.get_mut(&node) else { return };
         if connection.inbox.seen != connection.inbox.acked {
-            if connection.inbox.unacked_bytes >= ack_bytes {
+            if connection.inbox.must_acknowledge(&self.config) {
                 self.act_write(id);
             } else if connection.ack_at.is_none() {
                 connection.ack_at = Some(now + ack_delay);
@@ -947,21 +962,26 @@ impl Machine {
         if numbered {
             let inbox = &mut self.connection(node).inbox;
             inbox.seen += 1;
-            inbox.unacked_bytes += match &frame {
-                Frame::More(_, piece) => piece.len(),
-                Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
-                _ => 32,
-            };
+            // About what the other side keeps for it: else many small frames would fill its window, and wait here for company.
+            inbox.unacked_bytes += 32
+                + match &frame {
+                    Frame::More(_, piece) => piece.len(),
+                    Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
+                    _ => 0,
+                };
         }
         match frame {
             Frame::Heartbeat => {}
             Frame::Ack { seen } => {
                 let connection = self.connections.get_mut(&node).ok_or("an acknowledgement from nobody")?;
-                let was_full = connection.outbox.unacked_bytes() >= self.config.unacked_max;
-                if !connection.outbox.acknowledge(seen) {
+                let was_full = !connection.outbox.has_something(&self.config);
+                if !connection.outbox.acknowledge(now, seen, &self.config) {
                     return Err("an acknowledgement of what was not sent");
                 }
-                if was_full && let Some(socket) = connection.socket() {
+                if was_full
+                    && connection.outbox.has_something(&self.config)
+                    && let Some(socket) = connection.socket()
+                {
                     self.act_write(socket);
                 }
             }

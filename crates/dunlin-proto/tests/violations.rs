@@ -8,7 +8,7 @@ use dunlin_proto::wire::handshake::{Hello, Resume};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec,
 };
-use dunlin_proto::{Action, Config, Down, Machine, State};
+use dunlin_proto::{Action, Config, Down, HomeHears, Machine, State};
 
 const NOW: Time = Time(0);
 /// The peer that says things, and another one that must not be harmed.
@@ -138,6 +138,10 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
         ("an offer under a number that is in use", &[attach(), offer(1), choice(1)]),
         ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), offer(4)]),
         ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), choice(4)]),
+        (
+            "a value that was sent behind the end of its half",
+            &[attach(), to_home(ToHome::Ended(End::Retired)), value(Head::Sent, 1, b"x")],
+        ),
         ("a value without a credit", &[attach(), value(Head::Sent, 1, b"x"), value(Head::Sent, 1, b"x")]),
         ("a value larger than the terms allow", &[attach(), value(Head::Sent, 101, b"x")]),
         ("a value larger than the terms allow", &[attach(), choice(1), value(Head::Grant(1, 1), 101, b"x")]),
@@ -276,4 +280,21 @@ fn a_request_that_was_given_up_is_not_granted() {
     assert!(!node.machine.grant(NOW, THERE, 3, 0, Bytes::from_static(b"three")));
     assert!(node.machine.grant(NOW, THERE, 3, 1, Bytes::from_static(b"three")));
     assert_eq!(node.down, None);
+}
+
+/// A home asks anew while the grant is on its way, and its driver hears of the grant only then: what it declines is the first.
+#[test]
+fn a_grant_that_is_declined_leaves_the_next_request() {
+    let mut node = Node::new();
+    node.hears(&[attach(), to_home(ToHome::OfferChoice(1, 7))]);
+    node.machine.reserve(NOW, HERE, PEERS[0], 1, 0);
+    node.hears(&[value(Head::Grant(1, 0), 1, b"x")]);
+    node.machine.reserve(NOW, HERE, PEERS[0], 1, 1);
+    node.machine.decline(NOW, HERE, PEERS[0], 1, 0);
+    let mut bytes = BytesMut::new();
+    let piece = codec::encode(&value(Head::Grant(1, 1), 1, b"x"), &mut bytes);
+    bytes.extend_from_slice(&piece.unwrap_or_default());
+    node.machine.received(NOW, SocketId(0), bytes.freeze());
+    let granted = Action::Home(HERE, PEERS[0], HomeHears::Granted(1, 1, Bytes::from_static(b"x")));
+    assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == granted));
 }

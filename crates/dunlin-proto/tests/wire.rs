@@ -622,10 +622,10 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
     }
 }
 
-/// While only one channel has a value to send, its pieces are `chunk_alone` long; with others there, `chunk`.
+/// While only one channel has a value to send, its pieces are half of `chunk_alone` long, if it does not fit in one; with others there, `chunk`.
 #[test]
 fn pieces_are_larger_where_nobody_else_waits() {
-    let pieces = |channels: u128| {
+    let pieces = |channels: u128, length: usize| {
         let mut config = Config::new("limits");
         (config.chunk, config.chunk_alone) = (3000, 10_000);
         let mut dialler = Machine::new(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
@@ -633,10 +633,8 @@ fn pieces_are_larger_where_nobody_else_waits() {
         dialler.learn(NodeId(1), &["there".to_owned()]);
         for channel in 0..channels {
             dialler.attach(Time(0), ChannelId(channel), NodeId(1), face(0)).unwrap();
-            dialler.offer(Time(0), ChannelId(channel), 0, Bytes::from(vec![7; 20_999]));
         }
-        let mut longest = 0;
-        let mut busy = true;
+        let (mut longest, mut offered, mut busy) = (0, false, true);
         while std::mem::take(&mut busy) {
             while let Some(action) = dialler.poll() {
                 busy = true;
@@ -659,10 +657,17 @@ fn pieces_are_larger_where_nobody_else_waits() {
                     out.into_iter().for_each(|bytes| dialler.received(Time(0), SOCKET, bytes));
                 }
             }
+            if !busy && !std::mem::replace(&mut offered, true) {
+                busy = true;
+                for channel in 0..channels {
+                    dialler.offer(Time(0), ChannelId(channel), 0, Bytes::from(vec![7; length]));
+                }
+            }
         }
         assert_eq!(listener.census().offers, channels as usize, "they have arrived");
         longest
     };
-    assert_eq!(pieces(1), 10_000);
-    assert_eq!(pieces(2), 3000);
+    assert_eq!(pieces(1, 10_000), 10_000);
+    assert_eq!(pieces(1, 20_999), 5000);
+    assert_eq!(pieces(2, 20_999), 3000);
 }

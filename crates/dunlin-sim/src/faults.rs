@@ -50,6 +50,8 @@ impl Plan {
             config.chunk = random.between(1500, 5000) as usize;
             config.chunk_alone = config.chunk;
             config.unacked_max = random.between(3000, 300_000) as usize;
+            config.unacked_min = config.unacked_max / 4;
+            config.ack_bytes = 64 << 10;
             value_max = 20_000;
         }
         if random.chance(10) {

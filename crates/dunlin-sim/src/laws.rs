@@ -194,7 +194,7 @@ impl World {
         let config = &self.plan.config;
         let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
         // With a small window every few bytes wait for a delayed acknowledgement.
-        let windows = (bytes / config.unacked_max.min(config.chunk * 4) + 10) as u64;
+        let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
         4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
             + 1_000_000
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)

@@ -41,6 +41,8 @@ mod face;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]
+mod run;
+#[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]
 pub mod scope;

@@ -185,6 +185,7 @@ pub(crate) fn keep_ticking() {
             loop {
                 std::thread::sleep(TICK);
                 dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
+                crate::run::watch();
             }
         });
         // Without the thread everything works but the ages in the wait records, and patience with sleeping claimers.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use crate::run;
 use crate::time::Instant;
 
 #[cfg(feature = "sim")]
@@ -115,7 +116,7 @@ impl From<tokio::task::JoinError> for NoOutput {
 
 /// A task that was started.
 pub(crate) enum Task<T> {
-    Tokio(tokio::task::JoinHandle<T>),
+    Real(run::Handle<T>),
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     Simulated(sim::Task<T>),
 }
@@ -123,28 +124,28 @@ pub(crate) enum Task<T> {
 impl<T> Task<T> {
     pub(crate) fn abort(&self) {
         match self {
-            Self::Tokio(task) => task.abort(),
+            Self::Real(task) => task.abort(),
             Self::Simulated(task) => task.abort(),
         }
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
         match self {
-            Self::Tokio(task) => Canceller::Tokio(task.abort_handle()),
+            Self::Real(task) => Canceller::Real(task.canceller()),
             Self::Simulated(task) => Canceller::Simulated(task.canceller()),
         }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
         match self {
-            Self::Tokio(task) => task.is_finished(),
+            Self::Real(task) => task.is_finished(),
             Self::Simulated(task) => task.is_finished(),
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
         match self {
-            Self::Tokio(task) => Pin::new(task).poll(cx).map_err(NoOutput::from),
+            Self::Real(task) => task.poll(cx),
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
@@ -154,14 +155,14 @@ impl<T> Task<T> {
 
 /// What aborts a task.
 pub(crate) enum Canceller {
-    Tokio(tokio::task::AbortHandle),
+    Real(run::Canceller),
     Simulated(sim::Canceller),
 }
 
 impl Canceller {
     pub(crate) fn cancel(&self) {
         match self {
-            Self::Tokio(task) => task.abort(),
+            Self::Real(task) => task.abort(),
             Self::Simulated(task) => task.abort(),
         }
     }
@@ -176,7 +177,7 @@ where
     if let Some(sim) = sim::current() {
         return Task::Simulated(sim.spawn(future));
     }
-    Task::Tokio(tokio::spawn(future))
+    Task::Real(run::spawn(future))
 }
 
 #[cfg(feature = "net")]
@@ -268,6 +269,17 @@ mod node {
             return Own::Simulated(sim.spawn_own(future));
         }
         Own::Tokio(tokio::spawn(future))
+    }
+
+    /// Does what may take long where it holds up no task.
+    pub(crate) fn apart(work: impl FnOnce() + Send + 'static) {
+        #[cfg(feature = "sim")]
+        if sim::current().is_some() {
+            // There nothing takes long.
+            spawn_own(async move { work() });
+            return;
+        }
+        tokio::task::spawn_blocking(work);
     }
 
     /// `None`: it was not done in time.

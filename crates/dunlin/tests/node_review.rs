@@ -1,6 +1,7 @@
 //! Regressions from a review of nodes: each was wrong once.
 #![cfg(feature = "net")]
 
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -192,6 +193,11 @@ impl Gated {
         self.wake();
     }
 
+    /// Those to come do not break any more.
+    fn mend(&self) {
+        self.0.cut.store(false, Ordering::SeqCst);
+    }
+
     fn open(&self) {
         self.0.shut.store(false, Ordering::SeqCst);
         self.wake();
@@ -290,10 +296,14 @@ impl AsyncWrite for GatedSocket {
 
 /// A node whose sockets go through a gate.
 async fn gated(test: &str) -> (Node, Gated) {
+    gated_for(test, Duration::from_millis(200)).await
+}
+
+async fn gated_for(test: &str, grace: Duration) -> (Node, Gated) {
     let gate = Gated::default();
     let names = format!("memory:names-of-{test}");
     let node = Node::builder().app(test).names(&names).network(gate.clone());
-    let node = node.grace(Duration::from_millis(200)).listen("memory:").join().await.unwrap();
+    let node = node.grace(grace).listen("memory:").join().await.unwrap();
     (node, gate)
 }
 
@@ -603,5 +613,109 @@ fn an_end_that_has_failed_fast_frees_its_name() {
         drop(tx);
         freed(|| async { a.sender::<u32>("n").await }).await;
         Ok(())
+    });
+}
+
+#[test]
+fn an_end_in_a_value_that_failed_fast_is_over_where_it_was_taken() {
+    run(async {
+        let test = "r-fast-end";
+        let (a, _) = gated_for(test, Duration::from_secs(5)).await;
+        let (b, gate) = gated_for(test, Duration::from_secs(5)).await;
+        let mut tx = a.sender::<Sender<u32>>("n").fail_fast().await?;
+        let mut rx = b.receiver::<Sender<u32>>("n").await?;
+        let (end, mut first) = channel::<u32>();
+        let (sent, received) = par!(tx.send(end), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        let mut received = received?;
+        let (sent, one) = par!(received.send(1), first.recv());
+        assert_eq!((sent?, one?), ((), 1));
+
+        // It is taken, and its node hears nothing of that before it loses the socket.
+        let (end, mut second) = channel::<u32>();
+        gate.shut();
+        let (sent, received) = par!(
+            async {
+                let sent = tx.send(end).await;
+                gate.mend();
+                gate.open();
+                sent
+            },
+            async {
+                let received = rx.recv().await;
+                gate.cut();
+                received
+            }
+        );
+        let Err(SendError::Unknown { value: end, .. }) = sent else {
+            panic!("{:?}", sent.map_err(|_| "another error"))
+        };
+        let mut received = received?;
+        let error = received.send(2).within(Duration::from_secs(4)).await.unwrap_err();
+        assert_eq!(error.why(), Some(&Why::Closed));
+        // Here it stayed.
+        let mut end = end;
+        let (sent, two) = par!(end.send(3), second.recv());
+        assert_eq!((sent?, two?), ((), 3));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_client_that_nobody_has_come_for_hears_that_its_node_leaves() {
+    run(async {
+        let [a] = nodes("r-client-leaves").await;
+        let mut client = a.client::<Post>("nobody").await?;
+        let mut server = a.server::<Post>("nothing").await?;
+        let mut sends = [Box::pin(client.letters.send(7)), Box::pin(server.answers.send(7))];
+        for sending in &mut sends {
+            assert!(poll_once(sending).await.is_pending());
+        }
+        quiet().await;
+        a.leave().await?;
+        for sending in sends {
+            assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
+        }
+        assert_eq!(client.answers.recv().await, Err(RecvError::NodeLost));
+        assert_eq!(server.letters.recv().await, Err(RecvError::NodeLost));
+        Ok(())
+    });
+}
+
+/// A network on which nobody answers.
+struct Nowhere;
+
+impl Network for Nowhere {
+    fn scheme(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn dial<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
+        Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Listener>>> {
+        Box::pin(async { Err(std::io::ErrorKind::AddrNotAvailable.into()) })
+    }
+}
+
+#[test]
+fn without_a_name_service_ends_wait_visibly() {
+    run(async {
+        let node = Node::builder().app("r-nowhere").names("nowhere:names").network(Nowhere);
+        let node = node.listen("memory:").join().await?;
+        let mut receiver = node.receiver::<u32>("readings").into_future();
+        assert!(poll_once(&mut receiver).await.is_pending());
+        let waiting = node.waiting();
+        let waits: Vec<_> = waiting.iter().map(|end| (end.name.as_str(), end.what.as_str())).collect();
+        assert_eq!(waits, [("readings", "receiver")]);
+        drop(receiver);
+
+        let patience = Duration::from_millis(30);
+        let timed_out = NameError::TimedOut { name: "readings".to_owned(), patience };
+        assert_eq!(node.receiver::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
+        assert_eq!(node.sender::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
+        // They are taken back.
+        node.leave().await
     });
 }

@@ -488,7 +488,7 @@ async fn process(
                 break;
             }
             None => {
-                // Over a connection what became of a dropped offer has to be asked for.
+                // Whether the receiver had it is known when the end has asked.
                 tx.settle(&mut slot).await.expect("known");
                 assert!(moved.iter().sum::<u64>() + u64::from(slot.is_none()) <= 1);
             }

@@ -46,8 +46,7 @@ impl Machine {
     /// The receiver of this channel is here, and its sender is in a message to this node, which says [`Machine::adopt`] when it takes that. To
     /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
     pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
-        let credits = terms.credits.into();
-        let attached = BTreeMap::from([(node, Attached { open: BTreeMap::new(), credits, gone: false })]);
+        let attached = BTreeMap::from([(node, Attached::new(terms.credits))]);
         self.homes.insert(channel, Home { terms, declaration, many: false, attached, awaits: None, ended: None });
     }
 
@@ -147,6 +146,15 @@ impl Machine {
         }
     }
 
+    /// A [grant](HomeHears::Granted) is not wanted any more. If it has been asked for anew meanwhile, that request stands.
+    pub fn decline(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
+        if let Some(Standing::Reserved(granted, _)) = self.standing(channel, from, ticket)
+            && *granted == request
+        {
+            self.abort(now, channel, from, ticket);
+        }
+    }
+
     /// So many more places for values that are sent on credit.
     pub fn credit(&mut self, now: Time, channel: ChannelId, to: NodeId, count: u32) {
         let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&to)) else { return };
@@ -243,9 +251,8 @@ impl Machine {
                         if attached.gone {
                             return Err("an end from a sending half that is gone");
                         }
-                        if how == End::Gone {
-                            attached.gone = true;
-                        }
+                        attached.retired |= how == End::Retired;
+                        attached.gone |= how == End::Gone;
                         if over {
                             attached.open.retain(|_, standing| *standing == Standing::Held);
                         }
@@ -275,8 +282,7 @@ impl Machine {
             }
             Some(_) if !room => Some(Rejection::Full),
             Some(home) => {
-                let credits = home.terms.credits.into();
-                home.attached.insert(from, Attached { open: BTreeMap::new(), credits, gone: false });
+                home.attached.insert(from, Attached::new(home.terms.credits));
                 None
             }
         };

@@ -177,8 +177,16 @@ pub(crate) struct Attached {
     pub(crate) open: BTreeMap<Ticket, Standing>,
     /// Credits that are out.
     pub(crate) credits: u64,
+    /// The half has retired the channel, or answered that this home has: it sends nothing more on credits.
+    pub(crate) retired: bool,
     /// The half is gone; what it offered stays.
     pub(crate) gone: bool,
+}
+
+impl Attached {
+    pub(crate) fn new(credits: u32) -> Self {
+        Self { open: BTreeMap::new(), credits: credits.into(), retired: false, gone: false }
+    }
 }
 
 /// What a node with a sending half may not do.
@@ -190,6 +198,7 @@ pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(
         Head::Grant(ticket, _) if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
             Err("a grant for what no choice offers")
         }
+        Head::Sent if from.retired => Err("a value that was sent behind the end of its half"),
         Head::Sent if from.credits == 0 => Err("a value without a credit"),
         Head::Offer(_) | Head::Grant(..) | Head::Sent => Ok(()),
     }

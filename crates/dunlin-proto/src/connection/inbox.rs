@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::config::Config;
 use crate::id::ChannelId;
 use crate::planted::planted;
 use crate::wire::Head;
@@ -43,9 +44,14 @@ pub(crate) enum Arrived {
 }
 
 /// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied again as it grows.
-const AHEAD: u64 = 8;
+const AHEAD: u64 = 16;
 
 impl Inbox {
+    /// Whether so much has been seen that its acknowledgement waits for nothing to go along with.
+    pub(crate) fn must_acknowledge(&self, config: &Config) -> bool {
+        self.seen != self.acked && self.unacked_bytes >= config.ack_bytes
+    }
+
     /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.
     pub(crate) fn is_within_value(&self, channel: ChannelId) -> bool {
         self.unfinished.contains_key(&channel)

@@ -7,6 +7,7 @@
 
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod window;
 
 use std::time::Duration;
 

@@ -8,9 +8,11 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use super::window::Window;
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
+use crate::time::Time;
 use crate::wire::{Frame, FromHome, Head, ToHome, codec};
 
 /// A numbered frame that has been written and not been acknowledged.
@@ -40,6 +42,14 @@ const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
 const PAGE_MIN: usize = 256;
 
+/// A value of no more bytes than this is small.
+const SMALL: usize = 1 << 10;
+
+/// Whether others hardly wait for it.
+fn is_small(said: &ToHome) -> bool {
+    !matches!(said, ToHome::Value { first, .. } if first.len() > SMALL)
+}
+
 /// What became of a value that is asked back from the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled {
@@ -53,14 +63,19 @@ pub(crate) enum Recalled {
 pub(crate) struct Outbox {
     control: VecDeque<Frame>,
     streams: BTreeMap<ChannelId, Stream>,
-    /// The channels that have something to say, in the order of their turns.
+    /// The channels that have something to say, in the order of their turns...
     turns: VecDeque<ChannelId>,
+    /// ... and those that have just begun, with something small. They and the others take turns.
+    newcomers: VecDeque<ChannelId>,
+    /// The last turn was a newcomer's.
+    others_wait: bool,
     written: VecDeque<Written>,
     written_bytes: usize,
     /// The number of the first frame in `written`.
     acked: u64,
     /// So many of `written` have been written to the present socket.
     current: usize,
+    window: Window,
     goodbye: Goodbye,
     /// Room for small frames.
     page: BytesMut,
@@ -82,7 +97,7 @@ impl Outbox {
         match frame {
             Frame::ToHome(channel, said) => {
                 let stream = self.streams.entry(channel).or_insert_with(|| {
-                    self.turns.push_back(channel);
+                    if is_small(&said) { &mut self.newcomers } else { &mut self.turns }.push_back(channel);
                     Stream::default()
                 });
                 stream.waiting.push_back(said);
@@ -124,7 +139,15 @@ impl Outbox {
     }
 
     /// Writes what may be written now behind `out`, about `room` bytes; `moment` goes first. Returns how many bytes.
-    pub(crate) fn fill(&mut self, moment: Option<Frame>, config: &Config, room: usize, out: &mut Vec<Bytes>) -> usize {
+    pub(crate) fn fill(
+        &mut self,
+        now: Time,
+        moment: Option<Frame>,
+        config: &Config,
+        room: usize,
+        out: &mut Vec<Bytes>,
+    ) -> usize {
+        let before = self.acked + self.written.len() as u64;
         if self.page.capacity() < PAGE_MIN {
             self.page.reserve(PAGE);
         }
@@ -148,10 +171,9 @@ impl Outbox {
         while page.total < room && self.goodbye != Goodbye::Said {
             let frame = match self.control.pop_front() {
                 Some(frame) => frame,
-                None if self.written_bytes + page.bytes.len() >= config.unacked_max => break,
-                None => match self.next_of_channels(config) {
+                None => match self.next_of_channels(page.bytes.len(), config) {
                     Some(frame) => frame,
-                    None if self.goodbye == Goodbye::ToSay => {
+                    None if self.goodbye == Goodbye::ToSay && self.are_quiet() => {
                         self.goodbye = Goodbye::Said;
                         Frame::Goodbye
                     }
@@ -177,14 +199,32 @@ impl Outbox {
         page.flush(self, out);
         self.page = page.bytes;
         self.numbered = page.numbered;
+        let count = self.acked + self.written.len() as u64;
+        if count > before {
+            self.window.written(now, count, self.written_bytes, !self.turns.is_empty(), config);
+        }
         page.total
     }
 
-    fn next_of_channels(&mut self, config: &Config) -> Option<Frame> {
-        while let Some(channel) = self.turns.pop_front() {
+    /// Whether values may be written, with so many bytes in hand; and whether what is small may: a little more for those who hardly say anything.
+    fn room(&self, in_hand: usize, config: &Config) -> (bool, bool) {
+        let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(config));
+        let small = window.saturating_add(config.chunk).min(config.unacked_max.max(window));
+        (on_its_way < window, on_its_way < small)
+    }
+
+    /// What channels say next, with so many bytes in hand.
+    fn next_of_channels(&mut self, in_hand: usize, config: &Config) -> Option<Frame> {
+        let (room, room_for_small) = self.room(in_hand, config);
+        loop {
+            // Who has just begun is first, as in fq_codel (RFC 8290), but not twice in succession where others wait.
+            let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
+            let newcomer = if first { self.newcomers.pop_front() } else { None };
+            self.others_wait = newcomer.is_some();
+            let channel = newcomer.or_else(|| if room { self.turns.pop_front() } else { None })?;
             let Some(stream) = self.streams.get_mut(&channel) else { continue };
-            let chunk = if self.turns.is_empty() { config.chunk_alone.max(config.chunk) } else { config.chunk };
-            let frame = stream.next(channel, chunk);
+            let alone = self.turns.is_empty() && self.newcomers.is_empty();
+            let frame = stream.next(channel, if alone { Sizes::alone(config) } else { Sizes::beside_others(config) });
             if stream.rest.is_none() && stream.waiting.is_empty() {
                 self.streams.remove(&channel);
             } else {
@@ -194,20 +234,33 @@ impl Outbox {
                 return frame;
             }
         }
-        None
     }
 
-    /// A socket begins to carry the connection, and the other side has seen so many frames.
+    /// Whether channels have nothing to say.
+    fn are_quiet(&self) -> bool {
+        self.turns.is_empty() && self.newcomers.is_empty()
+    }
+
+    /// A socket begins to carry the connection, of which nothing is known, and the other side has seen so many frames.
     ///
     /// `false`: that cannot be, and the connection cannot go on.
     pub(crate) fn resume(&mut self, seen: u64) -> bool {
-        let plausible = planted!(ResendAll) || self.acknowledge(seen);
+        self.window = Window::default();
+        let plausible = planted!(ResendAll) || self.forget(seen);
         self.current = 0;
         plausible
     }
 
     /// The other side has seen so many frames. `false`: that cannot be.
-    pub(crate) fn acknowledge(&mut self, seen: u64) -> bool {
+    pub(crate) fn acknowledge(&mut self, now: Time, seen: u64, config: &Config) -> bool {
+        let plausible = self.forget(seen);
+        if plausible {
+            self.window.acknowledged(now, seen, config);
+        }
+        plausible
+    }
+
+    fn forget(&mut self, seen: u64) -> bool {
         if seen < self.acked || seen > self.acked + self.written.len() as u64 {
             return false;
         }
@@ -220,16 +273,17 @@ impl Outbox {
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
     pub(crate) fn has_something(&self, config: &Config) -> bool {
-        let more = !self.turns.is_empty() || self.goodbye == Goodbye::ToSay;
-        self.current < self.written.len()
-            || (self.goodbye != Goodbye::Said
-                && (!self.control.is_empty() || (more && self.written_bytes < config.unacked_max)))
+        let (room, room_for_small) = self.room(0, config);
+        let channels = (room && !self.are_quiet()) || (room_for_small && !self.newcomers.is_empty());
+        let goodbye = self.goodbye == Goodbye::ToSay && self.are_quiet();
+        let more = !self.control.is_empty() || channels || goodbye;
+        self.current < self.written.len() || (self.goodbye != Goodbye::Said && more)
     }
 
     /// Whether all has been written and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         let all_said = match self.goodbye {
-            Goodbye::No => self.control.is_empty() && self.turns.is_empty(),
+            Goodbye::No => self.control.is_empty() && self.are_quiet(),
             Goodbye::ToSay => false,
             Goodbye::Said => true,
         };
@@ -253,10 +307,29 @@ impl Outbox {
     }
 }
 
+/// How large the pieces of values are.
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// What is no longer than this goes in one piece...
+    whole: usize,
+    /// ... and what is longer, in such.
+    piece: usize,
+}
+
+impl Sizes {
+    fn alone(config: &Config) -> Self {
+        Self { whole: config.chunk.max(config.chunk_alone), piece: config.chunk.max(config.chunk_alone / 2) }
+    }
+
+    fn beside_others(config: &Config) -> Self {
+        Self { whole: config.chunk, piece: config.chunk }
+    }
+}
+
 impl Stream {
-    fn next(&mut self, channel: ChannelId, chunk: usize) -> Option<Frame> {
+    fn next(&mut self, channel: ChannelId, sizes: Sizes) -> Option<Frame> {
         if let Some((head, mut rest)) = self.rest.take() {
-            let piece = rest.split_to(rest.len().min(chunk));
+            let piece = rest.split_to(rest.len().min(sizes.piece));
             self.rest = (!rest.is_empty()).then_some((head, rest));
             return Some(Frame::More(channel, piece));
         }
@@ -267,7 +340,7 @@ impl Stream {
         if planted!(NewestFirst) {
             self.waiting.make_contiguous().reverse();
         }
-        let first = value.split_to(value.len().min(chunk));
+        let first = value.split_to(if value.len() <= sizes.whole { value.len() } else { sizes.piece });
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))
     }

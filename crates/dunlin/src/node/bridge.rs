@@ -17,37 +17,21 @@ use dunlin_proto::wire::{End, Failure, Poison, Rejection};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::codec::Encoding;
+use super::driver::Locked;
 use super::message::{self, Arriving, Leaving};
 use super::name::describe;
-
-/// What a bridge speaks to.
-pub(crate) struct Says<'a> {
-    pub(crate) machine: &'a mut Machine,
-    pub(crate) now: Time,
-    pub(crate) channel: ChannelId,
-    /// Bridges of ends that came or went within a message.
-    pub(crate) new: &'a mut Vec<NewBridge>,
-    /// Messages that nobody needs any more: they are dropped when the node is not locked.
-    pub(crate) dropped: &'a mut Vec<Value>,
-}
-
-/// A bridge that another one has made.
-pub(crate) struct NewBridge {
-    pub(crate) channel: ChannelId,
-    pub(crate) peer: NodeId,
-    pub(crate) bridge: Box<dyn Bridge>,
-}
+use super::work::Says;
 
 /// A channel of this node that reaches another one.
 pub(crate) trait Bridge: Send {
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
-    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()>;
+    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// The channel's home has spoken to this sending half.
-    fn hear_home(&mut self, heard: ProxyHears, says: &mut Says<'_>);
+    fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// A sending half has spoken to this home.
-    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &mut Says<'_>);
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
     /// The connection has lost its socket, and may come back.
-    fn connection_lost(&mut self, says: &mut Says<'_>);
+    fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
     fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
         None
@@ -58,6 +42,8 @@ pub(crate) trait Bridge: Send {
     }
     /// The end cannot be what its holder has declared.
     fn poison(&mut self, text: &str);
+    /// A message panicked in what was last asked of this bridge.
+    fn fail(&mut self, text: &str, says: &Says<'_>);
 }
 
 /// A value that was offered elsewhere, kept until it is known what became of it.
@@ -73,7 +59,7 @@ struct Kept {
 
 impl Kept {
     /// It has not been taken.
-    fn back(self, says: &mut Says<'_>) -> Value {
+    fn back(self, says: &Says<'_>) -> Value {
         self.leaving.stay(says);
         self.value
     }
@@ -101,6 +87,8 @@ pub(crate) struct SendingBridge {
     kept: BTreeMap<Ticket, Kept>,
     /// Reservations that are to be tried again when the choice is not busy any more.
     later: BTreeMap<Ticket, Request>,
+    /// Ends in values of which the user has been told that nobody knows, though it may yet be heard.
+    unsettled: BTreeMap<Ticket, Leaving>,
     /// The user wants to hear at once when the connection is lost.
     fail_fast: bool,
     /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
@@ -118,6 +106,7 @@ impl SendingBridge {
             value_max: None,
             kept: BTreeMap::new(),
             later: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
             fail_fast,
             is_reply: false,
         }
@@ -152,7 +141,7 @@ impl SendingBridge {
     }
 
     /// Nothing can be offered yet: it waits, and can be taken back.
-    fn hear_early(&mut self, event: Event<Value>, says: &mut Says<'_>) -> bool {
+    fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
@@ -173,7 +162,7 @@ impl SendingBridge {
             Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
             Event::Gone => {
                 // If a home is known, it will answer, and has to know that nobody hears it.
-                says.machine.end_proxy(says.now, says.channel, End::Gone);
+                says.end_proxy(End::Gone);
                 return false;
             }
             // Nothing was sent on credits, and nothing reserved.
@@ -183,16 +172,16 @@ impl SendingBridge {
     }
 
     /// The sender has ended the channel, and its home has not answered: what waits for it has failed.
-    fn end_early(&mut self, how: End, says: &mut Says<'_>) {
+    fn end_early(&mut self, how: End, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         fail_early(outlet, &mut self.early, &why_ended(&how));
         self.tell_end(how, says);
     }
 
     /// The home hears of it, as soon as it is known.
-    fn tell_end(&mut self, how: End, says: &mut Says<'_>) {
+    fn tell_end(&mut self, how: End, says: &Says<'_>) {
         if self.home.is_some() {
-            says.machine.end_proxy(says.now, says.channel, how);
+            says.end_proxy(how);
         } else {
             self.early_ends.push(how);
         }
@@ -203,79 +192,89 @@ impl SendingBridge {
         message::leave(value, self.encoding, max)
     }
 
-    fn reserve(&mut self, ticket: Ticket, request: Request, says: &mut Says<'_>) {
+    fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
             Reserved::Granted(value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
-                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: true }, says);
-                    // Two requests may have come at once: this may be the first, which has been given up for the second.
-                    if !says.machine.grant(says.now, says.channel, ticket, request, bytes)
-                        && let Some(kept) = self.kept.remove(&ticket)
-                        && let Some(outlet) = &self.outlet
-                    {
+                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
+                    let granted = says.speak(|locked| {
+                        self.open_homes(&kept.leaving, locked);
+                        locked.state.machine.grant(locked.now, says.channel, ticket, request, bytes)
+                    });
+                    if granted {
+                        self.kept.insert(ticket, kept);
+                    } else {
+                        // Two requests may have come at once: this may be the first, which has been given up for the second.
                         outlet.give_back(ticket, kept.back(says));
                     }
                 }
                 Err(why) => {
                     outlet.failed(ticket, Some(value), why);
-                    says.machine.withdraw(says.now, says.channel, ticket);
+                    says.withdraw(ticket);
                 }
             },
             Reserved::Later => {
                 self.later.insert(ticket, request);
             }
-            Reserved::Gone => says.machine.withdraw(says.now, says.channel, ticket),
+            Reserved::Gone => says.withdraw(ticket),
         }
     }
 
     /// `false`: the sender has gone, and all that it offered is settled.
-    fn hear(&mut self, event: Event<Value>, says: &mut Says<'_>) -> bool {
-        let (now, channel) = (says.now, says.channel);
+    fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
-                    self.keep(ticket, Kept { value, leaving, bytes: bytes.len() as u64, granted: false }, says);
-                    says.machine.offer(now, channel, ticket, bytes);
+                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                    says.speak(|locked| {
+                        self.open_homes(&kept.leaving, locked);
+                        locked.state.machine.offer(locked.now, says.channel, ticket, bytes);
+                    });
+                    self.kept.insert(ticket, kept);
                 }
                 Err(why) if self.is_reply => {
                     let reason = Reason::from(format!("the reply could not be written: {why}"));
                     outlet.poison(reason.clone());
-                    says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason)));
+                    says.end_proxy(End::Poisoned(poison(&reason)));
                 }
                 Err(why) => outlet.failed(ticket, Some(value), why),
             },
-            Event::ChoiceOffer(ticket, choice) => says.machine.offer_choice(now, channel, ticket, choice),
+            Event::ChoiceOffer(ticket, choice) => says.speak(|locked| {
+                locked.state.machine.offer_choice(locked.now, says.channel, ticket, choice);
+            }),
             Event::Sent(value) => match self.encode(&value) {
                 Ok((bytes, leaving)) => {
-                    if let Some(home) = self.home {
-                        leaving.open_homes(home, says);
-                    }
-                    says.machine.send_on_credit(now, channel, bytes);
+                    says.speak(|locked| {
+                        self.open_homes(&leaving, locked);
+                        locked.state.machine.send_on_credit(locked.now, says.channel, bytes);
+                    });
                     self.leave(leaving, value, says);
                 }
                 // The send is complete: its receiver will not get it, and both must know.
                 Err(why) => {
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
                     outlet.poison(reason.clone());
-                    says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason)));
+                    says.end_proxy(End::Poisoned(poison(&reason)));
                 }
             },
             Event::AskedBack(ticket) => {
                 self.later.remove(&ticket);
-                says.machine.withdraw(now, channel, ticket);
+                says.withdraw(ticket);
             }
             Event::Unlocked(ticket) => {
                 if let Some(request) = self.later.remove(&ticket) {
                     self.reserve(ticket, request, says);
                 }
             }
-            Event::Revoke(ticket) => says.machine.revoke(now, channel, ticket),
-            Event::Retired => says.machine.end_proxy(now, channel, End::Retired),
-            Event::Poisoned(reason) => says.machine.end_proxy(now, channel, End::Poisoned(poison(&reason))),
+            Event::Revoke(ticket) => {
+                says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
+            }
+            Event::Retired => says.end_proxy(End::Retired),
+            Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
             Event::Gone => {
-                says.machine.end_proxy(now, channel, End::Gone);
+                says.end_proxy(End::Gone);
                 return false;
             }
         }
@@ -283,28 +282,27 @@ impl SendingBridge {
     }
 
     /// The value of this offer has been received: it is the receiver's, and so are the ends in it.
-    fn hand_over(&mut self, ticket: Ticket, says: &mut Says<'_>) {
+    fn hand_over(&mut self, ticket: Ticket, says: &Says<'_>) {
         if let Some(kept) = self.kept.remove(&ticket) {
             self.leave(kept.leaving, kept.value, says);
         }
     }
 
-    fn keep(&mut self, ticket: Ticket, kept: Kept, says: &mut Says<'_>) {
+    fn open_homes(&self, leaving: &Leaving, locked: &mut Locked<'_>) {
         if let Some(home) = self.home {
-            kept.leaving.open_homes(home, says);
+            leaving.open_homes(home, locked);
         }
-        self.kept.insert(ticket, kept);
     }
 
-    fn leave(&self, leaving: Leaving, value: Value, says: &mut Says<'_>) {
+    fn leave(&self, leaving: Leaving, value: Value, says: &Says<'_>) {
         match self.home {
             Some(home) => leaving.hand_over(value, home, says),
-            None => says.dropped.push(value),
+            None => drop(value),
         }
     }
 
     /// The receiver is gone as far as this half is concerned.
-    fn end(&mut self, how: &End, says: &mut Says<'_>) {
+    fn end(&mut self, how: &End, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
@@ -319,7 +317,28 @@ impl SendingBridge {
         }
     }
 
-    fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket], says: &mut Says<'_>) {
+    /// The end has heard that the connection is lost; but that comes back, and with it what has become of the ends in this half's values.
+    fn settle(&mut self, heard: ProxyHears, says: &Says<'_>) {
+        match heard {
+            // They have been taken too, and here they stayed.
+            ProxyHears::Taken(ticket) | ProxyHears::Held(ticket) => {
+                if let Some(leaving) = self.unsettled.remove(&ticket) {
+                    leaving.end(says, self.home);
+                }
+            }
+            ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => {
+                if let Some(leaving) = self.unsettled.remove(&ticket) {
+                    leaving.stay(says);
+                }
+            }
+            ProxyHears::Rejected(_) | ProxyHears::Ended(_) | ProxyHears::Lost { .. } => {
+                std::mem::take(&mut self.unsettled).into_values().for_each(|leaving| leaving.stay(says));
+            }
+            _ => {}
+        }
+    }
+
+    fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket], says: &Says<'_>) {
         let Some(outlet) = self.outlet.take() else { return };
         let channel = outlet.channel();
         for ticket in taken {
@@ -382,9 +401,11 @@ fn why_ended(how: &End) -> Why {
 }
 
 impl Bridge for SendingBridge {
-    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
-            let Some(outlet) = &mut self.outlet else { return Poll::Ready(()) };
+            let Some(outlet) = &mut self.outlet else {
+                return if self.unsettled.is_empty() { Poll::Ready(()) } else { Poll::Pending };
+            };
             match outlet.poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
@@ -398,8 +419,8 @@ impl Bridge for SendingBridge {
         }
     }
 
-    fn hear_home(&mut self, heard: ProxyHears, says: &mut Says<'_>) {
-        let Some(outlet) = &self.outlet else { return };
+    fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
         match heard {
             ProxyHears::Attached(terms) => {
                 self.value_max = Some(terms.value_max);
@@ -419,7 +440,7 @@ impl Bridge for SendingBridge {
                     }
                 }
                 for how in std::mem::take(&mut self.early_ends) {
-                    says.machine.end_proxy(says.now, says.channel, how);
+                    says.end_proxy(how);
                 }
             }
             ProxyHears::Rejected(why) => {
@@ -469,7 +490,7 @@ impl Bridge for SendingBridge {
         }
     }
 
-    fn hear_sender(&mut self, _: NodeId, _: HomeHears, _: &mut Says<'_>) {
+    fn hear_sender(&mut self, _: NodeId, _: HomeHears, _: &Says<'_>) {
         debug_assert!(false, "a sending half is no home");
     }
 
@@ -484,15 +505,27 @@ impl Bridge for SendingBridge {
         }
     }
 
-    fn connection_lost(&mut self, says: &mut Says<'_>) {
+    fn fail(&mut self, text: &str, says: &Says<'_>) {
+        let how = full_poison(text);
+        if self.value_max.is_none() {
+            self.end_early(how, says);
+        } else {
+            says.end_proxy(how);
+        }
+        if let Some(outlet) = &self.outlet {
+            outlet.poison(text.into());
+        }
+    }
+
+    fn connection_lost(&mut self, says: &Says<'_>) {
         if !self.fail_fast {
             return;
         }
         let unknown: Vec<Ticket> = self.kept.keys().copied().collect();
-        for ticket in &unknown {
-            says.machine.withdraw(says.now, says.channel, *ticket);
-        }
-        says.machine.end_proxy(says.now, says.channel, End::Gone);
+        let ends = self.kept.iter_mut().filter_map(|(ticket, kept)| Some((*ticket, kept.leaving.part()?)));
+        self.unsettled.extend(ends);
+        unknown.iter().for_each(|ticket| says.withdraw(*ticket));
+        says.end_proxy(End::Gone);
         self.lost(&unknown, &[], says);
     }
 }
@@ -528,19 +561,28 @@ impl ReceivingBridge {
         Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
     }
 
-    /// `heard`: the sender's node hears of it. If not, it is lost, and with it the homes of the ends in the value: they end.
-    fn received(&mut self, ticket: Ticket, from: NodeId, heard: bool, says: &mut Says<'_>) {
-        if let Some(arriving) = self.arriving.remove(&ticket)
-            && heard
-        {
-            arriving.adopt(from, self.encoding, says);
-        }
+    /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
+    /// value: they end.
+    fn received(
+        &mut self,
+        ticket: Ticket,
+        from: NodeId,
+        says: &Says<'_>,
+        say: impl FnOnce(&mut Machine, Time, ChannelId, NodeId, Ticket) -> bool,
+    ) {
+        let (mut arriving, encoding) = (self.arriving.remove(&ticket), self.encoding);
+        says.speak(|locked| {
+            if say(&mut locked.state.machine, locked.now, says.channel, from, ticket)
+                && let Some(arriving) = arriving.take()
+            {
+                arriving.adopt(from, encoding, locked);
+            }
+        });
     }
 
     /// `false`: the receiver has gone.
-    fn hear(&mut self, event: FromReceiver<Value>, says: &mut Says<'_>) -> bool {
-        let (now, channel) = (says.now, says.channel);
-        let machine = &mut *says.machine;
+    fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
+        let channel = says.channel;
         let end = match event {
             FromReceiver::Retired => Some(End::Retired),
             FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
@@ -550,34 +592,34 @@ impl ReceivingBridge {
         if let Some(end) = end {
             // Before it is gone it may poison what it has retired, and release what it holds.
             let goes_on = end != End::Gone;
-            machine.end_home(now, channel, end);
+            says.end_home(end);
             return goes_on;
         }
         // Without a sender elsewhere nothing was offered from there.
         let Some(from) = self.from else { return true };
         match event {
-            FromReceiver::Taken(ticket) => {
-                let heard = machine.taken(now, channel, from, ticket);
-                self.received(ticket, from, heard, says);
+            FromReceiver::Taken(ticket) => self.received(ticket, from, says, Machine::taken),
+            FromReceiver::Held(ticket) => self.received(ticket, from, says, Machine::held),
+            FromReceiver::Released(ticket) => {
+                says.speak(|locked| locked.state.machine.released(locked.now, channel, from, ticket));
             }
-            FromReceiver::Held(ticket) => {
-                let heard = machine.held(now, channel, from, ticket);
-                self.received(ticket, from, heard, says);
-            }
-            FromReceiver::Released(ticket) => machine.released(now, channel, from, ticket),
             // The values here are copies, and nobody has heard of the ends in them.
             FromReceiver::Failed(ticket, copy, why) => {
-                says.dropped.extend(copy);
                 self.arriving.remove(&ticket);
-                machine.failed(now, channel, from, ticket, failure(why));
+                says.failed(from, ticket, failure(why));
+                drop(copy);
             }
-            FromReceiver::Reserve(ticket, request) => machine.reserve(now, channel, from, ticket, request),
+            FromReceiver::Reserve(ticket, request) => {
+                says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));
+            }
             FromReceiver::Abort(ticket, copy) => {
-                says.dropped.push(copy);
                 self.arriving.remove(&ticket);
-                machine.abort(now, channel, from, ticket);
+                says.speak(|locked| locked.state.machine.abort(locked.now, channel, from, ticket));
+                drop(copy);
             }
-            FromReceiver::Credit(places) => machine.credit(now, channel, from, places),
+            FromReceiver::Credit(places) => {
+                says.speak(|locked| locked.state.machine.credit(locked.now, channel, from, places));
+            }
             FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone => unreachable!("it returned above"),
         }
         true
@@ -596,7 +638,7 @@ fn failure(why: Why) -> Failure {
 }
 
 impl Bridge for ReceivingBridge {
-    fn poll(&mut self, cx: &mut Context<'_>, says: &mut Says<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
             match inlet.poll(cx) {
@@ -610,8 +652,8 @@ impl Bridge for ReceivingBridge {
         }
     }
 
-    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &mut Says<'_>) {
-        let (now, channel) = (says.now, says.channel);
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>) {
+        let channel = says.channel;
         let Some(inlet) = &self.inlet else { return };
         match heard {
             HomeHears::Attached => self.from = Some(from),
@@ -620,21 +662,23 @@ impl Bridge for ReceivingBridge {
                     self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
                     inlet.offer(ticket, value);
                 }
-                Err(why) => says.machine.failed(now, channel, from, ticket, Failure::Undecodable(why)),
+                Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
             },
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
                     if let Err(copy) = inlet.grant(ticket, request, value) {
-                        says.dropped.push(copy);
-                        says.machine.abort(now, channel, from, ticket);
+                        says.speak(|locked| {
+                            locked.state.machine.decline(locked.now, channel, from, ticket, request);
+                        });
+                        drop(copy);
                     } else {
                         self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
                     }
                 }
                 Err(why) => {
                     inlet.withdraw(ticket);
-                    says.machine.failed(now, channel, from, ticket, Failure::Undecodable(why));
+                    says.failed(from, ticket, Failure::Undecodable(why));
                 }
             },
             HomeHears::Sent(bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
@@ -643,32 +687,32 @@ impl Bridge for ReceivingBridge {
                     if inlet.push(value).is_ok()
                         && let Some(arriving) = arriving
                     {
-                        arriving.adopt(from, self.encoding, says);
+                        says.speak(|locked| arriving.adopt(from, self.encoding, locked));
                     }
                 }
                 // Its send is complete, so it cannot be refused: both ends must know.
                 Err(why) => {
                     let reason = format!("a value that arrived could not be read: {why}");
                     inlet.poison(reason.as_str().into());
-                    says.machine.end_home(now, channel, full_poison(&reason));
+                    says.end_home(full_poison(&reason));
                 }
             },
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
-                    says.dropped.extend(copy);
                     self.arriving.remove(&ticket);
-                    says.machine.withdrawn(now, channel, from, ticket);
+                    says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                    drop(copy);
                 }
             }
             HomeHears::Revoke(ticket) => inlet.revoke(ticket),
             HomeHears::Ended(End::Retired) => inlet.retire(),
             HomeHears::Ended(End::Poisoned(poison)) => inlet.poison(reason(&poison)),
             HomeHears::Ended(End::Gone) => {
-                says.machine.end_home(now, channel, End::Gone);
+                says.end_home(End::Gone);
                 self.inlet = None;
             }
             HomeHears::Lost(_) => {
-                says.machine.end_home(now, channel, End::Gone);
+                says.end_home(End::Gone);
                 if let Some(inlet) = self.inlet.take() {
                     inlet.down();
                 }
@@ -676,11 +720,11 @@ impl Bridge for ReceivingBridge {
         }
     }
 
-    fn hear_home(&mut self, _: ProxyHears, _: &mut Says<'_>) {
+    fn hear_home(&mut self, _: ProxyHears, _: &Says<'_>) {
         debug_assert!(false, "a home is no sending half");
     }
 
-    fn connection_lost(&mut self, _: &mut Says<'_>) {}
+    fn connection_lost(&mut self, _: &Says<'_>) {}
 
     fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
         self.inlet.take().map(|inlet| (inlet, self.credits))
@@ -688,6 +732,13 @@ impl Bridge for ReceivingBridge {
 
     fn poison(&mut self, text: &str) {
         if let Some(inlet) = self.inlet.take() {
+            inlet.poison(text.into());
+        }
+    }
+
+    fn fail(&mut self, text: &str, says: &Says<'_>) {
+        says.end_home(full_poison(text));
+        if let Some(inlet) = &self.inlet {
             inlet.poison(text.into());
         }
     }

@@ -209,7 +209,7 @@ fn read<'de, S: DeserializeSeed<'de>>(seed: S, bytes: &'de [u8], encoding: Encod
 /// values that a panic leaves half changed. Ours are a buffer, which is given up or cleared, and a context that ends here. The user's is
 /// the message, and it is theirs: one that changes itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it
 /// would be if a process of theirs had panicked over it.
-fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
+pub(super) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let text = panic_text(&*panic);
         // What a panic carries is the user's as well, and may panic when dropped, and so may what that carries: the last is left alone.

@@ -1,122 +1,42 @@
 //! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
 //!
-//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it. Each socket has a task that reads and
-//! writes it; an end that has something to say wakes the task of its connection's socket, which fetches it, so that a message takes no
-//! detour. One more task per node dials, keeps the time, and stands in where there is no socket.
+//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it, and no code of users runs then: that does in the work
+//! on channels (`work.rs`). Each socket has a task (`carrier.rs`, `post.rs`) that reads and writes it; an end that has something to say
+//! wakes the task of its connection's socket, which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
+//! time, and has the work done where there is no socket.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Rejection};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
-use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, oneshot};
 
-use super::bridge::{self, Bridge, NewBridge, Says};
+use super::bell::{Bell, lock};
+use super::carrier::Carrier;
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
-use crate::world::{self, Clock, Timer};
-use dunlin_core::carrier::Value;
+use super::post::{Post, Watch};
+use super::work::{Stretched, Told, discard};
+use crate::world::{self, Clock};
 
-/// So much is read from a socket at once.
-const READ: usize = 256 << 10;
-/// With less room than this, a new buffer is taken...
-const READ_MIN: usize = 4 << 10;
-/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
-const READ_EMPTY_MIN: usize = READ / 2;
-/// So many pieces go in one call to the kernel.
-const SLICES: usize = 64;
-/// So much is taken from the machine for one write: what has been taken cannot be overtaken.
-const WRITE: usize = 128 << 10;
-
-/// So long a socket that is to be closed may take to write what it still has.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// A task that can be woken from anywhere, and remembers that it was.
-#[derive(Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Bell {
-    pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // Not within the lock: who is woken may want to wait again at once.
-            let waker = lock(&self.waker).take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    }
-
-    /// Whether it was rung since it was last asked; if not, the task will be woken.
-    fn poll_rung(&self, cx: &Context<'_>) -> bool {
-        if self.rung.swap(false, Ordering::AcqRel) {
-            return true;
-        }
-        let mut waker = lock(&self.waker);
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
-        }
-        drop(waker);
-        self.rung.swap(false, Ordering::AcqRel)
-    }
-}
-
-/// A panic in somebody's `Serialize` must not take the node with it.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How an end wakes whoever fetches what it has to say.
-pub(crate) struct EndWaker {
-    channel: ChannelId,
-    driver: Weak<Driver>,
-    /// The task of the socket that carries the end's connection.
-    carrier: Mutex<Option<Arc<Bell>>>,
-}
-
-impl Wake for EndWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let Some(driver) = self.driver.upgrade() else { return };
-        lock(&driver.stirred).push(self.channel);
-        match &*lock(&self.carrier) {
-            Some(bell) => bell.ring(),
-            None => driver.bell.ring(),
-        }
-    }
-}
-
-/// A channel of this node that reaches another one.
-struct Stretched {
-    bridge: Box<dyn Bridge>,
-    waker: Arc<EndWaker>,
-    /// The other node, once it is known.
-    peer: Option<NodeId>,
-}
+/// So long a node that is merely dropped may take to fetch what its ends have said.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    stretched: BTreeMap<ChannelId, Stretched>,
-    sockets: BTreeMap<SocketId, Arc<Bell>>,
-    /// The socket whose task has the lock, and will ask what there is to write before it gives it back.
-    at_hand: Option<SocketId>,
+    pub(super) stretched: BTreeMap<ChannelId, Stretched>,
+    sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
-    parting: BTreeMap<SocketId, Closed>,
+    pub(super) parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
@@ -126,56 +46,42 @@ pub(crate) struct State {
     pub(crate) hub: Option<Box<Hub>>,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
-    /// Messages that nobody needs any more; they are dropped where nothing is locked.
-    dropped: Vec<Value>,
+    /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
+    pub(crate) garbage: Vec<Box<dyn Send>>,
 }
 
-/// This thread's name for [`Driver::holder`].
-fn this_thread() -> usize {
-    thread_local!(static HERE: u8 = const { 0 });
-    // A thread that ends has none any more, and drives no node.
-    HERE.try_with(|here| std::ptr::from_ref(here).addr()).unwrap_or(0)
-}
-
-/// The state, locked by this thread.
-struct Held<'a> {
-    holder: &'a AtomicUsize,
-    state: MutexGuard<'a, State>,
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.holder.store(0, Ordering::Relaxed);
-    }
+/// A socket.
+struct Entry {
+    bell: Arc<Bell>,
+    post: Weak<Post>,
 }
 
 pub(crate) struct Driver {
     clock: Clock,
+    /// When the clock was last read.
+    read: AtomicU64,
     state: Mutex<State>,
-    /// Which thread has locked it. Code of users may run meanwhile (they write, read and drop messages), and must not wait for itself.
-    holder: AtomicUsize,
     /// Declarations that nobody waits for any more.
     given_up: Mutex<Vec<u64>>,
     /// No handle of the node is left.
     abandoned: AtomicBool,
-    /// Channels whose ends have something to say.
-    stirred: Mutex<Vec<ChannelId>>,
     pub(crate) bell: Arc<Bell>,
+    pub(super) watch: Watch,
     networks: Networks,
     /// So long a dial may take: a network that drops what is sent to it answers nothing.
-    dial_max: std::time::Duration,
+    dial_max: Duration,
     closing: AtomicBool,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: std::time::Duration, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub) -> Arc<Self> {
         Arc::new(Self {
             clock: Clock::new(),
+            read: AtomicU64::new(0),
             state: Mutex::new(State {
                 machine,
                 stretched: BTreeMap::new(),
                 sockets: BTreeMap::new(),
-                at_hand: None,
                 next_socket: 0,
                 parting: BTreeMap::new(),
                 dials: Vec::new(),
@@ -183,13 +89,12 @@ impl Driver {
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
                 flushed: None,
-                dropped: Vec::new(),
+                garbage: Vec::new(),
             }),
-            holder: AtomicUsize::new(0),
             given_up: Mutex::default(),
             abandoned: AtomicBool::new(false),
-            stirred: Mutex::new(Vec::new()),
             bell: Arc::default(),
+            watch: Watch::default(),
             networks,
             dial_max,
             closing: AtomicBool::new(false),
@@ -202,68 +107,42 @@ impl Driver {
     }
 
     pub(crate) fn now(&self) -> Time {
-        self.clock.now()
+        let now = self.clock.now();
+        self.read.store(now.0, Ordering::Relaxed);
+        now
+    }
+
+    /// When the clock was last read. That is done before each work, and while one goes on as often as somebody looks after it: to read it for every
+    /// word would cost more than the word.
+    pub(super) fn lately(&self) -> Time {
+        Time(self.read.load(Ordering::Relaxed))
     }
 
     /// Speaks to the machine, and does what it says.
     pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
-        let now = self.now();
-        let mut held = self.hold();
-        let result = f(&mut held.state, now);
-        self.act(&mut held.state, now);
-        let dropped = std::mem::take(&mut held.state.dropped);
-        drop(held);
-        drop(dropped);
-        result
+        self.now();
+        self.speak(|locked| {
+            let result = f(locked.state, locked.now);
+            self.act(locked.state, locked.now);
+            result
+        })
     }
 
-    fn hold(&self) -> Held<'_> {
-        let state = lock(&self.state);
-        self.holder.store(this_thread(), Ordering::Relaxed);
-        Held { holder: &self.holder, state }
+    /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who [acts](Self::act) next.
+    pub(super) fn speak<R>(self: &Arc<Self>, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
+        let mut state = lock(&self.state);
+        let now = self.lately();
+        f(&mut Locked { driver: self, state: &mut state, now })
     }
 
-    /// Whether this thread is within [`with`](Self::with): then this is called by a message that is written, read or dropped there.
-    fn is_held_here(&self) -> bool {
-        // Only this thread stores its own name, so no order is needed.
-        let here = this_thread();
-        here != 0 && self.holder.load(Ordering::Relaxed) == here
-    }
-
-    /// A channel of this node now reaches `peer`, or will.
-    pub(crate) fn stretch(
-        self: &Arc<Self>,
-        state: &mut State,
-        channel: ChannelId,
-        peer: Option<NodeId>,
-        bridge: Box<dyn Bridge>,
-    ) {
-        let waker = Arc::new(EndWaker { channel, driver: Arc::downgrade(self), carrier: Mutex::new(None) });
-        state.stretched.insert(channel, Stretched { bridge, waker, peer });
-        if let Some(peer) = peer {
-            state.carried_by(peer);
-        }
-        lock(&self.stirred).push(channel);
-        self.bell.ring();
-    }
-
-    /// Fetches what ends have to say, and does what the machine says, until both are quiet.
-    fn act(self: &Arc<Self>, state: &mut State, now: Time) {
+    /// Does what the machine says, until it is quiet.
+    pub(super) fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         loop {
             let given_up = std::mem::take(&mut *lock(&self.given_up));
             if !given_up.is_empty() {
                 self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
             }
-            let stirred = std::mem::take(&mut *lock(&self.stirred));
-            for channel in stirred {
-                self.fetch(state, channel, now);
-            }
-            let Some(action) = state.machine.poll() else {
-                if lock(&self.stirred).is_empty() {
-                    break;
-                }
-                continue;
-            };
+            let Some(action) = state.machine.poll() else { break };
             self.do_action(state, now, action);
         }
         if state.flushed.is_some() && state.machine.is_flushed() {
@@ -276,6 +155,9 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
+        if !state.garbage.is_empty() {
+            self.bell.ring();
+        }
     }
 
     fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action) {
@@ -285,26 +167,20 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Write(socket) => {
-                if state.at_hand != Some(socket)
-                    && let Some(bell) = state.sockets.get(&socket)
-                {
-                    bell.ring();
+                if let Some(entry) = state.sockets.get(&socket) {
+                    entry.bell.ring();
                 }
             }
             Action::Close(socket, why) => {
-                if let Some(bell) = state.sockets.get(&socket) {
+                if let Some(entry) = state.sockets.get(&socket) {
                     state.parting.insert(socket, why);
-                    bell.ring();
+                    entry.bell.ring();
                 }
             }
             Action::Connection(node, how) => {
                 state.carried_by(node);
                 if matches!(how, ConnectionState::Lost(_)) {
-                    let mut new = Vec::new();
-                    let told = state.tell_lost(node, now, &mut new);
-                    self.stretch_all(state, new);
-                    // Some may be over with that.
-                    told.into_iter().for_each(|channel| self.fetch(state, channel, now));
+                    state.tell_lost(node);
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
@@ -313,44 +189,31 @@ impl Driver {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
             Action::Home(channel, from, heard) => {
-                if heard == HomeHears::Attached {
-                    state.meets(channel, from);
-                    self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
+                match heard {
+                    HomeHears::Attached => {
+                        state.meets(channel, from);
+                        self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
+                    }
+                    HomeHears::Ended(End::Gone) | HomeHears::Lost(_) => self.over(state, now, channel),
+                    _ => {}
                 }
-                self.tell(state, channel, now, Told::Home(from, heard));
+                state.tell(channel, Told::Home(from, heard));
             }
-            Action::Proxy(channel, heard) => self.tell(state, channel, now, Told::Proxy(heard)),
+            Action::Proxy(channel, heard) => {
+                if let ProxyHears::Ended(End::Gone)
+                | ProxyHears::Lost { .. }
+                | ProxyHears::Rejected(Rejection::NoSuchChannel) = heard
+                {
+                    self.over(state, now, channel);
+                }
+                state.tell(channel, Told::Proxy(heard));
+            }
         }
     }
 
-    fn fetch(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time) {
-        let Some(stretched) = state.stretched.get_mut(&channel) else { return };
-        let waker = Waker::from(stretched.waker.clone());
-        let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
-        if stretched.bridge.poll(&mut Context::from_waker(&waker), &mut says).is_ready() {
-            state.stretched.remove(&channel);
-            self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
-        }
-        self.stretch_all(state, new);
-    }
-
-    fn tell(self: &Arc<Self>, state: &mut State, channel: ChannelId, now: Time, told: Told) {
-        let Some(stretched) = state.stretched.get_mut(&channel) else { return };
-        let mut new = Vec::new();
-        let mut says = Says { machine: &mut state.machine, now, channel, new: &mut new, dropped: &mut state.dropped };
-        match told {
-            Told::Home(from, heard) => stretched.bridge.hear_sender(from, heard, &mut says),
-            Told::Proxy(heard) => stretched.bridge.hear_home(heard, &mut says),
-        }
-        self.stretch_all(state, new);
-        self.fetch(state, channel, now);
-    }
-
-    fn stretch_all(self: &Arc<Self>, state: &mut State, new: Vec<NewBridge>) {
-        for NewBridge { channel, peer, bridge } in new {
-            self.stretch(state, channel, Some(peer), bridge);
-        }
+    /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may declare it anew.
+    fn over(self: &Arc<Self>, state: &mut State, now: Time, channel: ChannelId) {
+        self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
     }
 
     /// Speaks to the hub, which speaks to everything else.
@@ -358,22 +221,20 @@ impl Driver {
         self: &Arc<Self>,
         state: &mut State,
         now: Time,
-        f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R,
+        f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R,
     ) -> R {
         // Whoever the hub speaks to may have to speak to the hub: what is told then, it hears from its own records.
         let Some(mut hub) = state.hub.take() else { return R::default() };
-        let mut cx = HubCx { driver: self, state, now };
+        let mut cx = Locked { driver: self, state, now };
         let result = f(&mut hub, &mut cx);
         hub.settle(&mut cx);
         state.hub = Some(hub);
         result
     }
 
-    /// Nothing is done, and the default given, if the node has left, or if a message asks while this node writes, reads or drops it.
-    pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut HubCx<'_>) -> R) -> R {
-        if self.is_held_here() {
-            return R::default();
-        }
+    /// Nothing is done, and the default given, if the node has left. What `f` has with it and leaves is dropped within the lock then, so users'
+    /// things have to be lent to it.
+    pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R) -> R {
         self.with(|state, now| self.with_hub(state, now, f))
     }
 
@@ -413,34 +274,42 @@ impl Driver {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
         let bell = Arc::<Bell>::default();
-        state.sockets.insert(id, bell.clone());
-        let mut carrier = Carrier {
-            driver: self.clone(),
-            id,
-            bell,
-            socket,
-            buffer: BytesMut::new(),
-            missing: 0,
-            out: Vec::new(),
-            flushing: false,
-            more: false,
-            parting: false,
-            linger: None,
-        };
-        world::spawn_own(async move { poll_fn(|cx| carrier.poll(cx)).await });
+        let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
+        let post = Post::new(self.clone(), bell.clone(), carrier);
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post) });
+        world::spawn_own(post.serve(0));
         id
+    }
+
+    /// A socket is gone, and its task ends.
+    pub(super) fn socket_over(self: &Arc<Self>, id: SocketId, bell: &Bell) {
+        self.with(|state, now| {
+            state.sockets.remove(&id);
+            state.parting.remove(&id);
+            state.machine.closed(now, id);
+            self.act(state, now);
+            let left = bell.close();
+            state.list_anew(left);
+        });
+        self.bell.ring();
     }
 
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut sleep = Box::pin(self.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
+        let mut last_words = false;
+        let mut look_at = None;
         loop {
-            if self.abandoned.load(Ordering::Acquire) && !self.closing.load(Ordering::Acquire) {
-                self.with(|state, now| state.machine.leave(now));
-                self.close();
+            if self.abandoned.load(Ordering::Acquire) && !std::mem::replace(&mut last_words, true) {
+                let driver = self.clone();
+                world::spawn_own(async move {
+                    world::within(LAST_WORDS, driver.all_said()).await;
+                    driver.with(|state, now| state.machine.leave(now));
+                    driver.close();
+                });
             }
-            let dials = self.with(|state, now| {
+            let (dials, garbage) = self.with(|state, now| {
                 state.machine.tick(now);
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
@@ -448,8 +317,19 @@ impl Driver {
                 }
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
-                std::mem::take(&mut state.dials)
+                (std::mem::take(&mut state.dials), std::mem::take(&mut state.garbage))
             });
+            if self.bell.stirred() > 0 || !garbage.is_empty() {
+                let driver = self.clone();
+                // Not here: it may be held up.
+                world::spawn_own(async move {
+                    driver.work(&driver.bell, true);
+                    garbage.into_iter().for_each(discard);
+                });
+            }
+            if look_at.is_none_or(|at| self.now() >= at) {
+                look_at = self.watch.look(self.now(), || self.posts());
+            }
             {
                 let mut state = lock(&self.state);
                 state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
@@ -465,7 +345,7 @@ impl Driver {
                 if self.bell.poll_rung(cx) {
                     return Poll::Ready(());
                 }
-                let Some(at) = lock(&self.state).alarm else { return Poll::Pending };
+                let Some(at) = lock(&self.state).alarm.into_iter().chain(look_at).min() else { return Poll::Pending };
                 if sleeps_until != at {
                     sleeps_until = at;
                     sleep.set(self.clock.timer(at));
@@ -474,6 +354,11 @@ impl Driver {
             })
             .await;
         }
+    }
+
+    /// Who serves the sockets.
+    fn posts(&self) -> Vec<Arc<Post>> {
+        lock(&self.state).sockets.values().filter_map(|entry| entry.post.upgrade()).collect()
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
@@ -504,275 +389,33 @@ impl Driver {
     /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
-        let mut held = self.hold();
-        let state = &mut *held.state;
-        let sockets: Vec<SocketId> = state.sockets.keys().copied().collect();
-        for socket in sockets {
-            state.parting.insert(socket, Closed::Over);
-            state.sockets[&socket].ring();
-        }
-        let (stretched, mut hub) = (std::mem::take(&mut state.stretched), state.hub.take());
-        drop(held);
-        if let Some(hub) = &mut hub {
+        let (stretched, hub) = self.speak(|locked| {
+            let State { sockets, parting, stretched, hub, .. } = locked.state;
+            for (socket, entry) in sockets {
+                parting.insert(*socket, Closed::Over);
+                entry.bell.ring();
+            }
+            (std::mem::take(stretched), hub.take())
+        });
+        if let Some(hub) = hub {
             hub.farewell();
         }
-        // They drop what is their users'.
-        drop((stretched, hub));
+        self.end_all(stretched);
         self.bell.ring();
     }
 }
 
-/// What the hub speaks to.
-pub(crate) struct HubCx<'a> {
+/// A node that is locked.
+pub(crate) struct Locked<'a> {
     pub(crate) driver: &'a Arc<Driver>,
     pub(crate) state: &'a mut State,
     pub(crate) now: Time,
 }
 
-/// What a bridge is told.
-enum Told {
-    Home(NodeId, HomeHears),
-    Proxy(ProxyHears),
-}
-
 impl State {
-    /// The ends of channels to this node wake the task of the socket that carries them now.
-    fn carried_by(&mut self, node: NodeId) {
-        let bell = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket)).cloned();
-        for stretched in self.stretched.values().filter(|stretched| stretched.peer == Some(node)) {
-            *lock(&stretched.waker.carrier) = bell.clone();
-        }
-    }
-
-    fn meets(&mut self, channel: ChannelId, node: NodeId) {
-        let bell = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket)).cloned();
-        if let Some(stretched) = self.stretched.get_mut(&channel) {
-            stretched.peer = Some(node);
-            *lock(&stretched.waker.carrier) = bell;
-        }
-    }
-
-    fn tell_lost(&mut self, node: NodeId, now: Time, new: &mut Vec<NewBridge>) -> Vec<ChannelId> {
-        let mut told = Vec::new();
-        for (channel, stretched) in self.stretched.iter_mut().filter(|(_, stretched)| stretched.peer == Some(node)) {
-            stretched.bridge.connection_lost(&mut Says {
-                machine: &mut self.machine,
-                now,
-                channel: *channel,
-                new,
-                dropped: &mut self.dropped,
-            });
-            told.push(*channel);
-        }
-        told
-    }
-
-    /// The end of this channel cannot be what its holder has declared.
-    pub(crate) fn poison(&mut self, channel: ChannelId, text: &str, now: Time) {
-        if let Some(mut stretched) = self.stretched.remove(&channel) {
-            stretched.bridge.poison(text);
-            self.machine.end_home(now, channel, bridge::full_poison(text));
-        }
-    }
-
-    /// The bridge of a channel whose other end has turned out to be here as well.
-    pub(crate) fn take_bridge(&mut self, channel: ChannelId) -> Option<Box<dyn Bridge>> {
-        self.stretched.remove(&channel).map(|stretched| stretched.bridge)
-    }
-}
-
-/// Reads and writes one socket.
-struct Carrier {
-    driver: Arc<Driver>,
-    id: SocketId,
-    bell: Arc<Bell>,
-    socket: Box<dyn Socket>,
-    /// What has arrived and is no whole frame, and room for what follows.
-    buffer: BytesMut,
-    /// So much of that frame is missing at least.
-    missing: usize,
-    /// What the machine has given and the socket has not taken.
-    out: Vec<Bytes>,
-    /// Something was written and not flushed.
-    flushing: bool,
-    /// The machine may have more for this socket than is in `out`.
-    more: bool,
-    parting: bool,
-    /// Until when the last words may take.
-    linger: Option<Pin<Box<Timer>>>,
-}
-
-impl Carrier {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.poll_carry(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(_) => {
-                let id = self.id;
-                self.driver.with(|state, now| {
-                    state.sockets.remove(&id);
-                    state.parting.remove(&id);
-                    state.machine.closed(now, id);
-                });
-                self.driver.bell.ring();
-                Poll::Ready(())
-            }
-        }
-    }
-
-    fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The machine may have something for a socket that is new, or has just become free.
-        let mut fetch = true;
-        loop {
-            fetch |= self.bell.poll_rung(cx);
-            let arrived = self.poll_read(cx)?.is_ready();
-            let news = fetch || arrived;
-            if news {
-                self.exchange(arrived);
-            }
-            fetch = false;
-            if !self.out.is_empty() || self.flushing {
-                // There may be more than was taken at once.
-                fetch = self.poll_write(cx)?.is_ready() && self.more;
-            } else if self.parting {
-                return Pin::new(&mut *self.socket).poll_shutdown(cx);
-            }
-            // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
-            if !news && !fetch {
-                if !self.parting {
-                    return Poll::Pending;
-                }
-                let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
-                return linger.as_mut().poll(cx).map(Ok);
-            }
-        }
-    }
-
-    /// Tells the machine what has arrived, and takes what it has for this socket.
-    fn exchange(&mut self, arrived: bool) {
-        let id = self.id;
-        let now = self.driver.now();
-        let mut held = self.driver.hold();
-        let state = &mut *held.state;
-        state.at_hand = Some(id);
-        if arrived {
-            self.missing = state.machine.received_in(now, id, &mut self.buffer);
-        }
-        self.driver.act(state, now);
-        state.at_hand = None;
-        self.parting |= state.parting.contains_key(&id);
-        self.more = !self.out.is_empty() || state.machine.fill(now, id, WRITE, &mut self.out) >= WRITE;
-        let dropped = std::mem::take(&mut state.dropped);
-        drop(held);
-        drop(dropped);
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
-        if self.buffer.capacity() - self.buffer.len() < min {
-            self.buffer.reserve(READ.max(self.missing));
-        }
-        let reading = pin!(self.socket.read_buf(&mut self.buffer));
-        match ready!(reading.poll(cx))? {
-            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// `Ready`: all is written.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            let socket = Pin::new(&mut *self.socket);
-            let mut written = if let [bytes] = &self.out[..] {
-                ready!(socket.poll_write(cx, bytes))?
-            } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.out.len().min(SLICES);
-                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
-            };
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            let mut whole = 0;
-            for bytes in &mut self.out {
-                if written < bytes.len() {
-                    bytes.advance(written);
-                    break;
-                }
-                written -= bytes.len();
-                whole += 1;
-            }
-            self.out.drain(..whole);
-            self.flushing = true;
-        }
-        ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
-        self.flushing = false;
-        Poll::Ready(Ok(()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use dunlin_proto::Config;
-    use dunlin_proto::id::{Incarnation, Life};
-    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
-    struct Stuck {
-        byte: Option<u8>,
-        awaited: Arc<AtomicBool>,
-    }
-
-    impl AsyncRead for Stuck {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-            self.awaited.store(self.byte.is_none(), Ordering::Relaxed);
-            let Some(byte) = self.byte.take() else { return Poll::Pending };
-            buf.put_slice(&[byte]);
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Stuck {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Pending
-        }
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Pending
-        }
-    }
-
-    impl Socket for Stuck {
-        fn peer(&self) -> String {
-            "stuck".to_owned()
-        }
-    }
-
-    #[test]
-    fn who_cannot_write_waits_for_what_arrives() {
-        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
-        let machine = Machine::new(Config::new("krill"), me, 1);
-        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
-        let id = SocketId(0);
-        driver.with(|state, now| state.machine.accepted(now, id));
-        let awaited = Arc::<AtomicBool>::default();
-        let mut carrier = Carrier {
-            driver,
-            id,
-            bell: Arc::default(),
-            socket: Box::new(Stuck { byte: Some(b'd'), awaited: awaited.clone() }),
-            buffer: BytesMut::new(),
-            missing: 0,
-            out: vec![Bytes::from_static(b"krill")],
-            flushing: false,
-            more: false,
-            parting: false,
-            linger: None,
-        };
-        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
+    /// Of the task of the socket that carries the connection to this node.
+    pub(super) fn bell_of(&self, node: NodeId) -> Option<Arc<Bell>> {
+        let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
+        entry.map(|entry| entry.bell.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong with a node, and with a name.
 
 use std::io;
+use std::time::Duration;
 
 /// Why a node could not join, or did not leave in order.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,16 @@ pub enum NameError {
         address: String,
         /// Why not.
         why: String,
+    },
+    /// It was not admitted in the time that it was [given](super::Naming::within).
+    #[error(
+        "{name:?} was not admitted within {patience:?}: is a name service, or the node that was asked, within reach?"
+    )]
+    TimedOut {
+        /// The name.
+        name: String,
+        /// How long it was waited for.
+        patience: Duration,
     },
     /// This node has left.
     #[error("this node has left its application")]

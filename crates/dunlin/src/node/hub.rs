@@ -17,9 +17,9 @@ use dunlin_proto::{Down, State};
 use tokio::sync::{Notify, oneshot};
 
 use super::Peer;
-use super::bridge::{Bridge, ReceivingBridge, SendingBridge};
+use super::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use super::codec::{self, Encoding};
-use super::driver::{Driver, HubCx};
+use super::driver::{Driver, Locked};
 use super::error::NameError;
 use super::id;
 use super::message::WINDOW;
@@ -45,17 +45,27 @@ pub(crate) struct Options {
     pub(crate) expects: Expected,
     pub(crate) encoding: Encoding,
     pub(crate) fail_fast: bool,
+    /// So long it may take until the end is admitted.
+    pub(crate) patience: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let encoding = Encoding::default();
-        Self { face: Face::Sender, shared: false, expects: Expected::Unknown, encoding, fail_fast: false }
+        Self {
+            face: Face::Sender,
+            shared: false,
+            expects: Expected::Unknown,
+            encoding,
+            fail_fast: false,
+            patience: None,
+        }
     }
 }
 
 /// Makes a fresh bundle for a guest, and hands it over; if there is no room, the guest's other face has been dropped. `None`: the acceptor is gone.
-pub(crate) type Acceptance = Box<dyn FnMut(Life) -> Option<Vec<Agent>> + Send>;
+/// What is dropped of it then, is so later.
+pub(crate) type Acceptance = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Vec<Agent>> + Send>;
 
 /// What is to be declared: the agents in the place of the other end.
 pub(crate) enum Half {
@@ -265,7 +275,17 @@ impl Hub {
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
-    pub(crate) fn farewell(&mut self) {
+    pub(crate) fn farewell(mut self: Box<Self>) {
+        for end in std::mem::take(&mut self.ends).into_values() {
+            match end.role {
+                Role::Client(Some(agents)) => agents.into_iter().for_each(down),
+                Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| outlet.down()),
+                Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
+            }
+        }
+        for client in std::mem::take(&mut self.introductions).into_values() {
+            client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
+        }
         for life in std::mem::take(&mut self.lives).into_values() {
             let news = (Peer(life), ConnectionState::Down(Down::Left));
             self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
@@ -287,7 +307,7 @@ impl Hub {
     }
 
     /// Which node is at this address?
-    pub(crate) fn ask(&mut self, cx: &mut HubCx<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
+    pub(crate) fn ask(&mut self, cx: &mut Locked<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
         let (asked, answer) = oneshot::channel();
         self.asked.push((address.clone(), asked));
         cx.state.machine.introduce(address);
@@ -295,7 +315,7 @@ impl Hub {
     }
 
     /// This node serves the application's names from now on. `again`: after another one.
-    pub(crate) fn serve(&mut self, cx: &mut HubCx<'_>, again: bool) {
+    pub(crate) fn serve(&mut self, cx: &mut Locked<'_>, again: bool) {
         // What others have declared to this node because they dialled it, perhaps for its names already, is the application's now.
         if again {
             self.registry.take_over(cx.now);
@@ -314,7 +334,7 @@ impl Hub {
     }
 
     /// That node serves the application's names.
-    pub(crate) fn use_names_of(&mut self, cx: &mut HubCx<'_>, node: NodeId) {
+    pub(crate) fn use_names_of(&mut self, cx: &mut Locked<'_>, node: NodeId) {
         if self.leaving {
             return;
         }
@@ -326,7 +346,7 @@ impl Hub {
 
     fn declare(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         name: &str,
         options: Options,
         half: Half,
@@ -398,7 +418,7 @@ impl Hub {
 
     fn open_home(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         number: Option<u64>,
         channel: ChannelId,
         options: Options,
@@ -418,7 +438,7 @@ impl Hub {
     #[expect(clippy::too_many_arguments, reason = "what the channels of a bundle have in common")]
     fn open_homes(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         number: Option<u64>,
         first: ChannelId,
         options: Options,
@@ -443,7 +463,7 @@ impl Hub {
 
     fn attach(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         number: Option<u64>,
         channel: ChannelId,
         home: NodeId,
@@ -458,7 +478,7 @@ impl Hub {
 
     fn attach_all(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         number: Option<u64>,
         home: NodeId,
         outlets: Outlets,
@@ -484,7 +504,7 @@ impl Hub {
     }
 
     /// A sending half elsewhere has attached to a home here.
-    pub(crate) fn attached(&mut self, _: &mut HubCx<'_>, channel: ChannelId) {
+    pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.get(&channel) {
             self.directory.attached(*number);
             self.own.attached(*number);
@@ -493,7 +513,7 @@ impl Hub {
     }
 
     /// The bridge of a channel is over.
-    pub(crate) fn over(&mut self, _: &mut HubCx<'_>, channel: ChannelId) {
+    pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.remove(&channel)
             && !self.channels.values().any(|other| *other == number)
         {
@@ -503,7 +523,7 @@ impl Hub {
 
     // Hearing.
 
-    pub(crate) fn hear(&mut self, cx: &mut HubCx<'_>, heard: Heard) {
+    pub(crate) fn hear(&mut self, cx: &mut Locked<'_>, heard: Heard) {
         match heard {
             Heard::Connection(node, state) => self.connection(cx, node, state),
             Heard::Names(from, said) => self.names(cx, from, said),
@@ -511,7 +531,7 @@ impl Hub {
         }
     }
 
-    fn connection(&mut self, cx: &mut HubCx<'_>, node: NodeId, state: State) {
+    fn connection(&mut self, cx: &mut Locked<'_>, node: NodeId, state: State) {
         let over = matches!(state, State::Down(_));
         let state = match state {
             State::Up(life) => {
@@ -524,7 +544,10 @@ impl Hub {
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
                 // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
-                self.introductions.retain(|_, client| client.server != node);
+                let waits = std::mem::take(&mut self.introductions).into_iter();
+                let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == node);
+                self.introductions = stays.into_iter().collect();
+                cx.state.garbage.push(Box::new(lost));
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
                     if !self.leaving {
@@ -551,7 +574,7 @@ impl Hub {
         }
     }
 
-    fn introduced(&mut self, cx: &mut HubCx<'_>, address: &str, who: Result<NodeId, String>) {
+    fn introduced(&mut self, cx: &mut Locked<'_>, address: &str, who: Result<NodeId, String>) {
         while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
             let _ = self.asked.swap_remove(at).1.send(who.clone());
         }
@@ -582,7 +605,7 @@ impl Hub {
         }
     }
 
-    fn names(&mut self, cx: &mut HubCx<'_>, from: Life, said: Names) {
+    fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
@@ -595,7 +618,7 @@ impl Hub {
     }
 
     /// Lets names and directories speak until they are quiet.
-    pub(crate) fn settle(&mut self, cx: &mut HubCx<'_>) {
+    pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
         self.registry.tick(cx.now);
         let now = cx.now;
         let asked: Vec<String> =
@@ -658,7 +681,7 @@ impl Hub {
     }
 
     /// The declaration is over.
-    fn fail(&mut self, cx: &mut HubCx<'_>, number: u64, error: NameError) {
+    fn fail(&mut self, cx: &mut Locked<'_>, number: u64, error: NameError) {
         let Some(end) = self.ends.get_mut(&number) else { return };
         let text = error.to_string();
         let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
@@ -668,7 +691,8 @@ impl Hub {
             match &mut end.role {
                 Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
                 Role::Sender | Role::Receiver | Role::Server(_) => {
-                    cx.state.poison(channel, &text, cx.now);
+                    cx.state.machine.end_home(cx.now, channel, full_poison(&text));
+                    cx.state.take_bridge(channel, move |_, mut bridge| bridge.poison(&text));
                 }
                 Role::Client(None) | Role::Acceptor(_) => {}
             }
@@ -676,7 +700,7 @@ impl Hub {
         self.undeclare(number);
     }
 
-    fn event(&mut self, cx: &mut HubCx<'_>, event: DirectoryEvent) {
+    fn event(&mut self, cx: &mut Locked<'_>, event: DirectoryEvent) {
         match event {
             DirectoryEvent::Waiting { number } => self.answer(number),
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
@@ -718,7 +742,7 @@ impl Hub {
 
     fn found(
         &mut self,
-        cx: &mut HubCx<'_>,
+        cx: &mut Locked<'_>,
         number: u64,
         partner: Life,
         addresses: &[String],
@@ -733,16 +757,18 @@ impl Hub {
         let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
         match &mut end.role {
             Role::Sender => {
-                let Some(bridge) = cx.state.take_bridge(own).and_then(Bridge::into_sender) else { return };
-                self.channels.remove(&own);
-                if here {
-                    if let Some(outlet) = bridge.into_outlet() {
-                        let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
-                        self.join_here(cx, channel, outlet, &joined);
+                cx.state.take_bridge(own, move |driver, bridge| {
+                    let mut bridge = bridge.into_sender();
+                    if here {
+                        let mut outlet = bridge.and_then(SendingBridge::into_outlet);
+                        driver.with_hub_now(|hub, cx| hub.sender_is_here(cx, number, channel, &mut outlet));
+                    } else {
+                        let home = partner.node;
+                        driver.with_hub_now(|hub, cx| {
+                            hub.sender_is_away(cx, number, channel, home, &mut bridge, declaration);
+                        });
                     }
-                } else {
-                    self.attach(cx, Some(number), channel, partner.node, bridge, declaration);
-                }
+                });
             }
             Role::Client(agents) => {
                 let Some(agents) = agents.take() else { return };
@@ -761,34 +787,62 @@ impl Hub {
         }
     }
 
+    /// The receiver of a sender that waited is on this node as well.
+    fn sender_is_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, outlet: &mut Option<AnyOutlet>) {
+        let Some(end) = self.ends.get(&number) else { return };
+        self.channels.remove(&end.channel);
+        let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
+        if let Some(outlet) = outlet.take() {
+            self.join_here(cx, channel, outlet, &joined);
+        }
+    }
+
+    /// The receiver of a sender that waited is on that node.
+    fn sender_is_away(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: u64,
+        channel: ChannelId,
+        home: NodeId,
+        bridge: &mut Option<SendingBridge>,
+        declaration: Declaration,
+    ) {
+        let Some(end) = self.ends.get(&number) else { return };
+        self.channels.remove(&end.channel);
+        if let Some(bridge) = bridge.take() {
+            self.attach(cx, Some(number), channel, home, bridge, declaration);
+        }
+    }
+
     /// Whose declaration a home here is.
     fn belonging(&self, channel: ChannelId) -> Option<u64> {
         self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| *number)
     }
 
     /// Both ends of a channel are on this node: they are joined in memory.
-    fn join_here(&mut self, cx: &mut HubCx<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
-        let home = cx.state.take_bridge(channel).and_then(Bridge::into_home);
-        let number = self.channels.remove(&channel);
-        cx.state.machine.end_home(cx.now, channel, End::Gone);
-        if let Some((inlet, credits)) = home {
-            if let Some(number) = number {
-                self.directory.attached(number);
-                self.own.attached(number);
-            }
-            join(outlet, inlet, credits, joined);
+    fn join_here(&mut self, cx: &mut Locked<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
+        if let Some(number) = self.channels.remove(&channel) {
+            self.directory.attached(number);
+            self.own.attached(number);
         }
+        let joined = joined.clone();
+        cx.state.take_bridge(channel, move |_, bridge| {
+            if let Some((inlet, credits)) = bridge.into_home() {
+                join(outlet, inlet, credits, &joined);
+            }
+        });
+        cx.state.machine.end_home(cx.now, channel, End::Gone);
     }
 
     /// Client and server of a bundle are on this node.
-    fn join_bundle_here(&mut self, cx: &mut HubCx<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
+    fn join_bundle_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
         let me = self.me;
         let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
         match &mut server.role {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
                 // An acceptor that is gone has no face: the client's ends end with their agents.
-                let server = accept(me).unwrap_or_default();
+                let server = accept(me, &mut cx.state.garbage).unwrap_or_default();
                 for pair in client.into_iter().zip(server) {
                     match pair {
                         (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
@@ -822,20 +876,20 @@ impl Hub {
     }
 
     /// What a client was to be joined to is not there any more: its ends end.
-    fn turned_away(&mut self, cx: &mut HubCx<'_>, number: u64) {
+    fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64) {
         let homes: Vec<ChannelId> =
             self.channels.iter().filter(|(_, end)| **end == number).map(|(channel, _)| *channel).collect();
         for channel in homes {
             self.channels.remove(&channel);
             // Dropped, the inlet is a sender that is gone.
-            drop(cx.state.take_bridge(channel).and_then(Bridge::into_home));
+            cx.state.take_bridge(channel, |_, bridge| drop(bridge.into_home()));
             cx.state.machine.end_home(cx.now, channel, End::Gone);
         }
         self.undeclare(number);
     }
 
     /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
-    fn guest(&mut self, cx: &mut HubCx<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
+    fn guest(&mut self, cx: &mut Locked<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
             if acceptor == NOT_THERE {
@@ -867,7 +921,7 @@ impl Hub {
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 }
-                let Some(agents) = accept(from) else {
+                let Some(agents) = accept(from, &mut cx.state.garbage) else {
                     self.undeclare(number);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
@@ -895,6 +949,14 @@ fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Item = (Channe
     (0u128..).map(move |n| ChannelId(first.0.wrapping_add(n))).zip(agents)
 }
 
+/// Its node has left.
+fn down(agent: Agent) {
+    match agent {
+        Agent::Outlet(outlet) => outlet.down(),
+        Agent::Inlet(inlet) => inlet.down(),
+    }
+}
+
 fn poison(agent: &Agent, text: &str) {
     match agent {
         Agent::Outlet(outlet) => outlet.poison(text.into()),
@@ -909,7 +971,7 @@ struct Joined {
 }
 
 impl Joined {
-    fn new(cx: &HubCx<'_>, numbers: Vec<u64>) -> Arc<Self> {
+    fn new(cx: &Locked<'_>, numbers: Vec<u64>) -> Arc<Self> {
         Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
     }
 }
@@ -955,7 +1017,12 @@ impl Driver {
             }
         }
         let mut guard = Guard(self, Some(number));
-        let answer = answer.await;
+        let answer = match options.patience {
+            None => answer.await,
+            Some(patience) => crate::world::within(patience, answer)
+                .await
+                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+        };
         guard.1 = None;
         answer.unwrap_or(Err(NameError::Left)).map(|()| number)
     }

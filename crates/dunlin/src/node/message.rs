@@ -6,15 +6,19 @@
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
 //! channel has its receiver on the sending node can go; other ends are refused.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::carrier::{AdoptedEnd, Agent, EndKind, Inbox, Outbox, Sealed, Shape, Value};
 use dunlin_core::{Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 
-use super::bridge::{NewBridge, ReceivingBridge, Says, SendingBridge};
+use super::bridge::{ReceivingBridge, SendingBridge};
 use super::codec::{self, EncodeError, Encoding};
+use super::driver::Locked;
 use super::id;
+use super::work::Says;
 
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
@@ -122,62 +126,104 @@ fn declaration() -> Declaration {
     Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
+/// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before those.
+fn end(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
+    if kind != EndKind::Reply {
+        let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+        locked.state.machine.tell_terms(locked.now, channel, to, terms);
+    }
+    locked.state.machine.end_home(locked.now, channel, End::Gone);
+    locked.state.forget(channel);
+}
+
 impl Leaving {
     /// The message goes: its ends will be asked for at their channels' homes, which are here, as soon as it has been taken.
-    pub(crate) fn open_homes(&self, to: NodeId, says: &mut Says<'_>) {
-        let terms = terms_of_reply(says.machine.value_max());
+    pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
+        let terms = terms_of_reply(locked.state.machine.value_max());
         for (channel, _) in &self.ends {
-            says.machine.open_home_to(*channel, terms, declaration(), to);
+            locked.state.machine.open_home_to(*channel, terms, declaration(), to);
+            locked.driver.expect(locked.state, *channel, Some(to));
         }
     }
 
     /// The message has not been taken: its ends stay what they are.
-    pub(crate) fn stay(self, says: &mut Says<'_>) {
-        for (channel, _) in self.ends {
-            says.machine.forget_home(channel);
+    pub(crate) fn stay(self, says: &Says<'_>) {
+        if self.ends.is_empty() {
+            return;
         }
+        says.speak(|locked| {
+            for (channel, _) in self.ends {
+                locked.state.machine.forget_home(channel);
+                locked.state.forget(channel);
+            }
+        });
+    }
+
+    /// The message goes back, but its ends may yet have been taken. `None`: it has none.
+    pub(crate) fn part(&mut self) -> Option<Self> {
+        let ends = std::mem::take(&mut self.ends);
+        (!ends.is_empty()).then_some(Self { sealed: None, ends, encoding: self.encoding })
+    }
+
+    /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
+    pub(crate) fn end(self, says: &Says<'_>, to: Option<NodeId>) {
+        let Some(to) = to else { return };
+        says.speak(|locked| self.ends.iter().for_each(|(channel, kind)| end(*channel, *kind, to, locked)));
     }
 
     /// The message has been taken by a receiver on that node, and so have its ends.
-    pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &mut Says<'_>) {
-        let Some(sealed) = self.sealed else { return says.dropped.push(value) };
-        let handed_over = sealed.commit(value).unwrap_or_else(|not_all| not_all.ends);
-        let mut ends = handed_over.into_iter().peekable();
-        for (token, (channel, kind)) in (0u64..).zip(self.ends) {
+    ///
+    /// # Panics
+    /// If the drop of the message does: its ends are gone then.
+    pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &Says<'_>) {
+        let Some(sealed) = self.sealed else { return drop(value) };
+        let (ends, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
+            Ok(handed_over) => (handed_over.unwrap_or_else(|not_all| not_all.ends), None),
+            Err(panic) => (Vec::new(), Some(panic)),
+        };
+        let mut ends = ends.into_iter().peekable();
+        let agents = (0u64..).zip(self.ends).map(|(token, (channel, kind))| {
             let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
-            let Some(Agent::Inlet(inlet)) = agent else {
-                // The end was somebody else's too, who keeps it: over there it never was. Who adopted it hears nothing before the terms.
+            (channel, kind, agent)
+        });
+        let agents: Vec<_> = agents.collect();
+        says.speak(|locked| {
+            let value_max = locked.state.machine.value_max();
+            for (channel, kind, agent) in agents {
+                let Some(Agent::Inlet(inlet)) = agent else {
+                    // The end was somebody else's too, who keeps it: over there it never was.
+                    end(channel, kind, to, locked);
+                    continue;
+                };
+                let mut credits = 0;
                 if kind != EndKind::Reply {
-                    let terms = Terms { window: WINDOW, credits: 0, value_max: says.machine.value_max() };
-                    says.machine.tell_terms(says.now, channel, to, terms);
+                    credits = inlet.credits();
+                    let terms = Terms { window: WINDOW, credits, value_max };
+                    locked.state.machine.tell_terms(locked.now, channel, to, terms);
                 }
-                says.machine.end_home(says.now, channel, End::Gone);
-                continue;
-            };
-            let mut credits = 0;
-            if kind != EndKind::Reply {
-                credits = inlet.credits();
-                let terms = Terms { window: WINDOW, credits, value_max: says.machine.value_max() };
-                says.machine.tell_terms(says.now, channel, to, terms);
+                let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
+                locked.driver.stretch(locked.state, channel, Some(to), bridge);
             }
-            let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
-            says.new.push(NewBridge { channel, peer: to, bridge });
+        });
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
     }
 }
 
 impl Arriving {
-    /// The message has been received here: its ends are this node's now.
-    pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, says: &mut Says<'_>) {
+    /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
+    pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
         for (channel, end) in self.0 {
-            let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(says.machine.value_max()));
-            if !says.machine.adopt(channel, home, terms) {
+            let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(locked.state.machine.value_max()));
+            if !locked.state.machine.adopt(channel, home, terms) {
                 // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+                locked.state.garbage.push(Box::new(end));
                 continue;
             }
             let Some(Agent::Outlet(outlet)) = end.agent else {
                 // Nobody here wanted it.
-                says.machine.end_proxy(says.now, channel, End::Gone);
+                locked.state.machine.end_proxy(locked.now, channel, End::Gone);
                 continue;
             };
             let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
@@ -185,7 +231,7 @@ impl Arriving {
                 Some(terms) => bridge.for_reply(terms.value_max),
                 None => bridge,
             };
-            says.new.push(NewBridge { channel, peer: home, bridge: Box::new(bridge) });
+            locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
         }
     }
 }

@@ -27,11 +27,13 @@
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
-//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto` over sockets, `bridge.rs` stands between it and the
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
 //! channels of the core, `message.rs` and `codec` turn values into bytes, `hub.rs` knows names.
 
+mod bell;
 mod bridge;
 mod builder;
+mod carrier;
 pub(crate) mod codec;
 mod driver;
 mod error;
@@ -40,7 +42,9 @@ mod id;
 mod message;
 mod name;
 pub mod network;
+mod post;
 mod serve;
+mod work;
 
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
@@ -57,11 +61,11 @@ use dunlin_proto::id::Life;
 use dunlin_proto::wire::{Expected, Face};
 use tokio::sync::mpsc::error::TrySendError;
 
+#[cfg(feature = "sim")]
+pub(crate) use bell::lock;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
-#[cfg(feature = "sim")]
-pub(crate) use driver::lock;
 pub use dunlin_proto::Down;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
@@ -72,8 +76,8 @@ use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
-/// A message that asks its node something while that writes, reads or drops it (in its `Serialize`, say) is told nothing: no ends
-/// [wait](Self::waiting), and nothing can be declared.
+/// Its messages are written, read and dropped in tasks of the node (so by their `Serialize`, `Deserialize` and `Drop`). One for which that takes
+/// long, or which waits for something, holds up its own channel only; but it keeps a thread of the runtime meanwhile. One that panics poisons its channel.
 ///
 /// # Examples
 /// See the [module](self).
@@ -242,8 +246,13 @@ impl Node {
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.with_hub_now(|hub, _| hub.leave());
-        driver.with(|state, now| state.machine.leave(now));
-        let flushed = world::within(LEAVE, driver.flushed()).await;
+        let flushed = world::within(LEAVE, async {
+            driver.all_said().await;
+            driver.with(|state, now| state.machine.leave(now));
+            let _ = driver.flushed().await;
+            driver.all_said().await;
+        });
+        let flushed = flushed.await;
         self.inner.driver.close();
         let tasks = self.inner.stop();
         for task in tasks {
@@ -259,7 +268,7 @@ impl Node {
 
 impl Inner {
     fn stop(&self) -> Vec<Own> {
-        let tasks = std::mem::take(&mut *driver::lock(&self.tasks));
+        let tasks = std::mem::take(&mut *bell::lock(&self.tasks));
         tasks.iter().for_each(Own::abort);
         tasks
     }
@@ -337,6 +346,13 @@ impl<E> Naming<'_, E> {
     /// How messages are written. Both ends must say the same.
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.options.encoding = encoding;
+        self
+    }
+
+    /// So long it may take until the end is admitted: then it is [`NameError::TimedOut`], and the end is taken back. Without this it waits
+    /// for as long as no name service can be reached, and [`Node::waiting`] lists it.
+    pub fn within(mut self, patience: Duration) -> Self {
+        self.options.patience = Some(patience);
         self
     }
 
@@ -443,13 +459,20 @@ where
             hub::agents_of(client)?;
             let (mut door, guests) = channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
-            let accept: Acceptance = Box::new(move |peer| {
+            let accept: Acceptance = Box::new(move |peer, garbage| {
                 let (client, server) = B::pair(&ChannelFactory::default());
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
-                    Err(TrySendError::Closed(_)) => None,
-                    // With no room the server's face is dropped here, and the client hears that.
-                    Ok(()) | Err(TrySendError::Full(_)) => Some(agents),
+                    Ok(()) => Some(agents),
+                    // With no room the server's face is dropped, and the client hears that.
+                    Err(TrySendError::Full(guest)) => {
+                        garbage.push(Box::new(guest));
+                        Some(agents)
+                    }
+                    Err(TrySendError::Closed(guest)) => {
+                        garbage.push(Box::new(guest));
+                        None
+                    }
                 }
             });
             let driver = &self.node.inner.driver;

@@ -1,0 +1,325 @@
+//! How much is on its way: two machines and a pipe between them, in virtual time.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+
+const MB: usize = 1 << 20;
+/// What kernels keep for a socket.
+const BUFFER: usize = 6 * MB;
+/// As the driver of a node does.
+const ROOM: usize = 64 << 10;
+
+const BULK: ChannelId = ChannelId(1);
+const PING: ChannelId = ChannelId(2);
+
+/// One direction: so many bytes are read in a microsecond, and each takes so long.
+struct Pipe {
+    rate: u64,
+    delay: u64,
+    /// What is on its way, and when it is read.
+    bytes: VecDeque<(u64, Bytes)>,
+    free_at: u64,
+}
+
+/// Machine 0 sends, machine 1 receives.
+struct World {
+    now: u64,
+    machines: [Machine; 2],
+    pipes: [Pipe; 2],
+    socket: SocketId,
+    received: usize,
+    /// Whether what is received gives a credit back, with which an acknowledgement goes along.
+    gives_credits: bool,
+    /// Bytes of values that were sent, and not received.
+    sent: usize,
+    ping_sent: Option<u64>,
+    trips: Vec<u64>,
+    most_unacked: usize,
+}
+
+fn declared(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+impl World {
+    /// The reader reads `rate` bytes in a microsecond; each way takes `delay` microseconds.
+    fn new(rate: u64, delay: u64) -> Self {
+        let machine = |n: u128| {
+            let mut config = Config::new("window");
+            if n == 2 {
+                config.addresses = vec!["memory:2".to_owned()];
+            }
+            Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+        };
+        let mut world = Self {
+            now: 1000,
+            machines: [machine(1), machine(2)],
+            pipes: [rate, u64::MAX].map(|rate| Pipe { rate, delay, bytes: VecDeque::new(), free_at: 0 }),
+            socket: SocketId(0),
+            received: 0,
+            gives_credits: true,
+            sent: 0,
+            ping_sent: None,
+            trips: Vec::new(),
+            most_unacked: 0,
+        };
+        let [a, b] = &mut world.machines;
+        for channel in [BULK, PING] {
+            let terms = Terms { window: 1, credits: 1 << 20, value_max: 16 << 20 };
+            b.open_home(channel, terms, declared(Face::Receiver), false).unwrap();
+            a.learn(NodeId(2), &["memory:2".to_owned()]);
+            a.attach(Time(1000), channel, NodeId(2), declared(Face::Sender)).unwrap();
+        }
+        world.run(1_000_000);
+        world
+    }
+
+    /// What happens until then; `values` of a megabyte are kept waiting on the bulk channel, and one ping on the other.
+    fn transfer(&mut self, time: u64, values: usize, pings: bool) -> usize {
+        let (received, until) = (self.received, self.now + time);
+        self.most_unacked = 0;
+        while self.now < until {
+            while self.sent < values * MB {
+                self.sent += MB;
+                assert!(self.machines[0].send_on_credit(Time(self.now), BULK, Bytes::from(vec![7; MB])));
+            }
+            if pings && self.ping_sent.is_none() {
+                self.ping_sent = Some(self.now);
+                self.machines[0].offer(Time(self.now), PING, 1, Bytes::from_static(b"krill"));
+            }
+            self.step(until);
+        }
+        self.received - received
+    }
+
+    fn run(&mut self, time: u64) {
+        let until = self.now + time;
+        while self.now < until {
+            self.step(until);
+        }
+    }
+
+    /// Does what is to be done now, then goes to what comes next.
+    fn step(&mut self, until: u64) {
+        let now = Time(self.now);
+        let mut busy = true;
+        while std::mem::take(&mut busy) {
+            for at in 0..2 {
+                while let Some(action) = self.machines[at].poll() {
+                    busy = true;
+                    self.act(at, action);
+                }
+                let pipe = &mut self.pipes[at];
+                let mut out = Vec::new();
+                while pipe.bytes.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < BUFFER
+                    && self.machines[at].fill(now, self.socket, ROOM, &mut out) > 0
+                {
+                    for bytes in out.drain(..) {
+                        busy = true;
+                        pipe.free_at = pipe.free_at.max(self.now + pipe.delay) + bytes.len() as u64 / pipe.rate;
+                        pipe.bytes.push_back((pipe.free_at, bytes));
+                    }
+                }
+            }
+            for at in 0..2 {
+                while self.pipes[at].bytes.front().is_some_and(|(when, _)| *when <= self.now) {
+                    let (_, bytes) = self.pipes[at].bytes.pop_front().expect("it was just seen");
+                    busy = true;
+                    self.machines[1 - at].received(now, self.socket, bytes);
+                }
+            }
+        }
+        self.most_unacked = self.most_unacked.max(self.machines[0].census().unacked_bytes);
+        let arrivals = self.pipes.iter().filter_map(|pipe| pipe.bytes.front()).map(|(when, _)| *when);
+        let ticks = self.machines.iter().filter_map(Machine::next_tick).map(|at| at.0.max(self.now + 1));
+        self.now = arrivals.chain(ticks).min().unwrap_or(until).clamp(self.now, until);
+        for machine in &mut self.machines {
+            machine.tick(Time(self.now));
+        }
+    }
+
+    fn act(&mut self, at: usize, action: Action) {
+        let now = Time(self.now);
+        match action {
+            Action::Dial(dial, _) => {
+                self.socket = SocketId(self.socket.0 + 1);
+                self.machines[1 - at].accepted(now, self.socket);
+                self.machines[at].dialled(now, dial, self.socket);
+            }
+            Action::Home(_, from, HomeHears::Offered(ticket, _)) => {
+                self.machines[at].taken(now, PING, from, ticket);
+            }
+            Action::Home(channel, from, HomeHears::Sent(value)) => {
+                self.received += value.len();
+                self.sent -= value.len();
+                if self.gives_credits {
+                    self.machines[at].credit(now, channel, from, 1);
+                }
+            }
+            Action::Proxy(_, ProxyHears::Taken(_)) => {
+                self.trips.push(self.now - self.ping_sent.take().expect("it was sent"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The socket is lost with what was in it, and another is made.
+    fn cut(&mut self) {
+        for at in 0..2 {
+            self.pipes[at].bytes.clear();
+            self.pipes[at].free_at = 0;
+            self.machines[at].closed(Time(self.now), self.socket);
+        }
+    }
+
+    fn median_trip(&mut self) -> u64 {
+        let mut trips = std::mem::take(&mut self.trips);
+        trips.sort_unstable();
+        trips[trips.len() / 2]
+    }
+}
+
+/// The window is made small by a reader that is slow, so that a ping need not wait for all that could be on its way.
+#[test]
+fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
+    // 1 GB/s, as between two processes of one machine: 4 MiB would be 4 ms.
+    let mut world = World::new(1000, 10);
+    let received = world.transfer(1_000_000, 4, true);
+    assert!(received >= 950 * 1_000_000, "{received}: the reader reads all the time");
+    let trip = world.median_trip();
+    assert!(trip < 400, "{trip} us");
+    world.transfer(1_000_000, 4, true);
+    assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
+    // Where it takes longer than any ping may wait: 100 MB/s.
+    let mut world = World::new(100, 100);
+    let received = world.transfer(1_000_000, 4, true);
+    assert!(received >= 95 * 1_000_000, "{received}: the reader reads all the time");
+    let trip = world.median_trip();
+    assert!(trip < 3000, "{trip} us");
+}
+
+/// With a round trip of 50 ms, `unacked_max` is on its way in each of them; alone or not, from the start or after a time in which the reader was slow.
+#[test]
+fn a_long_link_is_full() {
+    for pings in [false, true] {
+        let mut world = World::new(u64::MAX, 25_000);
+        let received = world.transfer(1_000_000, 8, pings);
+        assert!(received >= 16 * 4 * MB, "{received} bytes in 20 round trips");
+        world.pipes[0].rate = 5;
+        world.transfer(2_000_000, 8, pings);
+        assert!(world.most_unacked <= 5 * MB);
+        world.pipes[0].rate = u64::MAX;
+        // What the reader still has of before, and six times twice as much.
+        world.transfer(2_000_000, 8, pings);
+        let received = world.transfer(1_000_000, 8, pings);
+        assert!(received >= 18 * 4 * MB, "{received} bytes in 20 round trips");
+    }
+}
+
+/// The least round trip is measured again from time to time. That costs a transfer hardly anything, and a link that has become longer is filled again.
+#[test]
+fn a_link_that_becomes_longer_is_full_again() {
+    let mut world = World::new(u64::MAX, 1000);
+    world.transfer(500_000, 8, false);
+    for pipe in &mut world.pipes {
+        pipe.delay = 25_000;
+    }
+    world.transfer(21_000_000, 8, false);
+    let received = world.transfer(10_000_000, 8, false);
+    assert!(received >= 190 * 4 * MB, "{received} bytes in 200 round trips");
+}
+
+/// What was measured on a socket says nothing of the next.
+#[test]
+fn a_new_socket_begins_anew() {
+    let mut world = World::new(100, 10);
+    world.transfer(200_000, 8, false);
+    world.transfer(200_000, 8, false);
+    assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
+    for pipe in &mut world.pipes {
+        pipe.delay = 25_000;
+    }
+    world.pipes[0].rate = u64::MAX;
+    world.cut();
+    world.run(60_000);
+    let received = world.transfer(500_000, 8, false);
+    assert!(received >= 7 * 4 * MB, "{received} bytes in 10 round trips");
+    assert!(world.most_unacked >= 4 * MB, "{}", world.most_unacked);
+}
+
+/// Many values of a few bytes are acknowledged before they fill the window, too.
+#[test]
+fn small_values_do_not_wait_for_a_late_acknowledgement() {
+    let mut world = World::new(100, 10);
+    world.transfer(200_000, 4, false);
+    world.run(1_000_000);
+    world.gives_credits = false;
+    let start = world.now;
+    let (before, count) = (world.received, 100_000);
+    for n in 0..count {
+        assert!(world.machines[0].send_on_credit(Time(start), BULK, Bytes::from(vec![n as u8])));
+    }
+    world.sent += count;
+    while world.received - before < count {
+        world.step(u64::MAX);
+    }
+    let time = world.now - start;
+    // They are 20 bytes each on the wire.
+    assert!(time <= 20_000 + 21_000, "{time} us");
+}
+
+/// What is small goes at once, also where nothing else may; but not without a limit, and not more often than others have their turn.
+#[test]
+fn small_values_of_others_go_before_large_ones() {
+    let mut world = World::new(u64::MAX, 10);
+    let terms = Terms { window: 1, credits: 1000, value_max: MB as u64 };
+    let small: Vec<ChannelId> = (100..1100).map(ChannelId).collect();
+    for channel in &small {
+        world.machines[1].open_home(*channel, terms, declared(Face::Receiver), false).unwrap();
+        world.machines[0].attach(Time(world.now), *channel, NodeId(2), declared(Face::Sender)).unwrap();
+    }
+    world.run(1_000_000);
+    let (now, socket) = (Time(world.now), world.socket);
+    let [a, b] = &mut world.machines;
+    for _ in 0..4000 {
+        assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; 2000])));
+    }
+    for channel in &small[..20] {
+        a.offer(now, *channel, 1, Bytes::from_static(b"krill"));
+    }
+    let mut written = Vec::new();
+    while a.fill(now, socket, ROOM, &mut written) > 0 {}
+    assert!(a.census().unacked_bytes >= 4 * MB);
+    assert!(!a.has_something(now, socket), "nothing more may be on its way");
+    written.drain(..).for_each(|bytes| b.received(now, socket, bytes));
+    let order = std::iter::from_fn(|| b.poll()).filter_map(|action| match action {
+        Action::Home(BULK, ..) => Some(true),
+        Action::Home(..) => Some(false),
+        _ => None,
+    });
+    let order: Vec<bool> = order.collect();
+    assert_eq!(order[..40], [false, true].repeat(20), "in turns");
+    assert!(order[40..].iter().all(|bulk| *bulk));
+
+    // Now the window is as small as can be.
+    world.pipes[0].rate = 100;
+    world.transfer(1_000_000, 4, false);
+    let (now, socket) = (Time(world.now), world.socket);
+    let [a, _] = &mut world.machines;
+    while a.fill(now, socket, ROOM, &mut written) > 0 {}
+    let before = a.census().unacked_bytes;
+    a.offer(now, small[20], 1, Bytes::from_static(b"krill"));
+    assert!(a.has_something(now, socket));
+    for channel in &small[21..] {
+        a.offer(now, *channel, 1, Bytes::from_static(b"krill"));
+    }
+    while a.fill(now, socket, ROOM, &mut written) > 0 {}
+    let more = a.census().unacked_bytes - before;
+    assert!((1000..=17 << 10).contains(&more), "{more}");
+    assert!(!a.has_something(now, socket));
+}

@@ -1,0 +1,140 @@
+//! How tasks of a node are woken, and learn which channels there is something to do for.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Wake, Waker};
+
+use dunlin_proto::id::ChannelId;
+
+use super::driver::Driver;
+
+/// Locks. What is locked in a node is whole whenever a panic can come.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work on.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    stirred: Mutex<Stirred>,
+}
+
+#[derive(Default)]
+struct Stirred {
+    channels: VecDeque<ChannelId>,
+    /// Nobody will look any more.
+    closed: bool,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            // Not within the lock: who is woken may want to wait again at once.
+            let waker = lock(&self.waker).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Whether it was rung since it was last asked; if not, the task will be woken.
+    pub(super) fn poll_rung(&self, cx: &Context<'_>) -> bool {
+        if self.rung.swap(false, Ordering::AcqRel) {
+            return true;
+        }
+        let mut waker = lock(&self.waker);
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        drop(waker);
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+
+    /// The task is here, and looks at everything once more before it waits: nobody has to wake it until [`depart`](Self::depart).
+    pub(super) fn attend(&self) {
+        self.rung.store(true, Ordering::Release);
+    }
+
+    /// What is heard from now on, wakes. The task still has to look at what it was not woken for.
+    pub(super) fn depart(&self) {
+        self.rung.swap(false, Ordering::AcqRel);
+    }
+
+    /// There is something to do for this channel. `false`: not here any more. The bell is to be rung then.
+    fn stir(&self, channel: ChannelId) -> bool {
+        let mut stirred = lock(&self.stirred);
+        if !stirred.closed {
+            stirred.channels.push_back(channel);
+        }
+        !stirred.closed
+    }
+
+    /// How many channels there is something to do for.
+    pub(super) fn stirred(&self) -> usize {
+        lock(&self.stirred).channels.len()
+    }
+
+    /// The next of them.
+    pub(super) fn next(&self) -> Option<ChannelId> {
+        lock(&self.stirred).channels.pop_front()
+    }
+
+    /// Nobody looks here any more. Gives the channels that are left.
+    pub(super) fn close(&self) -> VecDeque<ChannelId> {
+        let mut stirred = lock(&self.stirred);
+        stirred.closed = true;
+        std::mem::take(&mut stirred.channels)
+    }
+}
+
+/// How an end, and what is heard for it, finds whoever works on its channel.
+pub(crate) struct EndWaker {
+    channel: ChannelId,
+    driver: Weak<Driver>,
+    /// Somebody is going to work on it.
+    stirred: AtomicBool,
+    /// The task of the socket that carries the end's connection.
+    carrier: Mutex<Option<Arc<Bell>>>,
+}
+
+impl EndWaker {
+    pub(super) fn new(channel: ChannelId, driver: Weak<Driver>) -> Arc<Self> {
+        Arc::new(Self { channel, driver, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
+    }
+
+    /// Work on it begins: what comes from now on needs more work.
+    pub(super) fn heed(&self) {
+        self.stirred.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on it is this socket that carries it.
+    pub(super) fn carried_by(&self, bell: Option<Arc<Bell>>) {
+        *lock(&self.carrier) = bell;
+    }
+
+    /// Where it was listed nobody looks any more.
+    pub(super) fn list_anew(&self) {
+        if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.channel)) {
+            return bell.ring();
+        }
+        if let Some(driver) = self.driver.upgrade() {
+            driver.bell.stir(self.channel);
+            driver.bell.ring();
+        }
+    }
+}
+
+impl Wake for EndWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.stirred.swap(true, Ordering::SeqCst) {
+            self.list_anew();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A socket's carrier, and the task that serves it.
+//!
+//! That task also works on channels, and code of users may keep it there. The carrier is not locked meanwhile, and if it takes
+//! too long, the node's own task gives it to another one.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use dunlin_proto::time::Time;
+
+use super::bell::{Bell, lock};
+use super::carrier::{Carrier, Step};
+use super::driver::Driver;
+use super::work::LONG;
+use crate::world;
+
+/// If the works of a time have taken long together, those of so many times that follow are measured one by one.
+const TIMED: u32 = 64;
+
+/// So long channels may keep the task of a socket.
+const HELD_UP: Duration = Duration::from_millis(20);
+
+pub(crate) struct Post {
+    driver: Arc<Driver>,
+    bell: Arc<Bell>,
+    desk: Mutex<Desk>,
+    /// When the task began to work on channels; 0: it does not.
+    since: AtomicU64,
+}
+
+struct Desk {
+    carrier: Carrier,
+    /// Which task it is that serves: they are counted.
+    shift: u64,
+    /// So many times it is measured how long the work on each channel takes.
+    timed: u32,
+}
+
+impl Post {
+    pub(super) fn new(driver: Arc<Driver>, bell: Arc<Bell>, carrier: Carrier) -> Arc<Self> {
+        Arc::new(Self {
+            driver,
+            bell,
+            desk: Mutex::new(Desk { carrier, shift: 0, timed: 0 }),
+            since: AtomicU64::new(0),
+        })
+    }
+
+    /// Serves the socket for as long as it is there, or until another task has taken it over.
+    pub(super) async fn serve(self: Arc<Self>, shift: u64) {
+        poll_fn(|cx| self.poll(cx, shift)).await;
+    }
+
+    fn poll(&self, cx: &mut Context<'_>, shift: u64) -> Poll<()> {
+        loop {
+            let mut desk = lock(&self.desk);
+            if desk.shift != shift {
+                return Poll::Ready(());
+            }
+            self.since.store(0, Ordering::Release);
+            if ready!(desk.carrier.poll(cx)) == Step::Over {
+                return Poll::Ready(());
+            }
+            let since = self.driver.lately();
+            self.since.store(since.0.max(1), Ordering::Release);
+            let timed = desk.timed > 0;
+            drop(desk);
+            self.driver.watch.work_begins(&self.driver.bell);
+            self.driver.work(&self.bell, timed);
+            let took = self.driver.now().since(since);
+            let mut desk = lock(&self.desk);
+            desk.timed = if took >= LONG { TIMED } else { desk.timed.saturating_sub(1) };
+        }
+    }
+
+    /// Gives the socket to another task if its own has been kept too long. When to look again, if it is at work.
+    fn relieve(self: &Arc<Self>, now: Time) -> Option<Time> {
+        let since = self.since.load(Ordering::Acquire);
+        if since == 0 {
+            return None;
+        }
+        let until = Time(since) + HELD_UP;
+        if now < until {
+            return Some(until);
+        }
+        let mut desk = lock(&self.desk);
+        // (Else it has come back just now.)
+        if self.since.compare_exchange(since, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            desk.shift += 1;
+            world::spawn_own(self.clone().serve(desk.shift));
+        }
+        None
+    }
+}
+
+/// Whether somebody looks after the tasks of sockets: only while they work, so that a quiet node sleeps.
+#[derive(Default)]
+pub(crate) struct Watch(AtomicU8);
+
+impl Watch {
+    const OFF: u8 = 0;
+    /// Nothing has begun since somebody looked.
+    const ON: u8 = 1;
+    const BUSY: u8 = 2;
+
+    fn work_begins(&self, bell: &Bell) {
+        if world::is_simulated() {
+            // One thread does all there is to do, and time stands still.
+            return;
+        }
+        if self.0.load(Ordering::Acquire) != Self::BUSY && self.0.swap(Self::BUSY, Ordering::AcqRel) == Self::OFF {
+            bell.ring();
+        }
+    }
+
+    /// Looks after them. `None`: nothing goes on, and the bell will ring when something does.
+    pub(super) fn look(&self, now: Time, posts: impl FnOnce() -> Vec<Arc<Post>>) -> Option<Time> {
+        if self.0.load(Ordering::Acquire) == Self::OFF {
+            return None;
+        }
+        let again = posts().iter().filter_map(|post| post.relieve(now)).min();
+        if again.is_some() {
+            return again;
+        }
+        match self.0.compare_exchange(Self::ON, Self::OFF, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => None,
+            Err(_) => {
+                self.0.store(Self::ON, Ordering::Release);
+                Some(now + HELD_UP)
+            }
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! The work on channels that reach other nodes: their ends are asked what they have to say, and told what was heard for them.
+//!
+//! Code of users runs in it: messages are written, read and dropped. So nothing of the node is locked meanwhile. Whoever works on a channel
+//! takes its bridge out of the [`State`]; what is heard for the channel waits until it is back, and the machine is locked for one word at a time
+//! ([`Says::speak`]). So the works of one channel follow one another, and those of different channels do not know of each other.
+//!
+//! If that code panics, its channel is poisoned with what the panic says, and all else goes on.
+//!
+//! The task of the socket that carries a channel works on it too, so that a message takes no detour. If the work takes too long for what
+//! waits for the socket, another task takes that over (`post.rs`). A channel whose works have taken long gets a thread for them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::wire::{End, Failure};
+use dunlin_proto::{HomeHears, ProxyHears};
+use tokio::sync::oneshot;
+
+use super::bell::{Bell, EndWaker};
+use super::bridge::Bridge;
+use super::codec::catch;
+use super::driver::{Driver, Locked, State};
+use crate::world;
+
+/// A work that takes so long is one for a thread of its own...
+pub(super) const LONG: Duration = Duration::from_millis(1);
+/// ... and so are so many that follow it on its channel.
+const WARY: u32 = 16;
+
+/// So many panics may happen in one work; then its channel is dropped.
+const PANICS_MAX: u32 = 16;
+
+/// What a bridge is told.
+pub(crate) enum Told {
+    /// A sending half has spoken to this home.
+    Home(NodeId, HomeHears),
+    /// The home has spoken to this sending half.
+    Proxy(ProxyHears),
+    /// The connection has lost its socket, and may come back.
+    ConnectionLost,
+    /// The bridge is needed elsewhere; the channel is over here.
+    Take(Taking),
+    /// It is dropped once all has been said that the end has to say now.
+    Until(Arc<oneshot::Sender<()>>),
+}
+
+/// What is to be done with a bridge. Nothing is locked then.
+pub(crate) type Taking = Box<dyn FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send>;
+
+/// A channel of this node that reaches another one.
+pub(crate) struct Stretched {
+    /// `None`: somebody works on it, or it has not [come yet](State::expect).
+    bridge: Option<Box<dyn Bridge>>,
+    waker: Arc<EndWaker>,
+    /// The other node, once it is known.
+    peer: Option<NodeId>,
+    told: VecDeque<Told>,
+    /// Something came up while somebody was working on it.
+    again: bool,
+    /// Its next works are done on a thread of their own.
+    wary: u32,
+    expected: bool,
+}
+
+/// What a bridge speaks to.
+pub(crate) struct Says<'a> {
+    driver: &'a Arc<Driver>,
+    pub(crate) channel: ChannelId,
+}
+
+impl Says<'_> {
+    /// Speaks to the machine. Code of users must not run within this.
+    pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
+        self.driver.speak(f)
+    }
+
+    pub(super) fn end_proxy(&self, how: End) {
+        self.speak(|locked| locked.state.machine.end_proxy(locked.now, self.channel, how));
+    }
+
+    pub(super) fn end_home(&self, how: End) {
+        self.speak(|locked| locked.state.machine.end_home(locked.now, self.channel, how));
+    }
+
+    pub(super) fn withdraw(&self, ticket: Ticket) {
+        self.speak(|locked| locked.state.machine.withdraw(locked.now, self.channel, ticket));
+    }
+
+    pub(super) fn failed(&self, from: NodeId, ticket: Ticket, why: Failure) {
+        self.speak(|locked| locked.state.machine.failed(locked.now, self.channel, from, ticket, why));
+    }
+}
+
+/// One work on a channel.
+struct Job {
+    channel: ChannelId,
+    bridge: Option<Box<dyn Bridge>>,
+    waker: Arc<EndWaker>,
+    told: VecDeque<Told>,
+    until: Vec<Arc<oneshot::Sender<()>>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    GoesOn,
+    /// The channel is over.
+    Over,
+    /// The bridge has been taken away.
+    Taken,
+}
+
+impl Job {
+    fn run(&mut self, driver: &Arc<Driver>) -> Turn {
+        for _ in 0..PANICS_MAX {
+            let panicked = match catch(|| self.turn(driver)) {
+                Ok(turn) => return turn,
+                Err(text) => format!("a message panicked: {text}"),
+            };
+            let Some(bridge) = &mut self.bridge else { return Turn::Taken };
+            if catch(|| bridge.fail(&panicked, &Says { driver, channel: self.channel })).is_err() {
+                break;
+            }
+        }
+        Turn::Over
+    }
+
+    fn turn(&mut self, driver: &Arc<Driver>) -> Turn {
+        let says = Says { driver, channel: self.channel };
+        loop {
+            let told = self.told.pop_front();
+            let Some(bridge) = &mut self.bridge else { return Turn::Taken };
+            match told {
+                Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
+                Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
+                Some(Told::ConnectionLost) => bridge.connection_lost(&says),
+                Some(Told::Until(until)) => self.until.push(until),
+                Some(Told::Take(taking)) => {
+                    if let Some(bridge) = self.bridge.take() {
+                        taking(driver, bridge);
+                    }
+                    return Turn::Taken;
+                }
+                None => {
+                    let waker = Waker::from(self.waker.clone());
+                    return match bridge.poll(&mut Context::from_waker(&waker), &says) {
+                        Poll::Pending => Turn::GoesOn,
+                        Poll::Ready(()) => Turn::Over,
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Drops what may be a user's.
+pub(super) fn discard<T>(value: T) {
+    // Who panics in a drop for nobody is not heard by anybody, but for the panic's own message.
+    let _ = catch(|| drop(value));
+}
+
+impl Driver {
+    /// Works on the channels that this bell was rung for up to now. `timed`: measures how long each takes.
+    pub(super) fn work(self: &Arc<Self>, bell: &Bell, timed: bool) {
+        for _ in 0..bell.stirred() {
+            let Some(channel) = bell.next() else { return };
+            self.work_on(channel, true, timed);
+        }
+    }
+
+    /// `briefly`: it holds somebody up.
+    fn work_on(self: &Arc<Self>, channel: ChannelId, briefly: bool, timed: bool) {
+        let since = timed.then(|| self.now());
+        let job = self.speak(|locked| {
+            let stretched = locked.state.stretched.get_mut(&channel)?;
+            if briefly && stretched.wary > 0 {
+                return Some(None);
+            }
+            stretched.waker.heed();
+            stretched.begin(channel).map(Some)
+        });
+        match job {
+            None => {}
+            Some(None) => {
+                let driver = self.clone();
+                world::apart(move || driver.work_on(channel, false, true));
+            }
+            Some(Some(mut job)) => {
+                let turn = job.run(self);
+                let took = since.map_or(Duration::ZERO, |since| self.now().since(since));
+                self.speak(|locked| {
+                    self.end_work(locked, &mut job, turn, took);
+                    self.act(locked.state, locked.now);
+                });
+                discard(job);
+            }
+        }
+    }
+
+    fn end_work(self: &Arc<Self>, locked: &mut Locked<'_>, job: &mut Job, turn: Turn, took: Duration) {
+        let (state, now) = (&mut *locked.state, locked.now);
+        let Some(stretched) = state.stretched.get_mut(&job.channel) else { return };
+        // Its place may be another's meanwhile.
+        if !Arc::ptr_eq(&stretched.waker, &job.waker) {
+            return;
+        }
+        if turn == Turn::GoesOn {
+            stretched.wary = if took >= LONG { WARY } else { stretched.wary.saturating_sub(1) };
+            return stretched.end(job);
+        }
+        let gone = state.stretched.remove(&job.channel);
+        state.garbage.extend(gone.map(|stretched| Box::new(stretched) as Box<dyn Send>));
+        if turn == Turn::Over {
+            self.with_hub(state, now, |hub, cx| hub.over(cx, job.channel));
+        }
+    }
+
+    /// A channel of this node now reaches `peer`, or will.
+    pub(crate) fn stretch(
+        self: &Arc<Self>,
+        state: &mut State,
+        channel: ChannelId,
+        peer: Option<NodeId>,
+        bridge: Box<dyn Bridge>,
+    ) {
+        if !state.stretched.get(&channel).is_some_and(|stretched| stretched.expected) {
+            self.expect(state, channel, peer);
+        }
+        if let Some(stretched) = state.stretched.get_mut(&channel) {
+            stretched.expected = false;
+            stretched.bridge = Some(bridge);
+            stretched.waker.wake_by_ref();
+        }
+    }
+
+    /// The bridge of this channel will come: what is heard for it before waits for that.
+    pub(crate) fn expect(self: &Arc<Self>, state: &mut State, channel: ChannelId, peer: Option<NodeId>) {
+        let waker = EndWaker::new(channel, Arc::downgrade(self));
+        waker.carried_by(peer.and_then(|peer| state.bell_of(peer)));
+        let expected =
+            Stretched { bridge: None, waker, peer, told: VecDeque::new(), again: false, wary: 0, expected: true };
+        let before = state.stretched.insert(channel, expected);
+        state.garbage.extend(before.map(|stretched| Box::new(stretched) as Box<dyn Send>));
+    }
+
+    /// Until all has been said that ends of this node have to say now.
+    pub(crate) async fn all_said(self: &Arc<Self>) {
+        let (until, said) = oneshot::channel();
+        let until = Arc::new(until);
+        self.with(|state, _| {
+            for stretched in state.stretched.values_mut().filter(|stretched| !stretched.expected) {
+                stretched.tell(Told::Until(until.clone()));
+            }
+        });
+        drop(until);
+        // Nobody sends anything: the sender is dropped.
+        let _ = said.await;
+    }
+
+    /// What was heard for the channels is said to them; then they are dropped. Nothing is locked.
+    pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (ChannelId, Stretched)>) {
+        for (channel, mut stretched) in stretched {
+            stretched.tell(Told::Take(Box::new(|_, bridge| drop(bridge))));
+            if let Some(mut job) = stretched.begin(channel) {
+                job.run(self);
+                discard(job);
+            }
+            discard(stretched);
+        }
+    }
+}
+
+impl Stretched {
+    /// `None`: somebody works on it, who will see that there is more to do.
+    fn begin(&mut self, channel: ChannelId) -> Option<Job> {
+        let Some(bridge) = self.bridge.take() else {
+            self.again = true;
+            return None;
+        };
+        Some(Job {
+            channel,
+            bridge: Some(bridge),
+            waker: self.waker.clone(),
+            told: std::mem::take(&mut self.told),
+            until: Vec::new(),
+        })
+    }
+
+    fn end(&mut self, job: &mut Job) {
+        self.bridge = job.bridge.take();
+        if self.told.is_empty() {
+            // For its memory.
+            std::mem::swap(&mut self.told, &mut job.told);
+        } else {
+            self.again = true;
+        }
+        if std::mem::take(&mut self.again) {
+            self.waker.wake_by_ref();
+        }
+    }
+
+    fn tell(&mut self, told: Told) {
+        self.told.push_back(told);
+        // Who works on it looks when that is done.
+        if self.bridge.is_some() {
+            self.waker.wake_by_ref();
+        }
+    }
+}
+
+impl State {
+    /// Tells the bridge of a channel, when nobody works on that.
+    pub(crate) fn tell(&mut self, channel: ChannelId, told: Told) {
+        match self.stretched.get_mut(&channel) {
+            Some(stretched) => stretched.tell(told),
+            None => self.garbage.push(Box::new(told)),
+        }
+    }
+
+    /// Does this with the bridge of a channel, which is over.
+    pub(crate) fn take_bridge(
+        &mut self,
+        channel: ChannelId,
+        then: impl FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send + 'static,
+    ) {
+        self.tell(channel, Told::Take(Box::new(then)));
+    }
+
+    /// The bridge that was [expected](Driver::expect) will not come.
+    pub(crate) fn forget(&mut self, channel: ChannelId) {
+        if self.stretched.get(&channel).is_some_and(|stretched| stretched.expected) {
+            let forgotten = self.stretched.remove(&channel);
+            self.garbage.extend(forgotten.map(|stretched| Box::new(stretched) as Box<dyn Send>));
+        }
+    }
+
+    /// The ends of channels to this node wake the task of the socket that carries them now.
+    pub(super) fn carried_by(&mut self, node: NodeId) {
+        let bell = self.bell_of(node);
+        for stretched in self.stretched.values().filter(|stretched| stretched.peer == Some(node)) {
+            stretched.waker.carried_by(bell.clone());
+        }
+    }
+
+    /// The other end of this channel is at that node.
+    pub(super) fn meets(&mut self, channel: ChannelId, node: NodeId) {
+        let bell = self.bell_of(node);
+        if let Some(stretched) = self.stretched.get_mut(&channel) {
+            stretched.peer = Some(node);
+            stretched.waker.carried_by(bell);
+        }
+    }
+
+    pub(super) fn tell_lost(&mut self, node: NodeId) {
+        for stretched in self.stretched.values_mut().filter(|stretched| stretched.peer == Some(node)) {
+            stretched.tell(Told::ConnectionLost);
+        }
+    }
+
+    /// A socket is gone, which these channels were to be worked on beside.
+    pub(super) fn list_anew(&mut self, channels: VecDeque<ChannelId>) {
+        for channel in channels {
+            if let Some(stretched) = self.stretched.get(&channel) {
+                stretched.waker.list_anew();
+            }
+        }
+    }
+}

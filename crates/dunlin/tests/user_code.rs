@@ -1,0 +1,314 @@
+//! A node runs code of its users: messages are written, read and dropped. Whatever that does, it holds up or fails its own channel only.
+#![cfg(feature = "net")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// With a thread for each of those that stand, and some that go on.
+fn run(test: impl Future<Output = Result>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await });
+    // What stands, if the test has failed, is not waited for.
+    runtime.shutdown_background();
+    result.expect("the test hangs").unwrap();
+}
+
+async fn node(test: &str) -> Node {
+    let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
+    node.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
+}
+
+/// Stops whoever comes until it is opened.
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    come: AtomicUsize,
+}
+
+impl Gate {
+    const fn new() -> Self {
+        Self { open: Mutex::new(false), opened: Condvar::new(), come: AtomicUsize::new(0) }
+    }
+
+    fn pass(&self) {
+        self.come.fetch_add(1, Ordering::SeqCst);
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+
+    async fn somebody_came(&self) {
+        while self.come.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A message that is held up where its type says.
+macro_rules! stops {
+    ($name:ident, $gate:ident, writing: $writing:expr, reading: $reading:expr, dropping: $dropping:expr) => {
+        static $gate: Gate = Gate::new();
+
+        #[derive(Debug)]
+        struct $name(u32);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                if $writing {
+                    $gate.pass();
+                }
+                self.0.serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                if $reading {
+                    $gate.pass();
+                }
+                u32::deserialize(deserializer).map(Self)
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                if $dropping {
+                    $gate.pass();
+                }
+            }
+        }
+    };
+}
+
+stops!(StopsWriting, WRITING, writing: true, reading: false, dropping: false);
+stops!(StopsReading, READING, writing: false, reading: true, dropping: false);
+
+/// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of `T` up; so does the node.
+async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate) -> Result {
+    let (a, b, c) = (node(test).await, node(test).await, node(test).await);
+    let (mut held_tx, mut held_rx) = (a.sender::<T>("held").await?, b.receiver::<T>("held").await?);
+    let (mut same_tx, mut same_rx) = (a.sender::<u32>("same").await?, b.receiver::<u32>("same").await?);
+    let (mut back_tx, mut back_rx) = (b.sender::<u32>("back").await?, a.receiver::<u32>("back").await?);
+    let (mut other_tx, mut other_rx) = (a.sender::<u32>("other").await?, c.receiver::<u32>("other").await?);
+    let (mut third_tx, mut third_rx) = (c.sender::<u32>("third").await?, b.receiver::<u32>("third").await?);
+    let states = a.connections();
+    for n in 0..3 {
+        let (sent, received) = par!(same_tx.send(n), same_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(back_tx.send(n), back_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(other_tx.send(n), other_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(third_tx.send(n), third_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+    }
+    let held = tokio::spawn(async move {
+        let (sent, received) = par!(held_tx.send(message(7)), held_rx.recv());
+        (sent.is_ok(), received.is_ok())
+    });
+    gate.somebody_came().await;
+    for n in 0..100 {
+        let (sent, received) = par!(other_tx.send(n), other_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(third_tx.send(n), third_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(same_tx.send(n), same_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        let (sent, received) = par!(back_tx.send(n), back_rx.recv());
+        assert_eq!((sent?, received?), ((), n));
+        assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
+    }
+    // Longer than what counts as silence.
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert!(!held.is_finished());
+    gate.open();
+    assert_eq!(held.await.unwrap(), (true, true));
+    let mut states = states;
+    while let Ok((_, state)) = states.try_recv() {
+        assert_eq!(state, dunlin::node::ConnectionState::Up);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_message_that_is_long_in_writing_holds_nobody_up() {
+    run(others_go_on("u-writing", StopsWriting, &WRITING));
+}
+
+#[test]
+fn a_message_that_is_long_in_reading_holds_nobody_up() {
+    run(others_go_on("u-reading", StopsReading, &READING));
+}
+
+static GUARDED: Mutex<u32> = Mutex::new(0);
+static COME: AtomicBool = AtomicBool::new(false);
+
+/// It locks what somebody holds who speaks to the node.
+#[derive(Debug, Deserialize)]
+struct Locks;
+
+impl Serialize for Locks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        COME.store(true, Ordering::SeqCst);
+        let _guard = GUARDED.lock().unwrap();
+        serializer.serialize_unit_struct("Locks")
+    }
+}
+
+#[test]
+fn a_message_that_locks_what_is_held_by_who_asks_the_node() {
+    run(async {
+        let (a, b) = (node("u-locks").await, node("u-locks").await);
+        let (mut tx, mut rx) = (a.sender::<Locks>("n").await?, b.receiver::<Locks>("n").await?);
+        let asks = a.clone();
+        let (ready, held) = std::sync::mpsc::channel();
+        let asking = std::thread::spawn(move || {
+            let _guard = GUARDED.lock().unwrap();
+            ready.send(()).unwrap();
+            while !COME.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            asks.waiting();
+            asks.connections();
+            asks.serves_names()
+        });
+        held.recv().unwrap();
+        let (sent, received) = par!(tx.send(Locks), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        received?;
+        asking.join().unwrap();
+        Ok(())
+    });
+}
+
+/// A message that panics where its type says; and then it does so in nobody's place.
+macro_rules! panics {
+    ($name:ident, writing: $writing:expr, reading: $reading:expr, dropping: $dropping:expr) => {
+        #[derive(Debug)]
+        struct $name(u32);
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                assert!(!$writing(self.0), "no writing");
+                self.0.serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                let n = u32::deserialize(deserializer)?;
+                assert!(!$reading(n), "no reading");
+                Ok(Self(n))
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // Only in a task of the node, where nobody of the test would hear it.
+                let here = std::thread::current().name() == Some("the node's");
+                assert!(!here || !$dropping(self.0) || std::thread::panicking(), "no dropping");
+            }
+        }
+    };
+}
+
+panics!(PanicsWriting, writing: |n| n == 7, reading: |_| false, dropping: |_| false);
+panics!(PanicsReading, writing: |_| false, reading: |n| n == 7, dropping: |_| false);
+panics!(PanicsDropping, writing: |_| false, reading: |_| false, dropping: |n| n == 7);
+
+/// The nodes have threads of their own, known by their name; `test` runs on this one.
+fn apart(test: &str, then: impl AsyncFnOnce(Node, Node) -> Result) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().thread_name("the node's").build().unwrap();
+    let nodes = async { (node(test).await, node(test).await) };
+    let (a, b) = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), nodes).await.unwrap() });
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), then(a, b)).await });
+    result.expect("the test hangs").unwrap();
+}
+
+/// A channel between the nodes goes on.
+async fn goes_on<T: Portable>(tx: &mut Sender<T>, rx: &mut Receiver<T>, message: fn(u32) -> T) -> Result {
+    let (sent, received) = par!(tx.send(message(1)), rx.recv());
+    assert!(sent.is_ok(), "{:?}", sent.map_err(|error| error.to_string()));
+    received?;
+    Ok(())
+}
+
+#[test]
+fn a_message_that_panics_in_writing_fails_its_send() {
+    apart("u-panics-writing", async |a, b| {
+        let (mut tx, mut rx) = (a.sender::<PanicsWriting>("n").await?, b.receiver::<PanicsWriting>("n").await?);
+        goes_on(&mut tx, &mut rx, PanicsWriting).await?;
+        let error = tx.send(PanicsWriting(7)).await.unwrap_err();
+        assert!(matches!(error.why(), Some(dunlin::Why::Unsendable(_))), "{error:?}");
+        assert!(error.to_string().contains("no writing"), "{error}");
+        goes_on(&mut tx, &mut rx, PanicsWriting).await
+    });
+}
+
+#[test]
+fn a_message_that_panics_in_reading_fails_its_send() {
+    apart("u-panics-reading", async |a, b| {
+        let (mut tx, mut rx) = (a.sender::<PanicsReading>("n").await?, b.receiver::<PanicsReading>("n").await?);
+        goes_on(&mut tx, &mut rx, PanicsReading).await?;
+        let error = tx.send(PanicsReading(7)).await.unwrap_err();
+        assert!(matches!(error.why(), Some(dunlin::Why::Unsendable(_))), "{error:?}");
+        assert!(error.to_string().contains("no reading"), "{error}");
+        goes_on(&mut tx, &mut rx, PanicsReading).await
+    });
+}
+
+#[test]
+fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
+    apart("u-panics-dropping", async |a, b| {
+        let (mut tx, mut rx) = (a.sender::<PanicsDropping>("n").await?, b.receiver::<PanicsDropping>("n").await?);
+        let (mut other_tx, mut other_rx) = (a.sender::<u32>("other").await?, b.receiver::<u32>("other").await?);
+        goes_on(&mut tx, &mut rx, PanicsDropping).await?;
+        // It is received; then the node of its sender drops what it had kept.
+        let (sent, received) = par!(tx.send(PanicsDropping(7)), rx.recv());
+        assert!(sent.is_ok());
+        assert_eq!(received?.0, 7);
+        let poisoned = rx.recv().await.unwrap_err();
+        assert_eq!(poisoned.to_string(), "the channel was poisoned: a message panicked: no dropping");
+        let error = tx.send(PanicsDropping(1)).await.unwrap_err();
+        assert!(matches!(error.why(), Some(dunlin::Why::Poisoned(_))), "{error:?}");
+        goes_on(&mut other_tx, &mut other_rx, |n| n).await?;
+        goes_on(&mut other_tx, &mut other_rx, |n| n).await
+    });
+}
+
+/// It asks its node while it is written, and writes the answer.
+#[derive(Deserialize)]
+struct Asks {
+    #[serde(skip)]
+    node: Option<Node>,
+}
+
+impl Serialize for Asks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.node.as_ref().map_or(0, |node| node.waiting().len()).serialize(serializer)
+    }
+}
+
+#[test]
+fn a_message_that_asks_its_node_is_answered() {
+    run(async {
+        let (a, b) = (node("u-asks").await, node("u-asks").await);
+        let (mut tx, mut rx) = (a.sender::<Asks>("n").await?, b.receiver::<usize>("n").await?);
+        let _nobody = a.sender::<u32>("nobody").await?;
+        let (sent, received) = par!(tx.send(Asks { node: Some(a.clone()) }), rx.recv());
+        sent.map_err(|_| "not sent").unwrap();
+        assert_eq!(received?, 1, "one end waits");
+        Ok(())
+    });
+}
