@@ -161,6 +161,7 @@ impl Goal {
             // What is noise is seen from the rounds.
             (Program::LocalBeside, remote::WITH_NODE | remote::BESIDE_PING) => Some(Self::Times(1.05)),
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),
+            (Program::Commstime, SPAWN) if !cfg!(feature = "run-queues") => Some(Self::OneOverOfGo(2.8)),
             (Program::Commstime | Program::Spawn, SPAWN) => Some(Self::OneOverOfGo(4.0)),
             // No worse than plain tokio; what is noise is seen from the rounds.
             (Program::RunQueues, run_queues::OWN) => Some(Self::Times(1.05)),

@@ -73,7 +73,7 @@ enum Command {
     Memory,
     /// All of the above
     All,
-    /// dunlin's run queues beside plain `tokio::spawn`: what they could make worse
+    /// dunlin's run queues beside plain `tokio::spawn`: what they could make worse (needs the feature `run-queues`)
     RunQueues,
     /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
@@ -122,6 +122,7 @@ fn main() -> anyhow::Result<()> {
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
         Command::All => Program::LOCAL.to_vec(),
+        Command::RunQueues if !cfg!(feature = "run-queues") => anyhow::bail!("build it with `--features run-queues`"),
         Command::RunQueues => vec![Program::RunQueues],
         Command::RemotePingpong => vec![Program::RemotePingpong],
         Command::RemoteThroughput => vec![Program::RemoteThroughput],

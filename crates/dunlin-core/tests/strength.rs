@@ -121,4 +121,10 @@ fn a_broadcast_is_immune_as_its_channels_are() {
     let reason = Reason::from("strong").of_strength(4);
     assert_eq!(a.try_recv(), Err(RecvError::Poisoned(reason)));
     assert!(tx.poison_with(4, "too late") && tx.is_closed());
+
+    let (tx, joiner) = broadcast_with::<u8>(rendezvous().immunity(Strength::FULL));
+    let mut a = joiner.join();
+    assert!(!tx.poison_with(254, "weak"));
+    tx.poison("now");
+    assert_eq!(a.try_recv(), Err(RecvError::Poisoned("now".into())));
 }

@@ -255,7 +255,14 @@ impl World {
 
     /// The channel was retired: the last values on credits, and then the end.
     fn closes(&mut self, at: usize) {
-        while self.senders[at].credits > 0 && !self.healed && self.offers.len() < 80 && self.random.chance(40) {
+        // Who has retired it before says nothing behind that.
+        let retired = self.senders[at].ended.contains(&End::Retired);
+        while !retired
+            && self.senders[at].credits > 0
+            && !self.healed
+            && self.offers.len() < 80
+            && self.random.chance(40)
+        {
             self.send(at);
         }
         self.note(19, at as u64, || format!("sender {at} has noticed that its channel is retired"));

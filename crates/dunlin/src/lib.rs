@@ -40,7 +40,7 @@ mod error;
 mod face;
 #[cfg(feature = "net")]
 pub mod node;
-#[cfg(feature = "rt")]
+#[cfg(feature = "run-queues")]
 mod run;
 #[cfg(feature = "rt")]
 mod runtime;

@@ -185,6 +185,7 @@ pub(crate) fn keep_ticking() {
             loop {
                 std::thread::sleep(TICK);
                 dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
+                #[cfg(feature = "run-queues")]
                 crate::run::watch();
             }
         });

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+#[cfg(feature = "run-queues")]
 use crate::run;
 use crate::time::Instant;
 
@@ -111,6 +112,52 @@ pub(crate) enum NoOutput {
 impl From<tokio::task::JoinError> for NoOutput {
     fn from(error: tokio::task::JoinError) -> Self {
         error.try_into_panic().map_or(Self::Cancelled, Self::Panicked)
+    }
+}
+
+/// Tasks of tokio's in place of those of `run`.
+#[cfg(not(feature = "run-queues"))]
+mod run {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use super::NoOutput;
+
+    pub(crate) struct Handle<T>(tokio::task::JoinHandle<T>);
+
+    pub(crate) struct Canceller(tokio::task::AbortHandle);
+
+    #[track_caller]
+    pub(crate) fn spawn<F>(future: F) -> Handle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        Handle(tokio::spawn(future))
+    }
+
+    impl<T> Handle<T> {
+        pub(crate) fn abort(&self) {
+            self.0.abort();
+        }
+
+        pub(crate) fn canceller(&self) -> Canceller {
+            Canceller(self.0.abort_handle())
+        }
+
+        pub(crate) fn is_finished(&self) -> bool {
+            self.0.is_finished()
+        }
+
+        pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
+            Pin::new(&mut self.0).poll(cx).map_err(NoOutput::from)
+        }
+    }
+
+    impl Canceller {
+        pub(crate) fn abort(&self) {
+            self.0.abort();
+        }
     }
 }
 

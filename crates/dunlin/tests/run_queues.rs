@@ -1,4 +1,5 @@
 //! Processes on their run queues: what blocks, never returns or ends with its runtime, and many at once.
+#![cfg(feature = "run-queues")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,6 @@
 //! What an operation leaves to do once the channel's lock is released: wakers to wake, values to drop.
+//!
+//! Every operation on a queue makes an [`After`], and mostly nothing comes of it: so it costs a few words to make, and a look at each of them in the end.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -6,35 +8,69 @@ use std::task::Waker;
 use crate::choice::decision::{Decision, Queued};
 use crate::wakers;
 
-/// Wakers, woken on drop. Keeps one without allocating.
+/// A list that mostly has none or one: it keeps that without allocating.
+pub(crate) struct Few<T> {
+    first: Option<T>,
+    /// If there is a first.
+    #[expect(clippy::box_collection, reason = "one word, and nothing to do when it is dropped empty")]
+    more: Option<Box<Vec<T>>>,
+}
+
+impl<T> Default for Few<T> {
+    #[inline]
+    fn default() -> Self {
+        Self { first: None, more: None }
+    }
+}
+
+impl<T> Few<T> {
+    #[inline]
+    pub(crate) fn push(&mut self, item: T) {
+        if self.first.is_none() { self.first = Some(item) } else { self.push_more(item) }
+    }
+
+    #[cold]
+    fn push_more(&mut self, item: T) {
+        self.more.get_or_insert_default().push(item);
+    }
+
+    #[inline]
+    pub(crate) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
+        items.into_iter().for_each(|item| self.push(item));
+    }
+
+    /// Takes them out in order. If `f` panics, the rest is dropped.
+    fn for_each(&mut self, mut f: impl FnMut(T)) {
+        self.first.take().into_iter().for_each(&mut f);
+        self.more.take().into_iter().flat_map(|more| *more).for_each(f);
+    }
+}
+
+/// Wakers, woken on drop.
 #[derive(Default)]
 pub(crate) struct Wakes {
-    first: Option<Waker>,
-    more: Vec<Waker>,
+    wakers: Few<Waker>,
     /// Agents and barriers to be told that a choice is open again.
-    pub(crate) calls: Vec<Arc<dyn Queued>>,
+    pub(crate) calls: Few<Arc<dyn Queued>>,
 }
 
 impl Wakes {
+    #[inline]
     pub(crate) fn add(&mut self, waker: Option<Waker>) {
-        match waker {
-            None => {}
-            waker if self.first.is_none() => self.first = waker,
-            Some(waker) => self.more.push(waker),
-        }
+        self.wakers.extend(waker);
+    }
+
+    fn wake_all(&mut self) {
+        self.wakers.for_each(wakers::wake);
+        self.calls.for_each(|queued| queued.unlocked());
     }
 }
 
 impl Drop for Wakes {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(waker) = self.first.take() {
-            wakers::wake(waker);
-        }
-        for waker in self.more.drain(..) {
-            wakers::wake(waker);
-        }
-        for queued in self.calls.drain(..) {
-            queued.unlocked();
+        if self.wakers.first.is_some() || self.calls.first.is_some() {
+            self.wake_all();
         }
     }
 }
@@ -46,24 +82,22 @@ pub(crate) struct After<T> {
     /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very channel.
     pub(crate) stale: Stale,
     /// The same goes for the wakers of choices.
-    pub(crate) decisions: Vec<Arc<Decision>>,
-    pub(crate) dropped: Vec<T>,
+    pub(crate) decisions: Few<Arc<Decision>>,
+    pub(crate) dropped: Few<T>,
 }
 
-/// Wakers to be dropped where no lock is held. Keeps one without allocating.
+/// Wakers to be dropped where no lock is held.
 #[derive(Default)]
-pub(crate) struct Stale(Option<Waker>, Vec<Waker>);
+pub(crate) struct Stale(Few<Waker>);
 
 impl Stale {
+    #[inline]
     pub(crate) fn add(&mut self, waker: Option<Waker>) {
-        match waker {
-            None => {}
-            waker if self.0.is_none() => self.0 = waker,
-            Some(waker) => self.1.push(waker),
-        }
+        self.0.extend(waker);
     }
 
     /// Keeps `waker` in the slot, unless it has it already.
+    #[inline]
     pub(crate) fn store(&mut self, slot: &mut Option<Waker>, waker: &Waker) {
         if slot.as_ref().is_none_or(|old| !old.will_wake(waker)) {
             self.add(slot.replace(wakers::keep(waker)));
@@ -74,6 +108,17 @@ impl Stale {
 impl<T> After<T> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { wakes: Wakes::default(), stale: Stale::default(), decisions: Vec::new(), dropped: Vec::new() }
+        Self { wakes: Wakes::default(), stale: Stale::default(), decisions: Few::default(), dropped: Few::default() }
+    }
+
+    /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a call for each.
+    #[inline]
+    pub(crate) fn done(self) {
+        let wakes = self.wakes.wakers.first.is_some() || self.wakes.calls.first.is_some();
+        let drops = self.stale.0.first.is_some() || self.decisions.first.is_some() || self.dropped.first.is_some();
+        if !wakes && !drops {
+            // All lists are empty: there is nothing to drop.
+            std::mem::forget(self);
+        }
     }
 }

@@ -120,27 +120,34 @@ fn ends<T>(g: &Guard<'_, Inner<T>>) -> Ends {
     Ends { no_senders: g.has_any(NO_SENDER | RETIRED), no_receivers: g.has_any(NO_RECEIVER | RETIRED) }
 }
 
-/// The queue under the lock, made if there is none: what is in the slots moves into it.
+/// The queue under the lock, made if there is none.
+#[inline]
 fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
     if !g.has(QUEUED) {
-        let mut queue = Box::new(Queue::new(&super::rendezvous()));
-        let offered = g.has(OFFER);
-        if ends(g).no_receivers {
-            queue.seal();
-        }
-        let (value, waiter) = (g.value.take(), g.waiter.take());
-        if offered {
-            queue.adopt_offer(value, waiter);
-        } else if let Some(waker) = waiter
-            && g.has(WATCHED)
-        {
-            queue.adopt_watcher(waker);
-        }
-        g.queue = Some(queue);
-        g.clear(HELD | WATCHED | WOKEN);
-        g.set(QUEUED);
+        make_queue(g);
     }
     g.queue.as_mut().expect("QUEUED says that there is one")
+}
+
+/// What is in the slots moves into the new queue.
+#[cold]
+fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
+    let mut queue = Box::new(Queue::new(&super::rendezvous()));
+    let offered = g.has(OFFER);
+    if ends(g).no_receivers {
+        queue.seal();
+    }
+    let (value, waiter) = (g.value.take(), g.waiter.take());
+    if offered {
+        queue.adopt_offer(value, waiter);
+    } else if let Some(waker) = waiter
+        && g.has(WATCHED)
+    {
+        queue.adopt_watcher(waker);
+    }
+    g.queue = Some(queue);
+    g.clear(HELD | WATCHED | WOKEN);
+    g.set(QUEUED);
 }
 
 /// Tells whoever only looks at the tag whether a receive may find something.
@@ -336,11 +343,25 @@ impl<T> Chan<T> {
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
+        let sent = self.poll_send_locked(post, source, cx, choice, &mut after);
+        after.done();
+        sent
+    }
+
+    #[inline]
+    fn poll_send_locked(
+        &self,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(), Failed>> {
         let mut g = self.state.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
         if post.ticket != 0 {
-            return match queue.look(post.ticket, source, ends, cx.waker(), &mut after) {
+            return match queue.look(post.ticket, source, ends, cx.waker(), after) {
                 // Another party may have decided the choice for another branch.
                 Stand::Taken if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
                 Stand::Taken => {
@@ -374,7 +395,7 @@ impl<T> Chan<T> {
         }
         let own = choice.map(|c| c.offering(cx.waker()));
         let far = queue.is_far();
-        match queue.offer(post.handle, source, own, ends, cx.waker(), &mut after) {
+        match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
             Offered::Admitted => {
                 publish(&mut g);
                 drop(g);
@@ -703,6 +724,8 @@ impl<T> Chan<T> {
             self.begin_wait(handle, Doing::Receive);
         }
         publish(&mut g);
+        drop(g);
+        after.done();
         result
     }
 
@@ -1050,6 +1073,8 @@ impl<T> Chan<T> {
         // Once the sender has gone, only agents settle what it has left.
         queue.sender_leaves(false, &mut after.wakes);
         publish(&mut g);
+        drop(g);
+        after.done();
         result
     }
 }

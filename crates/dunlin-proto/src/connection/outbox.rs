@@ -79,6 +79,8 @@ pub(crate) struct Outbox {
     goodbye: Goodbye,
     /// Room for small frames.
     page: BytesMut,
+    /// Empty, but for its room.
+    numbered: Vec<Range<usize>>,
 }
 
 /// A node that leaves says so behind all else, and then nothing more.
@@ -149,7 +151,8 @@ impl Outbox {
         if self.page.capacity() < PAGE_MIN {
             self.page.reserve(PAGE);
         }
-        let mut page = Page { bytes: std::mem::take(&mut self.page), numbered: Vec::new(), total: 0 };
+        let mut page =
+            Page { bytes: std::mem::take(&mut self.page), numbered: std::mem::take(&mut self.numbered), total: 0 };
         if let Some(frame) = moment {
             // Nothing that is not numbered carries a piece of a value.
             codec::encode(&frame, &mut page.bytes);
@@ -199,6 +202,7 @@ impl Outbox {
         if count > before {
             self.window.written(now, count, self.written_bytes, !self.turns.is_empty(), config);
         }
+        self.numbered = page.numbered;
         page.total
     }
 

@@ -68,6 +68,8 @@ pub(super) struct Carrier {
     told: bool,
     /// ... and so many bytes were carried, since others had their turn.
     carried: usize,
+    /// An acknowledgement waits for what the ends that were told something may say.
+    waits: bool,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
 }
@@ -89,6 +91,7 @@ impl Carrier {
             unread: false,
             told: false,
             carried: 0,
+            waits: false,
             linger: None,
         }
     }
@@ -130,13 +133,14 @@ impl Carrier {
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
+                (self.told, self.carried) = (false, 0);
                 if !self.parting {
                     return Poll::Pending;
                 }
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
-            if self.carried >= TURN || (self.told && (self.unread || self.more)) {
+            if self.waits || self.carried >= TURN || (self.told && (self.unread || self.more)) {
                 (self.told, self.carried) = (false, 0);
                 // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -173,9 +177,13 @@ impl Carrier {
         self.parting |= locked.state.parting.contains_key(&self.id);
         self.more = true;
         if self.out.is_empty() {
-            let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
-            self.carried += bytes;
-            self.more = bytes >= WRITE;
+            // It waits once: what is said then may be for somebody else.
+            self.waits = !self.waits && !self.parting && self.told && locked.state.machine.only_acknowledges(self.id);
+            if !self.waits {
+                let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
+                self.carried += bytes;
+                self.more = bytes >= WRITE;
+            }
         }
     }
 

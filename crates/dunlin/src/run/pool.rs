@@ -29,6 +29,8 @@ pub(super) struct Pool {
     pub(super) idle: Idle,
     pub(super) list: List,
     seats: RwLock<Arc<[Arc<Seat>]>>,
+    /// How many workers have been called for a process and have not come for it yet.
+    given: AtomicUsize,
     /// How many calls for help in a row were in vain.
     pub(super) futile: AtomicUsize,
     /// How many workers there may be.
@@ -132,6 +134,7 @@ impl Pool {
             idle: Idle::new(),
             list: List::new(),
             seats: RwLock::new(Arc::new([])),
+            given: AtomicUsize::new(0),
             futile: AtomicUsize::new(0),
             room: AtomicUsize::new(2 * threads),
             waited: AtomicBool::new(false),
@@ -187,19 +190,38 @@ impl Pool {
 
     /// Gives a process to a worker that was called.
     fn give(&self, seat: &Seat, ready: Ready, waker: Waker) {
+        self.given.fetch_add(1, Ordering::Relaxed);
         let before = seat.given.replace(ready);
         waker.wake();
         if let Some(before) = before {
+            self.given.fetch_sub(1, Ordering::Relaxed);
             self.injected.push(before);
         }
         fence(Ordering::SeqCst);
         if self.is_closed() {
             // It may be that the worker is gone.
-            if let Some(ready) = seat.given.take() {
+            if let Some(ready) = self.take_given(seat) {
                 ready.end();
             }
             self.drain();
         }
+    }
+
+    /// What a worker was called for.
+    #[inline]
+    pub(super) fn take_given(&self, seat: &Seat) -> Option<Ready> {
+        let ready = seat.given.take()?;
+        self.given.fetch_sub(1, Ordering::Relaxed);
+        Some(ready)
+    }
+
+    /// What another worker was called for and has not come for yet.
+    #[inline]
+    pub(super) fn take_any_given(&self) -> Option<Ready> {
+        if self.given.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.seats().iter().find_map(|seat| self.take_given(seat))
     }
 
     /// Whether the runtime ends. Who finds that it does not may be a moment late.

@@ -31,7 +31,7 @@ use super::pool::{NOT_CALLED, Pool, Seat, WATCH};
 use super::process::Ready;
 
 /// How long a worker polls processes before it gives its thread back. Asking the kernel for events, which tokio does then, takes half a microsecond.
-const SLICE: Duration = Duration::from_micros(100);
+const SLICE: Duration = Duration::from_micros(20);
 /// How many polls there are between two looks at the clock, at most; fewer if they take long.
 const STRIDE_MAX: usize = 256;
 /// Between two looks at the clock there should be no more than this.
@@ -59,9 +59,7 @@ pub(super) fn schedule(ready: Ready) {
     let local = unsafe { CURRENT.get().as_ref() };
     match local {
         Some(local) if ptr::eq(Arc::as_ptr(&local.pool), Arc::as_ptr(ready.pool())) => {
-            if let Err(ready) = local.seat.next.put(ready) {
-                local.replace_next(ready);
-            }
+            local.queue_next(ready);
             if !local.understudied.get() {
                 local.call_understudy();
             }
@@ -176,6 +174,13 @@ impl Future for Worker {
 }
 
 impl Local {
+    #[inline]
+    fn queue_next(&self, ready: Ready) {
+        if let Err(ready) = self.seat.next.put(ready) {
+            self.replace_next(ready);
+        }
+    }
+
     /// The one that was woken last comes next; the one before it waits behind all others.
     #[inline(never)]
     fn replace_next(&self, ready: Ready) {
@@ -210,6 +215,10 @@ impl Local {
                     return Stop::Yield;
                 }
                 self.take_injected();
+                // Who was called for it may be behind this worker on the same thread.
+                if let Some(ready) = self.pool.take_any_given() {
+                    self.queue_next(ready);
+                }
                 if self.pool.may_block && self.seat.waiting() > 1 {
                     if !self.understudied.get() {
                         self.call_understudy();
@@ -217,7 +226,7 @@ impl Local {
                     self.call_for_help(now);
                 }
             }
-            let given = if polls == first { self.seat.given.take() } else { None };
+            let given = if polls == first { self.pool.take_given(&self.seat) } else { None };
             let Some(ready) = given.or_else(|| self.next(polls)).or_else(|| self.find(polls.wrapping_sub(first)))
             else {
                 return if self.pool.is_closed() { Stop::Closed } else { Stop::Idle };
@@ -308,7 +317,7 @@ impl Local {
             match seat.stealer.steal_batch_and_pop(&self.queue) {
                 Steal::Success(ready) => return Some(ready),
                 Steal::Retry => {}
-                Steal::Empty if also_next => return seat.next.take().or_else(|| seat.given.take()),
+                Steal::Empty if also_next => return seat.next.take().or_else(|| self.pool.take_given(seat)),
                 Steal::Empty => return None,
             }
         }
@@ -338,7 +347,8 @@ impl Drop for Worker {
         // What is woken by those that end here comes here too.
         let _entered = Entered::new(local);
         local.understudied.set(true);
-        let next = || local.seat.given.take().or_else(|| local.seat.next.take()).or_else(|| local.queue.pop());
+        let next =
+            || local.pool.take_given(&local.seat).or_else(|| local.seat.next.take()).or_else(|| local.queue.pop());
         while let Some(ready) = next() {
             ready.end();
         }

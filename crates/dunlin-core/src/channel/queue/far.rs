@@ -192,11 +192,15 @@ impl<T> Queue<T> {
 
     /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still
     /// stands, and of one that was dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
+    #[inline]
     pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
         self.sender_leaving |= now && self.outlet.is_some();
-        if !self.sender_leaving {
-            return;
+        if self.sender_leaving {
+            self.tell_sender_gone(wakes);
         }
+    }
+
+    fn tell_sender_gone(&mut self, wakes: &mut Wakes) {
         let ended = self.has_ended();
         let open = |offer: &Offer<T>| match offer.standing {
             Standing::Waiting => !ended,
