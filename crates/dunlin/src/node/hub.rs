@@ -34,6 +34,9 @@ const NOT_THERE: ChannelId = ChannelId(0);
 /// So long a node waits before it asks again at an address where nobody is.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// So long the news that a connection is over may wait for its ends, which code of users may hold up.
+const ENDED: Duration = Duration::from_secs(1);
+
 /// So many ends may a bundle have that others reach by name.
 const BUNDLE_ENDS_MAX: usize = 256;
 
@@ -215,6 +218,12 @@ struct Introduction {
     declaration: Declaration,
 }
 
+/// What watchers of connections are to hear. That one is over, once its ends have ended; but not later than then.
+struct News {
+    news: (Peer, ConnectionState),
+    ended: Option<(oneshot::Receiver<()>, Time)>,
+}
+
 pub(crate) struct Hub {
     me: Life,
     /// The names that this node serves: the application's, or its own for those who dial it.
@@ -236,6 +245,7 @@ pub(crate) struct Hub {
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    news: VecDeque<News>,
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
@@ -263,6 +273,7 @@ impl Hub {
             introductions: BTreeMap::new(),
             next: 0,
             watchers: Vec::new(),
+            news: VecDeque::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
             names_lost: Arc::default(),
@@ -287,8 +298,21 @@ impl Hub {
             client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
         }
         for life in std::mem::take(&mut self.lives).into_values() {
-            let news = (Peer(life), ConnectionState::Down(Down::Left));
-            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+            self.news.push_back(News { news: (Peer(life), ConnectionState::Down(Down::Left)), ended: None });
+        }
+        self.tell_watchers(Time(u64::MAX));
+    }
+
+    fn tell_watchers(&mut self, now: Time) {
+        while let Some(next) = self.news.pop_front() {
+            let mut next = next;
+            if let Some((ended, until)) = &mut next.ended
+                && now < *until
+                && ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+            {
+                return self.news.push_front(next);
+            }
+            self.watchers.retain_mut(|watcher| watcher.try_send(next.news.clone()).is_ok());
         }
     }
 
@@ -566,8 +590,8 @@ impl Hub {
             }
         };
         if let Some(life) = self.lives.get(&node) {
-            let news = (Peer(*life), state);
-            self.watchers.retain_mut(|watcher| watcher.try_send(news.clone()).is_ok());
+            let ended = over.then(|| (cx.state.said_of(node), cx.now + ENDED));
+            self.news.push_back(News { news: (Peer(*life), state), ended });
         }
         if over {
             self.lives.remove(&node);
@@ -621,6 +645,7 @@ impl Hub {
     pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
         self.registry.tick(cx.now);
         let now = cx.now;
+        self.tell_watchers(now);
         let asked: Vec<String> =
             self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
         self.ask_again.retain(|_, at| *at > now);
@@ -666,7 +691,10 @@ impl Hub {
                 self.event(cx, event);
             }
         }
-        if let Some(at) = self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).min() {
+        let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
+        if let Some(at) =
+            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()
+        {
             cx.driver.alarm(cx.state, at);
         }
     }

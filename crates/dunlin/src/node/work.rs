@@ -194,7 +194,12 @@ impl Driver {
                     self.end_work(locked, &mut job, turn, took);
                     self.act(locked.state, locked.now);
                 });
+                let awaited = !job.until.is_empty();
                 discard(job);
+                if awaited {
+                    // The hub may have waited for this.
+                    self.with_hub_now(|_, _| ());
+                }
             }
         }
     }
@@ -326,6 +331,17 @@ impl State {
         then: impl FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send + 'static,
     ) {
         self.tell(channel, Told::Take(Box::new(then)));
+    }
+
+    /// Its sender is dropped once the ends of channels to this node have heard all that was heard for them until now.
+    pub(crate) fn said_of(&mut self, node: NodeId) -> oneshot::Receiver<()> {
+        let (until, said) = oneshot::channel();
+        let until = Arc::new(until);
+        let there = |stretched: &&mut Stretched| stretched.peer == Some(node) && !stretched.expected;
+        for stretched in self.stretched.values_mut().filter(there) {
+            stretched.tell(Told::Until(until.clone()));
+        }
+        said
     }
 
     /// The bridge that was [expected](Driver::expect) will not come.
