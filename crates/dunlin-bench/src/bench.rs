@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::dunlin_side::{PAR, SPAWN};
 use crate::peers::go::GO;
-use crate::{remote, run_queues};
+use crate::remote;
 
 /// A program that participants run. Its value name is the subcommand of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,7 +29,6 @@ pub(crate) enum Program {
     RemoteBeside,
     RemoteBesideTransfer,
     LocalBeside,
-    RunQueues,
 }
 
 impl fmt::Display for Program {
@@ -51,7 +50,6 @@ impl fmt::Display for Program {
             Self::RemoteBeside => "remote-beside",
             Self::RemoteBesideTransfer => "remote-beside-transfer",
             Self::LocalBeside => "local-beside",
-            Self::RunQueues => "run-queues",
         })
     }
 }
@@ -74,7 +72,6 @@ impl Bench {
         match self.program {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,
             Program::LocalBeside => remote::ALONE,
-            Program::RunQueues => run_queues::TOKIO,
             program if program.is_remote() => remote::TCP,
             _ => GO,
         }
@@ -97,7 +94,7 @@ impl Program {
 
     /// Whether it needs nodes, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self) && self != Self::RunQueues
+        !Self::LOCAL.contains(&self)
     }
 }
 
@@ -133,7 +130,6 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::RemoteBesideTransfer => {
             vec![Bench { size: 1_000_000, ..bench("remote-beside-transfer", 1_000, "ns/megabyte") }]
         }
-        Program::RunQueues => run_queues::benches(),
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
     }
 }
@@ -161,12 +157,9 @@ impl Goal {
             // What is noise is seen from the rounds.
             (Program::LocalBeside, remote::WITH_NODE | remote::BESIDE_PING) => Some(Self::Times(1.05)),
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),
-            (Program::Commstime, SPAWN) if !cfg!(feature = "run-queues") => Some(Self::OneOverOfGo(2.8)),
-            (Program::Commstime | Program::Spawn, SPAWN) => Some(Self::OneOverOfGo(4.0)),
-            // No worse than plain tokio; what is noise is seen from the rounds.
-            (Program::RunQueues, run_queues::OWN) => Some(Self::Times(1.05)),
+            (Program::Commstime, SPAWN) => Some(Self::OneOverOfGo(2.8)),
             (Program::ChoiceReady | Program::ChoiceWaits, PAR | SPAWN) => Some(Self::OneOverOfGo(4.0)),
-            (Program::Memory, PAR | SPAWN) => Some(Self::AtMost(200.0)),
+            (Program::Memory, PAR) => Some(Self::AtMost(200.0)),
             _ => None,
         }
     }

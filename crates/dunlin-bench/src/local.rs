@@ -72,20 +72,9 @@ fn on_tokio(one: &One, program: impl Future<Output = anyhow::Result<f64>> + Send
         Builder::new_multi_thread().worker_threads(one.threads).build()
     }
     .context("cannot start a tokio runtime")?;
-    let (figure, measured) = tokio::sync::oneshot::channel();
-    let root = async move {
-        // The receiver waits.
-        let _ = figure.send(program.await);
-    };
-    // Spawned, because the future given to `block_on` does not run on a worker; and as its other processes are.
-    let figure = runtime.block_on(async {
-        if one.who == SPAWN {
-            drop(dunlin::spawn(root))
-        } else {
-            drop(tokio::spawn(root))
-        }
-        measured.await
-    })??;
+    // Spawned, because the future given to `block_on` does not run on a worker.
+    let root = runtime.spawn(program);
+    let figure = runtime.block_on(root)??;
     // A million processes are dropped faster by the end of this process than one by one.
     std::mem::forget(runtime);
     Ok(figure)

@@ -28,7 +28,6 @@ mod peers;
 mod programs;
 mod remote;
 mod report;
-mod run_queues;
 mod stressed;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -73,8 +72,6 @@ enum Command {
     Memory,
     /// All of the above
     All,
-    /// dunlin's run queues beside plain `tokio::spawn`: what they could make worse (needs the feature `run-queues`)
-    RunQueues,
     /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
     /// Messages of 100,000 bytes from one process of the system to another: nanoseconds per message
@@ -94,9 +91,6 @@ enum Command {
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(local::One),
-    /// Runs one case of `run-queues`
-    #[command(hide = true)]
-    Queues(run_queues::Queues),
     /// Runs one side of a remote program
     #[command(hide = true)]
     Side(remote::Side),
@@ -122,8 +116,6 @@ fn main() -> anyhow::Result<()> {
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
         Command::All => Program::LOCAL.to_vec(),
-        Command::RunQueues if !cfg!(feature = "run-queues") => anyhow::bail!("build it with `--features run-queues`"),
-        Command::RunQueues => vec![Program::RunQueues],
         Command::RemotePingpong => vec![Program::RemotePingpong],
         Command::RemoteThroughput => vec![Program::RemoteThroughput],
         Command::RemoteCommstime => vec![Program::RemoteCommstime],
@@ -133,7 +125,6 @@ fn main() -> anyhow::Result<()> {
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Callgrind => return callgrind::run(args.quick),
         Command::One(one) => return local::run(&one),
-        Command::Queues(queues) => return run_queues::run(&queues),
         Command::Side(side) => return remote::run(&side),
     };
     let workers: &[usize] = match args.workers {

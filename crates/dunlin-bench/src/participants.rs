@@ -11,7 +11,7 @@ use crate::local::{DUNLIN, RIVALS, Spawning};
 use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 use crate::peers::go::GO;
-use crate::{remote, run_queues};
+use crate::remote;
 
 /// Somebody who takes part.
 pub(crate) struct Participant {
@@ -25,9 +25,6 @@ pub(crate) struct Participant {
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);
-    }
-    if bench.program == Program::RunQueues {
-        return run_queues::participants(bench, workers);
     }
     // The memory of a parked process does not depend on the workers, and is counted by the only one.
     let workers = if bench.program == Program::Memory { &[1] } else { workers };

@@ -148,8 +148,7 @@ mod tests {
     fn a_row_says_whether_its_goal_is_reached() {
         let rows = commstime(&[outcome(GO, 1, &[100.0]), outcome(PAR, 1, &[12.5]), outcome(SPAWN, 1, &[50.0])]);
         assert_eq!(cells(&rows[1])[5..], ["1/8.0 of go", "at most 1/6.5 of Go", "reached"]);
-        let spawn_goal = if cfg!(feature = "run-queues") { "at most 1/4.0 of Go" } else { "at most 1/2.8 of Go" };
-        assert_eq!(cells(&rows[2])[5..], ["1/2.0 of go", spawn_goal, "missed"]);
+        assert_eq!(cells(&rows[2])[5..], ["1/2.0 of go", "at most 1/2.8 of Go", "missed"]);
         let alone = commstime(&[outcome(PAR, 1, &[12.5])]);
         assert_eq!(cells(&alone[0])[5..], ["", "at most 1/6.5 of Go", "not judged: nothing to compare with"]);
     }

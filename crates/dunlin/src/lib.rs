@@ -40,8 +40,6 @@ mod error;
 mod face;
 #[cfg(feature = "net")]
 pub mod node;
-#[cfg(feature = "run-queues")]
-mod run;
 #[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]

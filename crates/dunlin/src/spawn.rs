@@ -1,4 +1,4 @@
-//! Processes on tokio's worker threads; with the feature `run-queues` on run queues of dunlin's own (`run/`).
+//! Processes on tokio's worker threads.
 
 use std::any::Any;
 use std::fmt;
@@ -17,11 +17,6 @@ use crate::world::{self, Canceller, NoOutput};
 
 /// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
 /// whether or not the handle is awaited.
-///
-/// A process is a task of tokio's. With the feature `run-queues` several hundred processes take turns within one poll of one task: a
-/// rendezvous and a spawn then cost less, an answer to a socket or to a task of tokio's comes later (`docs/performance.md`). What uses
-/// tokio works all the same: its sockets, timers, channels, `block_in_place`, its co-operative budget. Only what asks tokio *which task*
-/// it is in (`tokio::task::id`, hooks, tokio-console) then sees the worker that drives the process.
 ///
 /// # Panics
 /// Outside a tokio runtime: call it from within [`#[dunlin::main]`](macro@crate::main), [`block_on`](crate::block_on), or a runtime of your own.

@@ -185,8 +185,6 @@ pub(crate) fn keep_ticking() {
             loop {
                 std::thread::sleep(TICK);
                 dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
-                #[cfg(feature = "run-queues")]
-                crate::run::watch();
             }
         });
         // Without the thread everything works but the ages in the wait records, and patience with sleeping claimers.

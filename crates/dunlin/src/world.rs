@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-#[cfg(feature = "run-queues")]
-use crate::run;
+use tokio::task::AbortHandle;
+
 use crate::time::Instant;
 
 #[cfg(feature = "sim")]
@@ -115,55 +115,9 @@ impl From<tokio::task::JoinError> for NoOutput {
     }
 }
 
-/// Tasks of tokio's in place of those of `run`.
-#[cfg(not(feature = "run-queues"))]
-mod run {
-    use std::future::Future;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-
-    use super::NoOutput;
-
-    pub(crate) struct Handle<T>(tokio::task::JoinHandle<T>);
-
-    pub(crate) struct Canceller(tokio::task::AbortHandle);
-
-    #[track_caller]
-    pub(crate) fn spawn<F>(future: F) -> Handle<F::Output>
-    where
-        F: Future<Output: Send + 'static> + Send + 'static,
-    {
-        Handle(tokio::spawn(future))
-    }
-
-    impl<T> Handle<T> {
-        pub(crate) fn abort(&self) {
-            self.0.abort();
-        }
-
-        pub(crate) fn canceller(&self) -> Canceller {
-            Canceller(self.0.abort_handle())
-        }
-
-        pub(crate) fn is_finished(&self) -> bool {
-            self.0.is_finished()
-        }
-
-        pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
-            Pin::new(&mut self.0).poll(cx).map_err(NoOutput::from)
-        }
-    }
-
-    impl Canceller {
-        pub(crate) fn abort(&self) {
-            self.0.abort();
-        }
-    }
-}
-
 /// A task that was started.
 pub(crate) enum Task<T> {
-    Real(run::Handle<T>),
+    Tokio(tokio::task::JoinHandle<T>),
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     Simulated(sim::Task<T>),
 }
@@ -171,28 +125,28 @@ pub(crate) enum Task<T> {
 impl<T> Task<T> {
     pub(crate) fn abort(&self) {
         match self {
-            Self::Real(task) => task.abort(),
+            Self::Tokio(task) => task.abort(),
             Self::Simulated(task) => task.abort(),
         }
     }
 
     pub(crate) fn canceller(&self) -> Canceller {
         match self {
-            Self::Real(task) => Canceller::Real(task.canceller()),
+            Self::Tokio(task) => Canceller::Tokio(task.abort_handle()),
             Self::Simulated(task) => Canceller::Simulated(task.canceller()),
         }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
         match self {
-            Self::Real(task) => task.is_finished(),
+            Self::Tokio(task) => task.is_finished(),
             Self::Simulated(task) => task.is_finished(),
         }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
         match self {
-            Self::Real(task) => task.poll(cx),
+            Self::Tokio(task) => Pin::new(task).poll(cx).map_err(NoOutput::from),
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
@@ -202,14 +156,14 @@ impl<T> Task<T> {
 
 /// What aborts a task.
 pub(crate) enum Canceller {
-    Real(run::Canceller),
+    Tokio(AbortHandle),
     Simulated(sim::Canceller),
 }
 
 impl Canceller {
     pub(crate) fn cancel(&self) {
         match self {
-            Self::Real(task) => task.abort(),
+            Self::Tokio(task) => task.abort(),
             Self::Simulated(task) => task.abort(),
         }
     }
@@ -224,7 +178,7 @@ where
     if let Some(sim) = sim::current() {
         return Task::Simulated(sim.spawn(future));
     }
-    Task::Real(run::spawn(future))
+    Task::Tokio(tokio::spawn(future))
 }
 
 #[cfg(feature = "net")]
