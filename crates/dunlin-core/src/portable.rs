@@ -8,7 +8,7 @@ pub mod carrier;
 
 use std::any::TypeId;
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -24,6 +24,14 @@ use crate::share::{End, Shared};
 use crate::waits::ChannelId;
 use agents::Agent;
 use carrier::{Another, EndKind, Mobile, Place};
+
+/// Held while a value that stands for an end gives it up because another one stands for it too.
+static GIVING_UP: Mutex<()> = Mutex::new(());
+
+/// Of several that give up at once one is the last, and keeps the end: they go one by one.
+pub(crate) fn one_gives_up() -> MutexGuard<'static, ()> {
+    GIVING_UP.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
 ///

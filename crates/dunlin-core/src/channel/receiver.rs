@@ -81,11 +81,14 @@ impl<T, P> Receiver<T, P> {
     /// This value, if no other one stands for the end.
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
+        // Until this value is gone: else each of several would see another one, and nobody would have the end.
+        let _others_wait = crate::portable::one_gives_up();
         if !self.chan().unmove_receiver() {
             return Some(self);
         }
         // It does not count any more, but its drop will.
         self.chan().move_receiver();
+        drop(self);
         None
     }
 
