@@ -1,7 +1,7 @@
 //! Shared ends: claims in order, and operations for one message.
 
 use dunlin::{
-    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, RecvError, SendError, Shared, ToClient, ToServer, Why,
+    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, RecvError, SendError, Shared, ToClient, ToServer, Why, waits,
 };
 
 use crate::kind::Kind;
@@ -262,12 +262,15 @@ fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
+    let began = waits::tick();
     drop(held);
     assert!(second.is_woken());
     cx.pass(PATIENCE_TICKS - 1);
-    assert!(!third.run(), "its patience is not over");
+    // Beside sockets time passes by itself, and may have passed.
+    let granted = third.run();
+    assert!(!granted || waits::tick().wrapping_sub(began) >= PATIENCE_TICKS, "its patience is not over");
     cx.pass(2);
-    assert!(third.run() && !fourth.run(), "the next, after a patience");
+    assert!((granted || third.run()) && !fourth.run(), "the next, after a patience");
     let mut held = third.out().expect("granted");
     buy(cx, &mut held, &mut server, 1);
     assert!(!second.poll(), "awake again, and it waits");
