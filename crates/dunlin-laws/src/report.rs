@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::Once;
+use std::sync::{Once, PoisonError, RwLock};
 
 use crate::kind::Kind;
 use crate::law::{Cx, Law};
@@ -95,6 +95,10 @@ pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Repo
     }
 }
 
+/// Laws that let time pass are long, and run under so few seeds.
+const TIMED_SEEDS_MAX: u64 = 10;
+static CLOCK: RwLock<()> = RwLock::new(());
+
 fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
     if !(law.applies)(kind) {
         return Outcome::NotApplicable;
@@ -107,6 +111,12 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, law: &Law<X>) -> Outcome {
         None => 0..law.seeds_max.min(transport.seeds_max()).min(number("DUNLIN_SEEDS").unwrap_or(SEEDS)),
     };
     for seed in seeds {
+        // A law that lets time pass has the clock, which is the whole program's, to itself.
+        let (_alone, _beside) = if law.seeds_max <= TIMED_SEEDS_MAX {
+            (Some(CLOCK.write().unwrap_or_else(PoisonError::into_inner)), None)
+        } else {
+            (None, Some(CLOCK.read().unwrap_or_else(PoisonError::into_inner)))
+        };
         QUIET.set(true);
         let ran = std::panic::catch_unwind(AssertUnwindSafe(|| {
             let rig = Rig::new(seed);
