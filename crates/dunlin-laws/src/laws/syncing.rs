@@ -354,7 +354,14 @@ fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
 
 fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
-    cx.spawn(async move { while tx.send(1_u8).await.is_ok() {} });
+    cx.spawn(async move {
+        // Enough for always; a policy that never makes it wait must not keep it here.
+        for _ in 0..100 {
+            if tx.send(1_u8).await.is_err() {
+                break;
+            }
+        }
+    });
     let mut mine = barrier();
     let mut party = mine.enrol();
     cx.spawn(async move { while party.phases() < 10 && party.sync().await.is_ok() {} });
