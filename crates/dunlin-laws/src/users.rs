@@ -23,6 +23,7 @@
 //!     room: 3,
 //!     full: DropsOldest,
 //! }
+//! # fn main() {}
 //! ```
 //!
 //! `room` is how many values it keeps that nobody has received, and `full`, one of [`Full`](crate::Full), what it does with one more: by that the laws know
