@@ -490,10 +490,10 @@ joins_channel! {
 }
 
 macro_rules! joins_face {
-    ($($face_trait:ident, $kind:ty, $face:literal, $seat:ident, $side:ident;)*) => { $(
+    ($($face_trait:ident, $kind:ty, $face:literal, $seat:ident, $side:ident, $other:ident;)*) => { $(
         impl<F> FromScope<$kind> for F
         where
-            F: $face_trait<Bundle: Pairing<$side = F, Client: Send + 'static, Server: Send + 'static> + 'static> + Send + 'static,
+            F: $face_trait<Bundle: Pairing<$side = F, $other: Send + 'static> + 'static> + Send + 'static,
         {
             type Of = F::Bundle;
             type End = F;
@@ -519,7 +519,7 @@ macro_rules! joins_face {
 
         impl<F> FromScope<$kind> for Shared<F>
         where
-            F: $face_trait<Bundle: Pairing<$side = F, Client: Send + 'static, Server: Send + 'static> + 'static>
+            F: $face_trait<Bundle: Pairing<$side = F, $other: Send + 'static> + 'static>
                 + End<Link: Send + Sync>
                 + Send
                 + 'static,
@@ -551,8 +551,8 @@ macro_rules! joins_face {
 }
 
 joins_face! {
-    ClientFace, AsClient, "client", client, Client;
-    ServerFace, AsServer, "server", server, Server;
+    ClientFace, AsClient, "client", client, Client, Server;
+    ServerFace, AsServer, "server", server, Server, Client;
 }
 
 /// What is to be joined, apart from its type.
