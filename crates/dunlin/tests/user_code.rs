@@ -128,7 +128,7 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
         assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
     }
-    // Longer than what counts as silence.
+    // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is held up has no virtual time.
     tokio::time::sleep(Duration::from_millis(1000)).await;
     assert!(!held.is_finished());
     gate.open();
