@@ -59,6 +59,8 @@ mod config;
 pub mod connection;
 pub mod id;
 mod machine;
+#[cfg(feature = "model")]
+mod model;
 pub mod names;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -68,7 +70,7 @@ mod random;
 pub mod time;
 pub mod wire;
 
-pub use channel::{HomeHears, ProxyHears};
+pub use channel::{Arrival, HomeHears, Leaving, ProxyHears, ReceiverPlace, SenderPlace};
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State};
 pub use machine::{Action, Census, Closed, Machine};

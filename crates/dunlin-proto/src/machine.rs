@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::channel::{Home, HomeHears, Proxy, ProxyHears};
+use crate::channel::{Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::outbox::Recalled;
 use crate::connection::{Attempt, Carried, Connection, Down, State};
@@ -65,7 +65,7 @@ pub enum Closed {
 }
 
 /// What a socket is used for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     /// Somebody has dialled; a `Hello` is to come.
     Stranger,
@@ -77,7 +77,7 @@ enum Phase {
     Parting,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Socket {
     phase: Phase,
     /// What has arrived and is no whole message yet.
@@ -89,7 +89,7 @@ struct Socket {
 }
 
 /// What a dial is for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Dial {
     wanted: Option<NodeId>,
     address: String,
@@ -107,6 +107,8 @@ pub struct Census {
     pub proxies: usize,
     /// Offers that are not settled, at both.
     pub offers: usize,
+    /// Receivers that have come here and are not used.
+    pub visitors: usize,
     /// Values of which pieces are still to come.
     pub unfinished: usize,
     /// Bytes that are kept because they may have to be sent again.
@@ -121,7 +123,7 @@ pub struct Census {
 ///
 /// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The machine does no I/O and reads no
 /// clock: the same events with the same seed have the same results.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) config: Config,
     me: Life,
@@ -136,6 +138,10 @@ pub struct Machine {
     leaving: bool,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
+    /// Receivers that have come here in messages, and are not used yet.
+    pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
+    /// What this node has said to itself.
+    said_here: VecDeque<(Time, Frame)>,
 }
 
 impl Machine {
@@ -161,6 +167,8 @@ impl Machine {
             leaving: false,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
+            visitors: BTreeMap::new(),
+            said_here: VecDeque::new(),
         }
     }
 
@@ -181,12 +189,25 @@ impl Machine {
 
     /// The next thing to do, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
+        while self.actions.is_empty()
+            && let Some((now, frame)) = self.said_here.pop_front()
+        {
+            if let Err(why) = self.hear(now, self.me.node, frame) {
+                // Nobody else can have said it.
+                unreachable!("this node breaks the protocol with itself: {why}");
+            }
+        }
         self.actions.pop_front()
+    }
+
+    pub(crate) fn is_me(&self, node: NodeId) -> bool {
+        node == self.me.node
     }
 
     /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have something to say.
     pub fn tells(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Home(..) | Action::Proxy(..)))
+        let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
+        !self.said_here.is_empty() || self.actions.iter().any(told)
     }
 
     /// When to call [`tick`](Self::tick) at the latest.
@@ -202,7 +223,8 @@ impl Machine {
             attached: attached().count(),
             proxies: self.proxies.len(),
             offers: attached().map(|from| from.open.len()).sum::<usize>()
-                + self.proxies.values().map(|proxy| proxy.open.len() + proxy.backlog.len()).sum::<usize>(),
+                + self.proxies.values().map(Proxy::standing).sum::<usize>(),
+            visitors: self.visitors.len(),
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
             sockets: self.sockets.len(),
@@ -271,7 +293,7 @@ impl Machine {
             let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
             if done && !is_carried && connection.was_up {
                 // It would be called only to be told goodbye; it will notice by itself.
-                self.die(peer, Down::Left);
+                self.die(now, peer, Down::Left);
             } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
                 self.say(now, peer, Frame::Goodbye);
@@ -290,6 +312,9 @@ impl Machine {
 
     /// Queues a frame for a node. If there is no connection, one is made.
     pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
+        if self.is_me(node) {
+            return self.said_here.push_back((now, frame));
+        }
         let connection = self.connection(node);
         connection.outbox.push(frame);
         match connection.carried {
@@ -467,7 +492,7 @@ impl Machine {
                     return;
                 }
                 if connection.leaving && connection.outbox.is_done() {
-                    return self.die(node, Down::Left);
+                    return self.die(now, node, Down::Left);
                 }
                 connection.carried = Carried::Lost { since: now, until };
                 connection.ack_at = None;
@@ -657,7 +682,7 @@ impl Machine {
                 return self.refuse(now, id, Refusal::Stale(met));
             }
             if hello.me.incarnation > met && !planted!(RestartUnnoticed) {
-                self.end_life(node, Down::Restarted, 1);
+                self.end_life(now, node, Down::Restarted, 1);
                 let connection = self.connection(node);
                 connection.met = Some(hello.me.incarnation);
                 connection.their_attempt = 0;
@@ -689,11 +714,11 @@ impl Machine {
         connection.their_attempt = hello.attempt;
         connection.met = Some(hello.me.incarnation);
         if run > connection.run {
-            self.end_life(node, Down::GivenUp, run);
+            self.end_life(now, node, Down::GivenUp, run);
         }
         let connection = self.connection(node);
         if !connection.outbox.resume(seen) {
-            self.end_life(node, Down::GivenUp, run + 1);
+            self.end_life(now, node, Down::GivenUp, run + 1);
         }
         let connection = self.connection(node);
         let resume = connection.resume_point();
@@ -758,7 +783,7 @@ impl Machine {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
             }
             Some(met) if life.incarnation > met => {
-                self.end_life(node, Down::Restarted, 1);
+                self.end_life(now, node, Down::Restarted, 1);
                 self.connection(node).their_attempt = 0;
             }
             _ => {}
@@ -767,13 +792,13 @@ impl Machine {
         connection.met = Some(life.incarnation);
         let theirs = welcome.resume;
         if theirs.run > connection.run {
-            self.end_life(node, Down::GivenUp, theirs.run);
+            self.end_life(now, node, Down::GivenUp, theirs.run);
         }
         let connection = self.connection(node);
         if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
             // It cannot go on from there: the next handshake says that this life is over.
             let run = connection.run + 1;
-            self.end_life(node, Down::GivenUp, run);
+            self.end_life(now, node, Down::GivenUp, run);
             return self.close(now, id, Closed::Over);
         }
         connection.dialling.running = None;
@@ -797,7 +822,7 @@ impl Machine {
         if let Some(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {
-            self.die(node, Down::Refused(why));
+            self.die(now, node, Down::Refused(why));
         }
     }
 
@@ -853,12 +878,12 @@ impl Machine {
     // The end of a connection's life.
 
     /// The connection is over, for a reason of this side. The next one is another life.
-    pub(crate) fn die(&mut self, node: NodeId, why: Down) {
+    pub(crate) fn die(&mut self, now: Time, node: NodeId, why: Down) {
         let run = self.connection(node).run + u64::from(!planted!(RunIgnored));
-        self.end_life(node, why, run);
+        self.end_life(now, node, why, run);
     }
 
-    fn end_life(&mut self, node: NodeId, why: Down, run: u64) {
+    fn end_life(&mut self, now: Time, node: NodeId, why: Down, run: u64) {
         let connection = self.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
         let fresh = !connection.was_up && !matches!(why, Down::Unreachable(..) | Down::Refused(_));
@@ -869,7 +894,7 @@ impl Machine {
             connection.carried = was;
             return;
         }
-        self.settle(node);
+        self.settle(now, node);
         self.connection(node).begin_life(run);
         let mut sockets = Vec::new();
         if let Carried::By(socket) = was {
@@ -900,7 +925,7 @@ impl Machine {
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
             let frame = match next {
-                Err(why) => return self.violation(node, &why.to_string()),
+                Err(why) => return self.violation(now, node, &why.to_string()),
                 Ok(codec::Next::Wait(missing)) => {
                     if bytes.is_empty() {
                         break;
@@ -921,13 +946,13 @@ impl Machine {
             };
             let frame = match frame {
                 Ok(frame) => frame,
-                Err(why) => return self.violation(node, &why.to_string()),
+                Err(why) => return self.violation(now, node, &why.to_string()),
             };
             if let Err(why) = self.hear(now, node, frame) {
-                return self.violation(node, why);
+                return self.violation(now, node, why);
             }
             if self.connection(node).outbox.owed_bytes() > self.config.unacked_max.saturating_add(CONTROL_MAX) {
-                return self.violation(node, "it does not read what it asks for");
+                return self.violation(now, node, "it does not read what it asks for");
             }
             // What was heard may have ended the socket.
             match self.sockets.get(&id) {
@@ -951,14 +976,14 @@ impl Machine {
     }
 
     /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
-    fn violation(&mut self, node: NodeId, why: &str) {
-        self.die(node, Down::Violation(why.to_owned()));
+    fn violation(&mut self, now: Time, node: NodeId, why: &str) {
+        self.die(now, node, Down::Violation(why.to_owned()));
     }
 
-    fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
+    pub(crate) fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
         let unnumbered =
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
-        let numbered = frame.is_numbered() && !unnumbered;
+        let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
         if numbered {
             let inbox = &mut self.connection(node).inbox;
             inbox.seen += 1;
@@ -994,7 +1019,7 @@ impl Machine {
                     self.part(now, socket, last.freeze(), Closed::Over);
                     self.connection(node).carried = Carried::Idle;
                 }
-                self.die(node, Down::Left);
+                self.die(now, node, Down::Left);
             }
             Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
             Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
@@ -1004,6 +1029,7 @@ impl Machine {
                     return Err("a cut of what has not begun");
                 }
             }
+            Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Names(said) => {
                 let incarnation = self.connection(node).met.expect("it has shaken hands");
                 self.actions.push_back(Action::Names(Life { node, incarnation }, said));
@@ -1023,6 +1049,9 @@ impl Machine {
     }
 
     pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {
+        if self.is_me(node) {
+            return Recalled::Sent;
+        }
         let connection = self.connection(node);
         let recalled = connection.outbox.recall(channel, ticket);
         if recalled == Recalled::Unsent
@@ -1064,7 +1093,7 @@ impl Machine {
             Carried::Idle => {}
             Carried::Lost { since, until } if now >= until => {
                 let why = std::mem::take(&mut connection.dialling.last);
-                self.die(node, Down::Unreachable(now.since(since), why));
+                self.die(now, node, Down::Unreachable(now.since(since), why));
             }
             Carried::Lost { until, .. } => {
                 self.due_at(until);

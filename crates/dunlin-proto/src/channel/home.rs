@@ -30,8 +30,7 @@ impl Machine {
         declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
-        self.homes
-            .insert(channel, Home { terms, declaration, many, attached: BTreeMap::new(), awaits: None, ended: None });
+        self.homes.insert(channel, Home::new(terms, declaration, many));
         Ok(())
     }
 
@@ -47,7 +46,7 @@ impl Machine {
     /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
     pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
         let attached = BTreeMap::from([(node, Attached::new(terms.credits))]);
-        self.homes.insert(channel, Home { terms, declaration, many: false, attached, awaits: None, ended: None });
+        self.homes.insert(channel, Home { attached, ..Home::new(terms, declaration, false) });
     }
 
     /// The message with the sender of this channel has been taken, and its new half has to know the terms.
@@ -65,7 +64,7 @@ impl Machine {
         self.homes.remove(&channel);
     }
 
-    fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
+    pub(super) fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
         self.say(now, to, Frame::FromHome(channel, said));
     }
 
@@ -158,7 +157,7 @@ impl Machine {
     /// So many more places for values that are sent on credit.
     pub fn credit(&mut self, now: Time, channel: ChannelId, to: NodeId, count: u32) {
         let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&to)) else { return };
-        if count > 0 && !attached.gone {
+        if count > 0 && !attached.gone && attached.told {
             attached.credits += u64::from(count);
             self.tell(now, to, channel, FromHome::Credit(count));
         }
@@ -184,7 +183,7 @@ impl Machine {
         self.forget_home_if_over(channel);
     }
 
-    fn forget_if_over(&mut self, channel: ChannelId, from: NodeId) {
+    pub(super) fn forget_if_over(&mut self, channel: ChannelId, from: NodeId) {
         if let Some(home) = self.homes.get_mut(&channel) {
             if home.attached.get(&from).is_some_and(|attached| attached.gone && attached.open.is_empty()) {
                 home.attached.remove(&from);
@@ -193,13 +192,14 @@ impl Machine {
         }
     }
 
-    fn forget_home_if_over(&mut self, channel: ChannelId) {
-        if self.homes.get(&channel).is_some_and(|home| home.ended.is_some() && home.attached.is_empty()) {
+    pub(super) fn forget_home_if_over(&mut self, channel: ChannelId) {
+        let over = |home: &Home| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
+        if self.homes.get(&channel).is_some_and(over) {
             self.homes.remove(&channel);
         }
     }
 
-    fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
+    pub(super) fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
         self.actions.push_back(Action::Home(channel, from, heard));
     }
 
@@ -211,10 +211,18 @@ impl Machine {
         channel: ChannelId,
         said: ToHome,
     ) -> Result<(), &'static str> {
-        if self.connection(from).inbox.is_within_value(channel) {
+        if self.is_within_value(from, channel) {
             return Err("something else within a value");
         }
+        if self.visitors.contains_key(&channel) && !matches!(said, ToHome::Take(_)) {
+            return self.hear_old_home(now, from, channel, said);
+        }
         match said {
+            ToHome::Take(transfer) => {
+                self.hear_take(now, from, channel, transfer);
+                Ok(())
+            }
+            ToHome::State(_) => Err("the state of a channel that nobody has fetched"),
             ToHome::Attach(theirs) => {
                 self.attach_here(now, from, channel, &theirs);
                 Ok(())
@@ -223,8 +231,12 @@ impl Machine {
             said => {
                 let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
                 let over = home.ended.is_some();
+                let leaves = home.phase.has_said_so();
                 let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
                 match said {
+                    ToHome::Quiet if !leaves => return Err("quiet, without having been asked"),
+                    ToHome::Quiet => self.hear_quiet(channel),
+                    ToHome::Drain => self.tell(now, from, channel, FromHome::Drained),
                     ToHome::OfferChoice(..) if attached.gone => {
                         return Err("an offer from a sending half that is gone");
                     }
@@ -237,8 +249,12 @@ impl Machine {
                     ToHome::OfferChoice(..) if over => {}
                     ToHome::OfferChoice(ticket, choice) => {
                         attached.open.insert(ticket, Standing::Tentative);
-                        self.hears(channel, from, HomeHears::OfferedByChoice(ticket, choice));
+                        if !leaves {
+                            self.hears(channel, from, HomeHears::OfferedByChoice(ticket, choice));
+                        }
                     }
+                    // It will be offered again where the home is then, or not.
+                    ToHome::Withdraw(_) | ToHome::Revoke(_) if leaves => {}
                     // What has been settled meanwhile has been told, or will be.
                     ToHome::Withdraw(ticket) if attached.open.contains_key(&ticket) => {
                         self.hears(channel, from, HomeHears::Withdraw(ticket));
@@ -252,7 +268,8 @@ impl Machine {
                             return Err("an end from a sending half that is gone");
                         }
                         attached.retired |= how == End::Retired;
-                        attached.gone |= how == End::Gone;
+                        home.phase.ended_by_sender(&how);
+                        attached.gone |= matches!(how, End::Gone | End::Lost);
                         if over {
                             attached.open.retain(|_, standing| *standing == Standing::Held);
                         }
@@ -260,8 +277,11 @@ impl Machine {
                             self.hears(channel, from, HomeHears::Ended(how));
                         }
                         self.forget_if_over(channel, from);
+                        self.empty_if_quiet(channel);
                     }
-                    ToHome::Attach(_) | ToHome::Value { .. } => unreachable!("they were matched above"),
+                    ToHome::Attach(_) | ToHome::Value { .. } | ToHome::Take(_) | ToHome::State(_) => {
+                        unreachable!("they were matched above")
+                    }
                 }
                 Ok(())
             }
@@ -305,7 +325,7 @@ impl Machine {
         total: u64,
         first: Bytes,
     ) -> Result<(), &'static str> {
-        if self.connection(from).inbox.unfinished() >= self.config.attached_max {
+        if !self.is_me(from) && self.connection(from).inbox.unfinished() >= self.config.attached_max {
             return Err("more values in pieces than it may have channels");
         }
         let mut wanted = false;
@@ -329,10 +349,30 @@ impl Machine {
                 wanted = false;
             }
         }
-        match self.connection(from).inbox.begin(channel, head, total, first, wanted) {
+        match self.begin_value(from, channel, head, total, first, wanted) {
             Some(value) => self.value_is_whole(now, from, channel, head, value),
             None => Ok(()),
         }
+    }
+
+    /// A value begins to arrive. What this node says to itself comes whole.
+    pub(super) fn begin_value(
+        &mut self,
+        from: NodeId,
+        channel: ChannelId,
+        head: Head,
+        total: u64,
+        first: Bytes,
+        wanted: bool,
+    ) -> Option<Bytes> {
+        if self.is_me(from) {
+            return wanted.then_some(first);
+        }
+        self.connection(from).inbox.begin(channel, head, total, first, wanted)
+    }
+
+    fn is_within_value(&mut self, from: NodeId, channel: ChannelId) -> bool {
+        !self.is_me(from) && self.connection(from).inbox.is_within_value(channel)
     }
 
     /// The next piece of a value.
@@ -345,6 +385,10 @@ impl Machine {
     ) -> Result<(), &'static str> {
         match self.connection(from).inbox.more(channel, piece) {
             Arrived::NotYet | Arrived::Unwanted => Ok(()),
+            Arrived::Whole(_, value) if self.visitors.contains_key(&channel) => {
+                self.buffered_value(now, channel, from, value);
+                Ok(())
+            }
             Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
             Arrived::Wrong => Err("a piece of no value"),
         }
@@ -361,6 +405,15 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
         let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
         if home.ended.is_some() && !(head == Head::Sent && home.ended == Some(End::Retired)) {
+            return Ok(());
+        }
+        if home.phase.has_said_so() {
+            // What stands will be offered again at the new home, and what was sent goes there.
+            match head {
+                Head::Offer(ticket) => drop(attached.open.insert(ticket, Standing::Firm)),
+                Head::Grant(..) => {}
+                Head::Sent => self.hears(channel, from, HomeHears::Sent(value)),
+            }
             return Ok(());
         }
         match head {
@@ -405,12 +458,14 @@ impl Machine {
         for channel in channels {
             let home = self.homes.get_mut(&channel).expect("it was just there");
             let attached = home.attached.remove(&node);
+            home.phase.ended_by_sender(&End::Lost);
             let over = home.ended.is_some();
             if !over && !planted!(DeadOffers) {
                 let stood = attached.map_or_else(Vec::new, |attached| attached.open.into_keys().collect());
                 self.hears(channel, node, HomeHears::Lost(stood));
             }
             self.forget_home_if_over(channel);
+            self.empty_if_quiet(channel);
         }
     }
 }

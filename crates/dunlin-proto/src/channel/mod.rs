@@ -6,8 +6,11 @@
 
 mod home;
 mod proxy;
+mod travel;
 
 pub(crate) use home::fit;
+pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
+pub use travel::{Arrival, Leaving, ReceiverPlace, SenderPlace};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,6 +40,21 @@ pub enum HomeHears {
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
+    /// The sender is at that node now, and at no other: credits that others had are void. Answer with
+    /// [`Machine::admit`](crate::Machine::admit).
+    Take,
+    /// The receiver, which had left in a message, is used at that node. When all is said of what was taken here, say
+    /// [`Machine::leave_home`](crate::Machine::leave_home).
+    Leave,
+    /// Nothing more comes here: answer with [`Machine::ship`](crate::Machine::ship). Offers that stand here do so no more, and are made anew at the new home.
+    Empty,
+    /// The receiver can be used here, and the values of its buffer have been heard before: answer with [`Machine::install`](crate::Machine::install). How
+    /// the sender has ended the channel.
+    Arrived(Option<End>),
+    /// The receiver, which had left in a message, was dropped unused, or is lost.
+    Lapsed(End),
+    /// The receiver that came here cannot be had: its channel is over, or lost, or another one has it.
+    Failed(End),
 }
 
 /// What the driver of a proxy hears.
@@ -74,6 +92,15 @@ pub enum ProxyHears {
         /// Values that an extended receive had returned and not released: they were received.
         taken: Vec<Ticket>,
     },
+    /// The channel's home moves. These offers have not been taken: offer each of them again, under its number and in this order, or
+    /// [withdraw](crate::Machine::withdraw) it.
+    Moved(Vec<Ticket>),
+    /// The home, perhaps a new one, knows this half. So many more values may be sent at once.
+    Home(Terms, u32),
+    /// The end may be [packed](crate::Machine::pack_sender) now.
+    Rests,
+    /// The end that was packed is not here any more.
+    Departed,
 }
 
 /// Where an offer stands. The same words at both sides.
@@ -92,7 +119,7 @@ pub(crate) enum Standing {
 }
 
 /// The sending half of a channel, at its node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     pub(crate) home: NodeId,
     /// `None`: the home has not told them.
@@ -109,12 +136,16 @@ pub(crate) struct Proxy {
     pub(crate) retired: bool,
     /// The home has been told so. It is told behind the last offer.
     pub(crate) gone_said: bool,
+    /// Where it came from, and where it goes.
+    pub(crate) way: Way,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Waiting {
     Value(Bytes),
     Choice(ChoiceId),
+    /// On a credit of the home before this one.
+    Sent(Bytes),
 }
 
 /// Until the home has told its terms, so many offers may stand.
@@ -132,6 +163,7 @@ impl Proxy {
             gone: false,
             retired: false,
             gone_said: false,
+            way: Way::default(),
         }
     }
 
@@ -151,7 +183,7 @@ impl Proxy {
 }
 
 /// A channel whose receiver is here.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) terms: Terms,
     pub(crate) declaration: Declaration,
@@ -162,9 +194,29 @@ pub(crate) struct Home {
     pub(crate) awaits: Option<NodeId>,
     /// How it ended; then it only waits for its proxies to notice.
     pub(crate) ended: Option<End>,
+    /// Counts the homes that the channel had before this one.
+    pub(crate) epoch: u64,
+    /// The number of the sender's last move that is known here.
+    pub(crate) transfer: u64,
+    /// Whose receiver this is, if it is in a message.
+    pub(crate) phase: HomePhase,
 }
 
 impl Home {
+    pub(crate) fn new(terms: Terms, declaration: Declaration, many: bool) -> Self {
+        Self {
+            terms,
+            declaration,
+            many,
+            attached: BTreeMap::new(),
+            awaits: None,
+            ended: None,
+            epoch: 0,
+            transfer: 0,
+            phase: HomePhase::default(),
+        }
+    }
+
     /// Whether its sending half is at this node, or will be.
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
         self.attached.contains_key(&node) || (self.attached.is_empty() && self.awaits == Some(node))
@@ -172,7 +224,7 @@ impl Home {
 }
 
 /// What a home knows of a node with a sending half.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attached {
     pub(crate) open: BTreeMap<Ticket, Standing>,
     /// Credits that are out.
@@ -181,11 +233,13 @@ pub(crate) struct Attached {
     pub(crate) retired: bool,
     /// The half is gone; what it offered stays.
     pub(crate) gone: bool,
+    /// It has been told that this is its home.
+    pub(crate) told: bool,
 }
 
 impl Attached {
     pub(crate) fn new(credits: u32) -> Self {
-        Self { open: BTreeMap::new(), credits: credits.into(), retired: false, gone: false }
+        Self { open: BTreeMap::new(), credits: credits.into(), retired: false, gone: false, told: true }
     }
 }
 

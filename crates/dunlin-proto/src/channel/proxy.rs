@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Proxy, ProxyHears, Standing, Waiting};
+use super::{Proxy, ProxyHears, Standing, Waiting, Whereabouts};
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
@@ -56,7 +56,7 @@ impl Machine {
         true
     }
 
-    fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
+    pub(super) fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
         if let Some(proxy) = self.proxies.get(&channel) {
             let home = proxy.home;
             self.say(now, home, Frame::ToHome(channel, said));
@@ -66,25 +66,33 @@ impl Machine {
     /// Offers a value. What becomes of it is heard under its number.
     pub fn offer(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
         self.wait_for_room(channel, ticket, Waiting::Value(value));
+        self.use_sender(now, channel);
         self.offer_waiting(now, channel);
     }
 
     /// Offers what a choice would send; the value is asked for by [`ProxyHears::Reserve`].
     pub fn offer_choice(&mut self, now: Time, channel: ChannelId, ticket: Ticket, choice: ChoiceId) {
         self.wait_for_room(channel, ticket, Waiting::Choice(choice));
+        self.use_sender(now, channel);
         self.offer_waiting(now, channel);
     }
 
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
-            Some(proxy) if !proxy.retired => proxy.backlog.push_back((ticket, what)),
+            Some(proxy) if !proxy.retired && proxy.way.over.is_none() => {
+                // What is offered again comes before what was offered later.
+                let at = proxy.backlog.partition_point(|(t, what)| *t < ticket || matches!(what, Waiting::Sent(_)));
+                proxy.backlog.insert(at, (ticket, what));
+                proxy.way.again.remove(&ticket);
+            }
             _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }
     }
 
-    fn offer_waiting(&mut self, now: Time, channel: ChannelId) {
+    pub(super) fn offer_waiting(&mut self, now: Time, channel: ChannelId) {
         while let Some(proxy) = self.proxies.get_mut(&channel)
-            && proxy.has_room()
+            && proxy.may_speak()
+            && (proxy.has_room() || matches!(proxy.backlog.front(), Some((_, Waiting::Sent(_)))))
             && let Some((ticket, what)) = proxy.backlog.pop_front()
         {
             let said = match what {
@@ -101,16 +109,25 @@ impl Machine {
                     proxy.open.insert(ticket, Standing::Tentative);
                     ToHome::OfferChoice(ticket, choice)
                 }
+                Waiting::Sent(value) => {
+                    proxy.way.undrained = true;
+                    ToHome::Value { head: Head::Sent, total: value.len() as u64, first: value }
+                }
             };
             self.say_to_home(now, channel, said);
         }
-        if let Some(proxy) = self.proxies.get_mut(&channel)
-            && proxy.gone
-            && !proxy.gone_said
-            && (proxy.backlog.is_empty() || planted!(GoneFirst))
-        {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if !proxy.may_speak() || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
+            return;
+        }
+        if let Some(how) = proxy.way.late_end.take() {
+            self.say_to_home(now, channel, ToHome::Ended(how));
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.gone && !proxy.gone_said {
             proxy.gone_said = true;
-            self.say_to_home(now, channel, ToHome::Ended(End::Gone));
+            let how = if proxy.way.heir_lost { End::Lost } else { End::Gone };
+            self.say_to_home(now, channel, ToHome::Ended(how));
         }
     }
 
@@ -143,6 +160,12 @@ impl Machine {
             return false;
         }
         proxy.credits -= 1;
+        if !proxy.may_speak() {
+            // The home before this one has a place for it, and so will the next.
+            proxy.backlog.push_back((Ticket::MAX, Waiting::Sent(value)));
+            return true;
+        }
+        proxy.way.undrained = true;
         let total = value.len() as u64;
         self.say_to_home(now, channel, ToHome::Value { head: Head::Sent, total, first: value });
         true
@@ -151,20 +174,23 @@ impl Machine {
     /// Asks an offer back: [`ProxyHears::Withdrawn`], or what became of it. If it has not been sent yet, that is known at once.
     pub fn withdraw(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if let Some(at) = proxy.backlog.iter().position(|(t, _)| *t == ticket) {
-            proxy.backlog.remove(at);
+        let again = proxy.way.again.remove(&ticket);
+        let waiting = proxy.backlog.iter().position(|(t, _)| *t == ticket);
+        if again || waiting.is_some() {
+            waiting.map(|at| proxy.backlog.remove(at));
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
             self.offer_waiting(now, channel);
-            return self.forget_proxy_if_over(channel);
+            return self.forget_proxy_if_over(now, channel);
         }
         let Some(standing) = proxy.open.get(&ticket).copied() else { return };
+        proxy.way.withdrawing.insert(ticket);
         let home = proxy.home;
         let firm_or_tentative = matches!(standing, Standing::Firm | Standing::Tentative);
         let recalled = firm_or_tentative.then(|| self.recall(home, channel, ticket));
         if recalled == Some(Recalled::Unsent) || (recalled.is_some() && planted!(WithdrawnUnasked)) {
             self.settled(now, channel, ticket);
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
-            return self.forget_proxy_if_over(channel);
+            return self.forget_proxy_if_over(now, channel);
         }
         self.say_to_home(now, channel, ToHome::Withdraw(ticket));
     }
@@ -180,29 +206,42 @@ impl Machine {
         if proxy.gone {
             return;
         }
+        if proxy.way.state == Whereabouts::Resting {
+            if how == End::Gone {
+                return self.lapse_sender(now, channel, End::Gone);
+            }
+            self.use_sender(now, channel);
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if how == End::Gone {
             proxy.gone = true;
             self.offer_waiting(now, channel);
-            self.forget_proxy_if_over(channel);
-        } else {
+            self.forget_proxy_if_over(now, channel);
+        } else if proxy.may_speak() {
             self.say_to_home(now, channel, ToHome::Ended(how));
+        } else if !matches!(proxy.way.late_end, Some(End::Poisoned(_))) {
+            // Poison counts after a retirement.
+            proxy.way.late_end = Some(how);
         }
     }
 
-    fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
+    pub(super) fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
         self.actions.push_back(Action::Proxy(channel, heard));
     }
 
     /// `false`: no such offer stands.
     fn settled(&mut self, now: Time, channel: ChannelId, ticket: Ticket) -> bool {
-        let stood = self.proxies.get_mut(&channel).is_some_and(|proxy| proxy.open.remove(&ticket).is_some());
+        let stood = self.proxies.get_mut(&channel).is_some_and(|proxy| {
+            proxy.way.withdrawing.remove(&ticket);
+            proxy.open.remove(&ticket).is_some()
+        });
         self.offer_waiting(now, channel);
         stood
     }
 
-    fn forget_proxy_if_over(&mut self, channel: ChannelId) {
+    pub(super) fn forget_proxy_if_over(&mut self, now: Time, channel: ChannelId) {
         if self.proxies.get(&channel).is_some_and(Proxy::is_over) {
-            self.proxies.remove(&channel);
+            self.end_way(now, channel, End::Gone);
         }
     }
 
@@ -215,9 +254,18 @@ impl Machine {
         said: FromHome,
     ) -> Result<(), &'static str> {
         // A half that is gone here may still be spoken to: the two have crossed.
+        let said = match self.hear_travelling_home(now, from, channel, said)? {
+            Some(said) => said,
+            None => return Ok(()),
+        };
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         if proxy.home != from {
-            return Err("an answer from a node that is not the channel's home");
+            // A half that has come back may still be spoken to by the home of its first stay.
+            let first = proxy.way.transfer == 0;
+            return if first { Err("an answer from a node that is not the channel's home") } else { Ok(()) };
+        }
+        if proxy.way.state != Whereabouts::Known {
+            return Ok(());
         }
         // The home answers an attachment before all else: this was said to one before.
         if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
@@ -305,44 +353,65 @@ impl Machine {
             FromHome::Ended(how) => {
                 // What is held has been received; its release is still to come.
                 proxy.open.retain(|_, standing| *standing == Standing::Held);
-                proxy.backlog.clear();
+                proxy.backlog.retain(|(_, what)| matches!(what, Waiting::Sent(_)) && how == End::Retired);
+                proxy.way.again.clear();
                 proxy.retired = true;
                 // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.
-                proxy.gone |= how != End::Retired;
+                proxy.gone |= how != End::Retired || proxy.way.is_away();
+                if proxy.way.is_away() {
+                    proxy.way.over = Some(how.clone());
+                }
                 self.offer_waiting(now, channel);
                 ProxyHears::Ended(how)
             }
+            FromHome::HomeIs { .. }
+            | FromHome::NotHome
+            | FromHome::Fenced
+            | FromHome::Moving { .. }
+            | FromHome::Superseded(_)
+            | FromHome::Drained => unreachable!("they were heard above"),
         };
         self.proxy_hears(channel, heard);
-        self.forget_proxy_if_over(channel);
+        self.forget_proxy_if_over(now, channel);
         Ok(())
     }
 
-    /// A node is lost: what was offered to it is not taken if it was not sent, else nobody can know.
-    pub(crate) fn settle_proxies(&mut self, node: NodeId) {
-        let channels: Vec<ChannelId> =
-            self.proxies.iter().filter(|(_, proxy)| proxy.home == node).map(|(id, _)| *id).collect();
-        for channel in channels {
-            let proxy = self.proxies.remove(&channel).expect("it was just there");
-            let (mut unknown, mut not_taken, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-            for (ticket, standing) in proxy.open {
-                let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
-                match standing {
-                    Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
-                    Standing::Firm if unsent() => not_taken.push(ticket),
-                    Standing::Firm | Standing::Reserved(..) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
-                    Standing::Firm | Standing::Reserved(..) => unknown.push(ticket),
-                    Standing::Held => taken.push(ticket),
-                }
-            }
-            not_taken.extend(proxy.backlog.into_iter().map(|(ticket, _)| ticket));
-            self.proxy_hears(channel, ProxyHears::Lost { unknown, not_taken, taken });
+    /// A node is lost, and all halves that need it.
+    pub(crate) fn settle_proxies(&mut self, now: Time, node: NodeId) {
+        let lost: Vec<ChannelId> =
+            self.proxies.iter().filter(|(_, proxy)| proxy.needs(node)).map(|(id, _)| *id).collect();
+        for channel in lost {
+            self.lose_proxy(now, channel);
         }
     }
 
+    /// The home of this half is lost, or the way to it: what was offered is not taken if it was not sent, else nobody can know.
+    pub(super) fn lose_proxy(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let node = proxy.home;
+        let open = std::mem::take(&mut proxy.open);
+        let (mut unknown, mut not_taken, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+        not_taken.extend(std::mem::take(&mut proxy.way.again));
+        let backlog = std::mem::take(&mut proxy.backlog);
+        not_taken.extend(backlog.iter().filter(|(_, what)| !matches!(what, Waiting::Sent(_))).map(|(ticket, _)| *ticket));
+        for (ticket, standing) in open {
+            let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
+            match standing {
+                Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
+                Standing::Firm if unsent() => not_taken.push(ticket),
+                Standing::Firm | Standing::Reserved(..) if planted!(UnknownAsNotTaken) => not_taken.push(ticket),
+                Standing::Firm | Standing::Reserved(..) => unknown.push(ticket),
+                Standing::Held => taken.push(ticket),
+            }
+        }
+        self.proxy_hears(channel, ProxyHears::Lost { unknown, not_taken, taken });
+        self.end_way(now, channel, End::Lost);
+    }
+
     /// What has to do with a node is settled; the connection to it is over.
-    pub(crate) fn settle(&mut self, node: NodeId) {
-        self.settle_proxies(node);
+    pub(crate) fn settle(&mut self, now: Time, node: NodeId) {
+        self.settle_proxies(now, node);
         self.settle_homes(node);
+        self.settle_travel(now, node);
     }
 }

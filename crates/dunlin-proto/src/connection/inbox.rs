@@ -10,7 +10,7 @@ use crate::planted::planted;
 use crate::wire::Head;
 
 /// A value of which pieces are still to come.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unfinished {
     head: Head,
     total: u64,
@@ -19,7 +19,7 @@ struct Unfinished {
     arrived: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inbox {
     /// So many numbered frames have been seen: the next has this number.
     pub(crate) seen: u64,

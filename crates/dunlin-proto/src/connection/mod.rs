@@ -56,7 +56,7 @@ pub enum Down {
 }
 
 /// Whether and how a connection is carried now.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Carried {
     /// Nobody needs it.
     Idle,
@@ -67,7 +67,7 @@ pub(crate) enum Carried {
 }
 
 /// How this side tries to make a socket.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Dialling {
     /// The attempt that runs.
     pub(crate) running: Option<Attempt>,
@@ -89,7 +89,7 @@ pub(crate) enum Attempt {
     Hello(SocketId),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// Which life of the other node has been met.
     pub(crate) met: Option<Incarnation>,

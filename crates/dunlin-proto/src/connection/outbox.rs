@@ -16,7 +16,7 @@ use crate::time::Time;
 use crate::wire::{Frame, FromHome, Head, ToHome, codec};
 
 /// A numbered frame that has been written and not been acknowledged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Written {
     head: Bytes,
     /// A piece of a value that was not copied behind its head.
@@ -30,7 +30,7 @@ impl Written {
 }
 
 /// What one channel waits to say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Stream {
     /// The rest of a value whose head has been written.
     rest: Option<(Head, Bytes)>,
@@ -59,7 +59,7 @@ pub(crate) enum Recalled {
     Sent,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     control: VecDeque<Frame>,
     streams: BTreeMap<ChannelId, Stream>,
@@ -269,6 +269,12 @@ impl Outbox {
         self.acked = seen;
         self.current = self.current.saturating_sub(count);
         true
+    }
+
+    /// The frame that would be written next, for models: as if it had been, and been acknowledged.
+    #[cfg(feature = "model")]
+    pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
+        self.control.pop_front().or_else(|| self.next_of_channels(0, config))
     }
 
     /// Whether [`fill`](Self::fill) would write anything numbered.

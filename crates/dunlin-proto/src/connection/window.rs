@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::time::Time;
 
 /// A frame whose acknowledgement is timed. There is one at a time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
     /// An acknowledgement of so many frames counts it.
     seen: u64,
@@ -31,7 +31,7 @@ struct Mark {
 /// A round trip is remembered for one to two times as long; then the way may be another.
 const AGE: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     /// `None`: nothing is known yet.
     bytes: Option<usize>,

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Poison, Rejection, Room, Status, Terms,
-    ToHome, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, Poison, Rejection, Room, Status,
+    Terms, ToHome, Travel, Which, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -72,6 +72,11 @@ mod kind {
     pub(super) const ABORT: u8 = 0x18;
     pub(super) const CREDIT: u8 = 0x19;
     pub(super) const HOME_ENDED: u8 = 0x1a;
+    pub(super) const HOME_IS: u8 = 0x1b;
+    pub(super) const UNTAKEN: u8 = 0x1c;
+    pub(super) const MOVING: u8 = 0x1d;
+    pub(super) const SUPERSEDED: u8 = 0x1e;
+    pub(super) const DRAINED: u8 = 0x1f;
     pub(super) const ATTACH: u8 = 0x20;
     pub(super) const OFFER: u8 = 0x21;
     pub(super) const GRANT: u8 = 0x22;
@@ -82,6 +87,10 @@ mod kind {
     pub(super) const SENDER_ENDED: u8 = 0x27;
     pub(super) const MORE: u8 = 0x28;
     pub(super) const CUT: u8 = 0x29;
+    pub(super) const TAKE: u8 = 0x2a;
+    pub(super) const QUIET: u8 = 0x2b;
+    pub(super) const DRAIN: u8 = 0x2c;
+    pub(super) const STATE: u8 = 0x2d;
     pub(super) const DECLARE: u8 = 0x30;
     pub(super) const UNDECLARE: u8 = 0x31;
     pub(super) const FOUND: u8 = 0x32;
@@ -91,6 +100,12 @@ mod kind {
     pub(super) const NAME_FULL: u8 = 0x36;
     pub(super) const NAME_WAITING: u8 = 0x37;
     pub(super) const NAME_GONE: u8 = 0x38;
+    pub(super) const WHERE: u8 = 0x40;
+    pub(super) const AT: u8 = 0x41;
+    pub(super) const FETCH: u8 = 0x42;
+    pub(super) const SETTLED: u8 = 0x43;
+    pub(super) const OVER: u8 = 0x44;
+    pub(super) const LAPSED: u8 = 0x45;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -116,6 +131,7 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
             head(out, kind::CUT, 16);
             out.put_u128(channel.0);
         }
+        Frame::Travel(channel, said) => travel(out, *channel, said),
         Frame::Names(said) => names(out, said),
     }
     None
@@ -197,15 +213,16 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
         FromHome::Abort(..) => kind::ABORT,
         FromHome::Credit(_) => kind::CREDIT,
         FromHome::Ended(_) => kind::HOME_ENDED,
+        FromHome::HomeIs { .. } => kind::HOME_IS,
+        FromHome::NotHome | FromHome::Fenced => kind::UNTAKEN,
+        FromHome::Moving { .. } => kind::MOVING,
+        FromHome::Superseded(_) => kind::SUPERSEDED,
+        FromHome::Drained => kind::DRAINED,
     };
     let body = |out: &mut BytesMut| {
         out.put_u128(channel.0);
         match said {
-            FromHome::Attached(terms) => {
-                number(out, terms.window.into());
-                number(out, terms.credits.into());
-                number(out, terms.value_max);
-            }
+            FromHome::Attached(terms) => write_terms(out, *terms),
             FromHome::Rejected(why) => match why {
                 Rejection::NoSuchChannel => out.put_u8(0),
                 Rejection::Occupied => out.put_u8(1),
@@ -229,12 +246,90 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
             }
             FromHome::Credit(n) => number(out, (*n).into()),
             FromHome::Ended(how) => end(out, how),
+            FromHome::HomeIs { epoch, terms } => {
+                number(out, *epoch);
+                write_terms(out, *terms);
+            }
+            FromHome::NotHome => out.put_u8(0),
+            FromHome::Fenced => out.put_u8(1),
+            FromHome::Moving { epoch, to, addresses } => place(out, *epoch, *to, addresses),
+            FromHome::Superseded(transfer) => number(out, *transfer),
+            FromHome::Drained => {}
         }
     };
     match said {
-        FromHome::Rejected(_) | FromHome::Failed(..) | FromHome::Ended(_) => long(out, kind, body),
+        FromHome::Rejected(_) | FromHome::Failed(..) | FromHome::Ended(_) | FromHome::Moving { .. } => {
+            long(out, kind, body);
+        }
         _ => short(out, kind, body),
     }
+}
+
+fn write_terms(out: &mut BytesMut, terms: Terms) {
+    number(out, terms.window.into());
+    number(out, terms.credits.into());
+    number(out, terms.value_max);
+}
+
+/// A number, a node, and where it can be dialled.
+fn place(out: &mut BytesMut, count: u64, node: NodeId, list: &[String]) {
+    number(out, count);
+    out.put_u128(node.0);
+    addresses(out, list);
+}
+
+fn which(out: &mut BytesMut, which: Which) {
+    out.put_u8(match which {
+        Which::Sender => 0,
+        Which::Receiver => 1,
+    });
+}
+
+fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
+    let counted = |out: &mut BytesMut, count: u64| {
+        out.put_u128(channel.0);
+        number(out, count);
+    };
+    let ended = |out: &mut BytesMut, end_of: Which, how: &End| {
+        out.put_u128(channel.0);
+        which(out, end_of);
+        end(out, how);
+    };
+    match said {
+        Travel::Where(epoch) => short(out, kind::WHERE, |out| counted(out, *epoch)),
+        Travel::At { epoch, home, addresses } => long(out, kind::AT, |out| {
+            out.put_u128(channel.0);
+            place(out, *epoch, *home, addresses);
+        }),
+        Travel::Fetch(claim) => short(out, kind::FETCH, |out| counted(out, *claim)),
+        Travel::Settled(end_of) => short(out, kind::SETTLED, |out| {
+            out.put_u128(channel.0);
+            which(out, *end_of);
+        }),
+        Travel::Over(end_of, how) => long(out, kind::OVER, |out| ended(out, *end_of, how)),
+        Travel::Lapsed(end_of, how) => long(out, kind::LAPSED, |out| ended(out, *end_of, how)),
+    }
+}
+
+fn moved(out: &mut BytesMut, state: &Moved) {
+    number(out, state.epoch);
+    number(out, state.transfer);
+    match &state.sender {
+        None => out.put_u8(0),
+        Some((node, list)) => {
+            out.put_u8(1);
+            out.put_u128(node.0);
+            addresses(out, list);
+        }
+    }
+    match &state.ended {
+        None => out.put_u8(0),
+        Some(how) => {
+            out.put_u8(1);
+            end(out, how);
+        }
+    }
+    number(out, state.values);
 }
 
 fn to_home(out: &mut BytesMut, channel: ChannelId, said: &ToHome) {
@@ -261,6 +356,16 @@ fn to_home(out: &mut BytesMut, channel: ChannelId, said: &ToHome) {
             out.put_u128(channel.0);
             end(out, how);
         }),
+        ToHome::Take(transfer) => short(out, kind::TAKE, |out| {
+            out.put_u128(channel.0);
+            number(out, *transfer);
+        }),
+        ToHome::Quiet => short(out, kind::QUIET, |out| out.put_u128(channel.0)),
+        ToHome::Drain => short(out, kind::DRAIN, |out| out.put_u128(channel.0)),
+        ToHome::State(state) => long(out, kind::STATE, |out| {
+            out.put_u128(channel.0);
+            moved(out, state);
+        }),
     }
 }
 
@@ -272,6 +377,7 @@ fn end(out: &mut BytesMut, how: &End) {
             out.put_u8(2);
             poison(out, why);
         }
+        End::Lost => out.put_u8(3),
     }
 }
 
@@ -455,6 +561,16 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::NAME_WAITING
         | kind::NAME_GONE
         | kind::GUEST
+        | kind::HOME_IS
+        | kind::UNTAKEN
+        | kind::SUPERSEDED
+        | kind::DRAINED
+        | kind::TAKE
+        | kind::QUIET
+        | kind::DRAIN
+        | kind::WHERE
+        | kind::FETCH
+        | kind::SETTLED
         | kind::ACK => 127,
         kind::REJECTED
         | kind::FAILED
@@ -463,6 +579,11 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::SENDER_ENDED
         | kind::DECLARE
         | kind::FOUND
+        | kind::MOVING
+        | kind::STATE
+        | kind::AT
+        | kind::OVER
+        | kind::LAPSED
         | kind::NAME_REFUSED => limits::FRAME,
         unknown => return Err(WireError::UnknownKind(unknown)),
     })
@@ -480,16 +601,38 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::GOODBYE => Frame::Goodbye,
         kind::ATTACHED => {
             let channel = r.channel()?;
-            let terms = Terms {
-                window: r.number32("a window")?,
-                credits: r.number32("credits")?,
-                value_max: r.number("a limit")?,
-            };
-            if terms.window == 0 {
-                return Err(invalid("a window", 0));
-            }
-            Frame::FromHome(channel, FromHome::Attached(terms))
+            Frame::FromHome(channel, FromHome::Attached(r.terms()?))
         }
+        kind::HOME_IS => {
+            let channel = r.channel()?;
+            Frame::FromHome(channel, FromHome::HomeIs { epoch: r.number("an epoch")?, terms: r.terms()? })
+        }
+        kind::UNTAKEN => {
+            let channel = r.channel()?;
+            let fenced = r.flag("why it was not taken")?;
+            Frame::FromHome(channel, if fenced { FromHome::Fenced } else { FromHome::NotHome })
+        }
+        kind::MOVING => {
+            let channel = r.channel()?;
+            let (epoch, to, addresses) = r.place()?;
+            Frame::FromHome(channel, FromHome::Moving { epoch, to, addresses })
+        }
+        kind::SUPERSEDED => Frame::FromHome(r.channel()?, FromHome::Superseded(r.number("a transfer")?)),
+        kind::DRAINED => Frame::FromHome(r.channel()?, FromHome::Drained),
+        kind::TAKE => Frame::ToHome(r.channel()?, ToHome::Take(r.number("a transfer")?)),
+        kind::QUIET => Frame::ToHome(r.channel()?, ToHome::Quiet),
+        kind::DRAIN => Frame::ToHome(r.channel()?, ToHome::Drain),
+        kind::STATE => Frame::ToHome(r.channel()?, ToHome::State(r.moved()?)),
+        kind::WHERE => Frame::Travel(r.channel()?, Travel::Where(r.number("an epoch")?)),
+        kind::AT => {
+            let channel = r.channel()?;
+            let (epoch, home, addresses) = r.place()?;
+            Frame::Travel(channel, Travel::At { epoch, home, addresses })
+        }
+        kind::FETCH => Frame::Travel(r.channel()?, Travel::Fetch(r.number("a claim")?)),
+        kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?)),
+        kind::OVER => Frame::Travel(r.channel()?, Travel::Over(r.which()?, r.end()?)),
+        kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.end()?)),
         kind::REJECTED => {
             let channel = r.channel()?;
             let why = match r.byte("a rejection")? {
@@ -669,8 +812,49 @@ impl Reader {
             0 => End::Gone,
             1 => End::Retired,
             2 => End::Poisoned(self.poison()?),
+            3 => End::Lost,
             value => return Err(invalid("an end", value)),
         })
+    }
+
+    fn terms(&mut self) -> Result<Terms, WireError> {
+        let terms = Terms {
+            window: self.number32("a window")?,
+            credits: self.number32("credits")?,
+            value_max: self.number("a limit")?,
+        };
+        if terms.window == 0 { Err(invalid("a window", 0)) } else { Ok(terms) }
+    }
+
+    fn flag(&mut self, what: &'static str) -> Result<bool, WireError> {
+        match self.byte(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(invalid(what, value)),
+        }
+    }
+
+    fn which(&mut self) -> Result<Which, WireError> {
+        Ok(if self.flag("which end")? { Which::Receiver } else { Which::Sender })
+    }
+
+    fn node(&mut self) -> Result<NodeId, WireError> {
+        match self.id("a node")? {
+            0 => Err(invalid("a node", 0)),
+            node => Ok(NodeId(node)),
+        }
+    }
+
+    /// A number, a node, and where it can be dialled.
+    fn place(&mut self) -> Result<(u64, NodeId, Vec<String>), WireError> {
+        Ok((self.number("an epoch")?, self.node()?, self.addresses()?))
+    }
+
+    fn moved(&mut self) -> Result<Moved, WireError> {
+        let (epoch, transfer) = (self.number("an epoch")?, self.number("a transfer")?);
+        let sender = if self.flag("a sender")? { Some((self.node()?, self.addresses()?)) } else { None };
+        let ended = if self.flag("an end")? { Some(self.end()?) } else { None };
+        Ok(Moved { epoch, transfer, sender, ended, values: self.number("a count of values")? })
     }
 
     fn poison(&mut self) -> Result<Poison, WireError> {

@@ -8,7 +8,7 @@ pub mod handshake;
 use bytes::Bytes;
 use codec::WireError;
 
-use crate::id::{ChannelId, ChoiceId, Life, Request, Ticket};
+use crate::id::{ChannelId, ChoiceId, Life, NodeId, Request, Ticket};
 
 /// The newest protocol version this crate speaks, and the oldest.
 pub const VERSIONS: (u16, u16) = (1, 1);
@@ -70,8 +70,58 @@ pub enum Frame {
     More(ChannelId, Bytes),
     /// The value whose head went before on this channel is not wanted any more; no piece follows.
     Cut(ChannelId),
+    /// What nodes say of an end that has passed, or passes, between them in a message.
+    Travel(ChannelId, Travel),
     /// A message of the name service.
     Names(Names),
+}
+
+/// Which end of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Which {
+    /// The sender.
+    Sender,
+    /// The receiver.
+    Receiver,
+}
+
+/// What is said of ends that travel: `docs/mobility.md`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Travel {
+    /// To the node that speaks for a sender: where is the home with this epoch, or a later one?
+    Where(u64),
+    /// The answer.
+    At {
+        /// The home's epoch.
+        epoch: u64,
+        /// The home.
+        home: NodeId,
+        /// Where it can be dialled.
+        addresses: Vec<String>,
+    },
+    /// To the home: the receiver is here, under this number, and used. [`ToHome::State`] answers.
+    Fetch(u64),
+    /// To whom the end was given: it is in use, and nobody has to answer for it any more.
+    Settled(Which),
+    /// To whom the end was given: its channel is over, or another one has it.
+    Over(Which, End),
+    /// To the giver: the end was dropped without having been used, or is lost.
+    Lapsed(Which, End),
+}
+
+/// A channel, as it moves to its new home.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The new home's epoch.
+    pub epoch: u64,
+    /// The number of the last move of the sender that was admitted.
+    pub transfer: u64,
+    /// The node with the sender, and where it can be dialled; `None`: there is no sender any more.
+    pub sender: Option<(NodeId, Vec<String>)>,
+    /// How the sender has ended the channel.
+    pub ended: Option<End>,
+    /// So many buffered values follow, as values that are [`Sent`](Head::Sent).
+    pub values: u64,
 }
 
 /// What the home of a channel says to a node with a sending half.
@@ -99,6 +149,30 @@ pub enum FromHome {
     Credit(u32),
     /// The channel has ended; offers that stand have failed.
     Ended(End),
+    /// The answer to [`ToHome::Take`]: this node is the channel's home, and knows the half.
+    HomeIs {
+        /// Counts the channel's homes.
+        epoch: u64,
+        /// What it grants.
+        terms: Terms,
+    },
+    /// The answer to [`ToHome::Take`]: the home is not here (any more).
+    NotHome,
+    /// The answer to [`ToHome::Take`]: another one has the sender.
+    Fenced,
+    /// The receiver has left for another node. Nothing more is said of what was offered here; [`ToHome::Quiet`] answers.
+    Moving {
+        /// The new home's epoch.
+        epoch: u64,
+        /// The new home.
+        to: NodeId,
+        /// Where it can be dialled.
+        addresses: Vec<String>,
+    },
+    /// To a node that the sender has left: the home knows the half with this number.
+    Superseded(u64),
+    /// The answer to [`ToHome::Drain`].
+    Drained,
 }
 
 /// What a sending half says to the home of its channel.
@@ -123,6 +197,14 @@ pub enum ToHome {
     Revoke(Ticket),
     /// How the sending half ended the channel, or that it is gone.
     Ended(End),
+    /// The sender came to this node in a message, and is used; the number counts its moves.
+    Take(u64),
+    /// Nothing more comes from here: the answer to [`FromHome::Moving`].
+    Quiet,
+    /// Has all arrived that was said before this? [`FromHome::Drained`] answers.
+    Drain,
+    /// From the old home to the new one: the channel, and behind it the values of its buffer.
+    State(Moved),
 }
 
 /// What a value is for.
@@ -154,6 +236,8 @@ pub enum End {
     Retired,
     /// The channel was poisoned. From a sending half, if not of full strength: it is to be, unless its home is immune to that.
     Poisoned(Poison),
+    /// The end was lost with a node, or on its way.
+    Lost,
 }
 
 /// What a home grants to a sending half.
@@ -400,7 +484,7 @@ impl Frame {
         match self {
             Self::Heartbeat | Self::Ack { .. } => Lane::Moment,
             // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
-            Self::Goodbye | Self::FromHome(..) | Self::Names(_) | Self::Cut(_) => Lane::Control,
+            Self::Goodbye | Self::FromHome(..) | Self::Travel(..) | Self::Names(_) | Self::Cut(_) => Lane::Control,
             Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
         }
     }

@@ -1,0 +1,8 @@
+//! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, every moment for each thing a user can do,
+//! within small bounds.
+//!
+//! The transition functions are those of `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. What is a
+//! model here is only the users and a channel's queue. `cargo run --release -p dunlin-models` says what there is to search.
+
+pub mod explore;
+pub mod travel;

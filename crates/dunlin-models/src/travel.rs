@@ -1,0 +1,920 @@
+//! One channel whose ends travel between nodes: `docs/mobility.md`.
+//!
+//! Each node has the protocol's machine and, in place of a node's bridges, a queue of what is offered at the home. Messages that carry an end go over the
+//! same wires, and are taken or refused by their receivers at any moment.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Failure, Frame, Terms};
+use dunlin_proto::{
+    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace,
+};
+
+use crate::explore::World;
+
+const NOW: Time = Time(0);
+const CHANNEL: ChannelId = ChannelId(1);
+
+/// What users may do, how often, and what may happen to them.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: &'static str,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Where the sender and the receiver are at first.
+    pub start: (usize, usize),
+    /// How many values are sent.
+    pub sends: usize,
+    /// Places of the channel's buffer; 0: a rendezvous.
+    pub buffer: u32,
+    /// How often the sender may be sent on, and the receiver.
+    pub moves: (usize, usize),
+    /// How many messages with an end may be refused.
+    pub refusals: usize,
+    /// How many sends may be asked back.
+    pub withdrawals: usize,
+    /// Whether the sender may be dropped, and the receiver.
+    pub drops: (bool, bool),
+    /// How many connections may be lost for good.
+    pub cuts: usize,
+    /// How many nodes may die.
+    pub deaths: usize,
+    /// Frames are written as late as can be, so that some overtake others.
+    pub lazy: bool,
+    /// What a machine tells its node is heard by that later, at any moment.
+    pub slow: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Frame(Frame),
+    Carry(u8, Carried),
+    Taken(u8),
+    Refused(u8),
+}
+
+#[derive(Clone, Debug)]
+enum Carried {
+    Sender(SenderPlace),
+    Receiver(ReceiverPlace),
+}
+
+/// What became of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Received,
+    NotTaken,
+    Unknown,
+}
+
+/// A sending half at a node.
+#[derive(Clone, Debug, Default)]
+struct Half {
+    /// Its user has it; else it is in a message, or with somebody who took it from one.
+    in_hand: bool,
+    open: BTreeMap<u64, u8>,
+    credits: u32,
+    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Receiver {
+    #[default]
+    None,
+    /// It came in a message.
+    Guest,
+    Fetching,
+    Home,
+}
+
+#[derive(Clone, Debug)]
+struct Queued {
+    from: NodeId,
+    ticket: u64,
+    value: u8,
+    /// In the buffer: its send is complete.
+    admitted: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    machine: Machine,
+    /// What the machine has told, and the node has not heard.
+    told: VecDeque<Action>,
+    queue: VecDeque<Queued>,
+    receiver: Receiver,
+    /// Its user has it.
+    in_hand: bool,
+    /// How the sender has ended the channel.
+    ended: Option<End>,
+    half: Option<Half>,
+    dead: bool,
+    /// Messages with ends that have come and wait to be taken.
+    inbox: Vec<(usize, u8, Carried)>,
+    /// Messages with ends that have been sent: to whom, which, whether it is the receiver.
+    outbox: Vec<(usize, u8, bool)>,
+    /// Next ticket.
+    tickets: u64,
+}
+
+/// All nodes, and what is between them.
+#[derive(Clone, Debug)]
+pub struct Travel {
+    scenario: Scenario,
+    nodes: Vec<Node>,
+    wires: BTreeMap<(usize, usize), VecDeque<Item>>,
+    /// What is said behind the machine's frames.
+    carries: BTreeMap<(usize, usize), VecDeque<Item>>,
+    fates: Vec<(Fate, bool)>,
+    received: Vec<u8>,
+    next_carry: u8,
+    /// Connections that are over, and which side has noticed.
+    cut: BTreeSet<(usize, usize)>,
+    noticed: BTreeSet<(usize, usize)>,
+    faults: bool,
+    broken: Option<String>,
+    dropped: bool,
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u128 + 1)
+}
+
+fn bytes(value: u8) -> Bytes {
+    Bytes::copy_from_slice(&[value])
+}
+
+impl Travel {
+    /// The channel with both ends where the scenario has them, and known to each other.
+    pub fn new(scenario: Scenario) -> Self {
+        let count = scenario.nodes;
+        let nodes = (0..count).map(|me| {
+            let mut config = Config::new("model");
+            config.addresses = vec![format!("{me}")];
+            let life = Life { node: id(me), incarnation: Incarnation(1) };
+            let mut machine = Machine::new(config, life, 1);
+            for other in (0..count).filter(|other| *other != me) {
+                machine.learn(id(other), &[format!("{other}")]);
+                machine.model_up(id(other));
+            }
+            Node {
+                machine,
+                told: VecDeque::new(),
+                queue: VecDeque::new(),
+                receiver: Receiver::None,
+                in_hand: false,
+                ended: None,
+                half: None,
+                dead: false,
+                inbox: Vec::new(),
+                outbox: Vec::new(),
+                tickets: 0,
+            }
+        });
+        let mut world = Self {
+            nodes: nodes.collect(),
+            wires: BTreeMap::new(),
+            carries: BTreeMap::new(),
+            fates: Vec::new(),
+            received: Vec::new(),
+            next_carry: 0,
+            cut: BTreeSet::new(),
+            noticed: BTreeSet::new(),
+            faults: false,
+            broken: None,
+            dropped: false,
+            scenario,
+        };
+        let (sender, receiver) = world.scenario.start;
+        // Both are at the receiver's node at first, where nobody else knows of them.
+        let terms = world.terms(receiver);
+        let home = &mut world.nodes[receiver];
+        home.machine.pair(CHANNEL, terms);
+        home.receiver = Receiver::Home;
+        home.in_hand = true;
+        home.half = Some(Half { in_hand: true, credits: terms.credits, ..Half::default() });
+        if sender != receiver {
+            let slow = std::mem::take(&mut world.scenario.slow);
+            world.carry_sender(receiver, sender);
+            world.run();
+            world.take(sender, 0);
+            world.nodes[sender].machine.use_sender(NOW, CHANNEL);
+            world.act(sender);
+            world.run();
+            world.scenario.slow = slow;
+        }
+        world
+    }
+
+    /// Everything on its way arrives.
+    fn run(&mut self) {
+        while let Some(pair) = self.pairs().into_iter().find(|pair| self.has_item(*pair)) {
+            self.deliver(pair);
+        }
+    }
+
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let count = self.nodes.len();
+        (0..count).flat_map(|from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to).collect()
+    }
+
+    fn has_item(&self, (from, to): (usize, usize)) -> bool {
+        if self.wires.get(&(from, to)).is_some_and(|wire| !wire.is_empty())
+            || self.carries.get(&(from, to)).is_some_and(|wire| !wire.is_empty())
+        {
+            return true;
+        }
+        self.scenario.lazy && self.nodes[from].machine.clone().model_next(id(to)).is_some()
+    }
+
+    fn peek(&self, (from, to): (usize, usize)) -> String {
+        let first = |wires: &BTreeMap<(usize, usize), VecDeque<Item>>| {
+            wires.get(&(from, to)).and_then(|wire| wire.front()).map(|item| format!("{item:?}"))
+        };
+        let lazy = || self.nodes[from].machine.clone().model_next(id(to)).map(|frame| format!("{frame:?}"));
+        first(&self.wires).or_else(lazy).or_else(|| first(&self.carries)).unwrap_or_default()
+    }
+
+    fn is_cut(&self, a: usize, b: usize) -> bool {
+        self.cut.contains(&(a.min(b), a.max(b)))
+    }
+
+    /// What the machines have said goes on its way.
+    fn write(&mut self, from: usize) {
+        for to in 0..self.nodes.len() {
+            if to == from || (self.scenario.lazy && !self.is_cut(from, to)) {
+                continue;
+            }
+            while let Some(frame) = self.nodes[from].machine.model_next(id(to)) {
+                self.put((from, to), Item::Frame(frame));
+            }
+            if self.is_cut(from, to) && self.nodes[from].machine.model_wants(id(to)) {
+                self.noticed.remove(&(from, to));
+            }
+        }
+    }
+
+    fn put(&mut self, pair: (usize, usize), item: Item) {
+        if self.is_cut(pair.0, pair.1) {
+            // It dials in vain, and will notice.
+            self.noticed.remove(&pair);
+        } else if !self.nodes[pair.1].dead {
+            self.wires.entry(pair).or_default().push_back(item);
+        }
+    }
+
+    fn deliver(&mut self, (from, to): (usize, usize)) {
+        let item = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+        let item = item.or_else(|| {
+            let lazy = self.scenario.lazy.then(|| self.nodes[from].machine.model_next(id(to))).flatten();
+            lazy.map(Item::Frame)
+        });
+        let item = item.or_else(|| self.carries.get_mut(&(from, to)).and_then(VecDeque::pop_front));
+        let Some(item) = item else { return };
+        if self.is_cut(from, to) || self.nodes[to].dead {
+            return;
+        }
+        match item {
+            Item::Frame(frame) => {
+                let told = format!("{frame:?}");
+                if let Err(why) = self.nodes[to].machine.model_hear(id(from), frame) {
+                    self.broken = Some(format!("a violation at {to}, from {from}: {why}: {told}"));
+                }
+            }
+            Item::Carry(number, what) => self.nodes[to].inbox.push((from, number, what)),
+            Item::Taken(number) => {
+                if let Some(receiver) = self.answered(to, number) {
+                    let machine = &mut self.nodes[to].machine;
+                    if receiver {
+                        machine.receiver_left(NOW, CHANNEL, id(from));
+                    } else {
+                        machine.sender_left(NOW, CHANNEL, id(from));
+                    }
+                }
+            }
+            Item::Refused(number) => {
+                if let Some(receiver) = self.answered(to, number) {
+                    let node = &mut self.nodes[to];
+                    if receiver {
+                        node.in_hand = true;
+                        node.machine.receiver_stays(CHANNEL);
+                    } else {
+                        node.half.get_or_insert_default().in_hand = true;
+                        node.machine.sender_stays(CHANNEL);
+                    }
+                }
+            }
+        }
+        self.act(to);
+    }
+
+    /// A message is answered: whether the receiver was in it.
+    fn answered(&mut self, me: usize, number: u8) -> Option<bool> {
+        let outbox = &mut self.nodes[me].outbox;
+        let at = outbox.iter().position(|(_, n, _)| *n == number)?;
+        Some(outbox.remove(at).2)
+    }
+
+    fn terms(&self, home: usize) -> Terms {
+        let admitted = self.nodes[home].queue.iter().filter(|queued| queued.admitted).count() as u32;
+        Terms { window: 4, credits: self.scenario.buffer.saturating_sub(admitted), value_max: 100 }
+    }
+
+    /// Does what a machine says.
+    fn act(&mut self, me: usize) {
+        while let Some(action) = self.nodes[me].machine.poll() {
+            if self.scenario.slow && matches!(action, Action::Home(..) | Action::Proxy(..)) {
+                self.nodes[me].told.push_back(action);
+            } else {
+                self.hear(me, action);
+            }
+        }
+        self.write(me);
+    }
+
+    fn hear(&mut self, me: usize, action: Action) {
+        match action {
+            Action::Home(_, from, heard) => self.home(me, from, heard),
+            Action::Proxy(_, heard) => self.proxy(me, heard),
+            _ => {}
+        }
+    }
+
+    fn home(&mut self, me: usize, from: NodeId, heard: HomeHears) {
+        let terms = self.terms(me);
+        let node = &mut self.nodes[me];
+        match heard {
+            HomeHears::Attached => {}
+            HomeHears::Offered(ticket, bytes) => {
+                node.queue.push_back(Queued { from, ticket, value: bytes[0], admitted: false });
+            }
+            HomeHears::Sent(bytes) => {
+                node.queue.push_back(Queued { from, ticket: 0, value: bytes[0], admitted: true });
+            }
+            HomeHears::Withdraw(ticket) => {
+                let before = node.queue.len();
+                node.queue.retain(|queued| queued.from != from || queued.ticket != ticket || queued.admitted);
+                if node.queue.len() < before {
+                    node.machine.withdrawn(NOW, CHANNEL, from, ticket);
+                }
+            }
+            HomeHears::Ended(how) => {
+                node.ended.get_or_insert(how);
+            }
+            HomeHears::Lost(_) => {
+                node.queue.retain(|queued| queued.from != from || queued.admitted);
+                node.ended.get_or_insert(End::Lost);
+            }
+            HomeHears::Take => node.machine.admit(NOW, CHANNEL, from, terms),
+            HomeHears::Leave => node.machine.leave_home(NOW, CHANNEL),
+            HomeHears::Empty => {
+                let values = node.queue.drain(..).filter(|queued| queued.admitted).map(|q| bytes(q.value)).collect();
+                node.ended = None;
+                node.receiver = Receiver::None;
+                node.machine.ship(NOW, CHANNEL, values);
+            }
+            HomeHears::Arrived(ended) => {
+                node.ended = ended;
+                node.receiver = Receiver::Home;
+                node.machine.install(NOW, CHANNEL);
+                if !node.in_hand {
+                    self.broken = Some(format!("the receiver is at home at node {me}, which has it in a message"));
+                }
+            }
+            HomeHears::Lapsed(_) => self.drop_home(me),
+            HomeHears::Failed(_) => {
+                node.in_hand = false;
+                node.receiver = Receiver::None;
+                node.queue.clear();
+                node.ended = None;
+            }
+            HomeHears::OfferedByChoice(..) | HomeHears::Granted(..) | HomeHears::Revoke(_) => {
+                self.broken = Some("a word of a choice".to_owned());
+            }
+        }
+    }
+
+    fn drop_home(&mut self, me: usize) {
+        let node = &mut self.nodes[me];
+        node.in_hand = false;
+        node.receiver = Receiver::None;
+        for queued in std::mem::take(&mut node.queue) {
+            if !queued.admitted {
+                node.machine.failed(NOW, CHANNEL, queued.from, queued.ticket, Failure::Closed);
+            }
+        }
+        node.machine.end_home(NOW, CHANNEL, End::Gone);
+    }
+
+    fn fate(&mut self, value: u8, fate: Fate) {
+        let known = &mut self.fates[usize::from(value)];
+        if known.0 != Fate::Open {
+            self.broken = Some(format!("value {value} was {:?}, and then {fate:?}", known.0));
+        }
+        let received = known.1;
+        known.0 = fate;
+        match fate {
+            Fate::Received if !received => {
+                self.broken = Some(format!("value {value} is told as received, and was not"))
+            }
+            Fate::NotTaken if received => self.broken = Some(format!("value {value} is told as not taken, and was")),
+            _ => {}
+        }
+    }
+
+    /// What a half hears that it has no offers for is of another half, which was here before.
+    fn proxy(&mut self, me: usize, heard: ProxyHears) {
+        let node = &mut self.nodes[me];
+        let Some(half) = &mut node.half else { return };
+        match heard {
+            ProxyHears::Attached(terms) => half.credits += terms.credits,
+            ProxyHears::Credit(count) | ProxyHears::Home(_, count) => half.credits += count,
+            ProxyHears::Moved(again) => {
+                for ticket in again {
+                    match half.open.get(&ticket) {
+                        Some(value) => node.machine.offer(NOW, CHANNEL, ticket, bytes(*value)),
+                        // It is being asked back.
+                        None if self.scenario.slow => {}
+                        None => {
+                            self.broken =
+                                Some(format!("offer {ticket} of node {me} is to be made again, and is not open"));
+                            return;
+                        }
+                    }
+                }
+            }
+            ProxyHears::Rests => {}
+            ProxyHears::Departed => {
+                if !half.in_hand {
+                    node.half = None;
+                }
+            }
+            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => match half.open.remove(&ticket) {
+                Some(value) => self.fate(value, Fate::Received),
+                None => self.broken = Some(format!("offer {ticket} of node {me} is taken, and is not open")),
+            },
+            ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => {
+                if let Some(value) = half.open.remove(&ticket) {
+                    self.fate(value, Fate::NotTaken);
+                }
+            }
+            ProxyHears::Ended(_) | ProxyHears::Rejected(_) => {
+                half.failed = true;
+                let open = std::mem::take(&mut half.open);
+                if node.machine.has_half(CHANNEL) {
+                    node.machine.end_proxy(NOW, CHANNEL, End::Gone);
+                }
+                open.into_values().for_each(|value| self.fate(value, Fate::NotTaken));
+            }
+            ProxyHears::Lost { unknown, not_taken, taken } => {
+                half.failed = true;
+                for (ticket, value) in std::mem::take(&mut half.open) {
+                    let fate = if unknown.contains(&ticket) {
+                        Fate::Unknown
+                    } else if not_taken.contains(&ticket) {
+                        Fate::NotTaken
+                    } else if taken.contains(&ticket) {
+                        Fate::Received
+                    } else {
+                        self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
+                        return;
+                    };
+                    self.fate(value, fate);
+                }
+            }
+            ProxyHears::Held(_) | ProxyHears::Reserve(..) | ProxyHears::Abort(_) => {
+                self.broken = Some("a word of a choice, or of an extended receive".to_owned());
+            }
+        }
+    }
+
+    // What users do.
+
+    fn send(&mut self, me: usize) -> bool {
+        let value = self.fates.len() as u8;
+        let buffered = self.scenario.buffer > 0;
+        let node = &mut self.nodes[me];
+        let Some(half) = node.half.as_mut().filter(|half| half.in_hand && !half.failed) else { return false };
+        if buffered {
+            // A send that finds no room waits in the sender's own half: nothing of it is to be seen here, but that it is used.
+            if half.credits == 0 {
+                node.machine.use_sender(NOW, CHANNEL);
+                self.act(me);
+                return true;
+            }
+            half.credits -= 1;
+            if !node.machine.send_on_credit(NOW, CHANNEL, bytes(value)) {
+                if node.machine.has_half(CHANNEL) {
+                    self.broken = Some(format!("node {me} has a credit that its machine does not know"));
+                }
+                return false;
+            }
+            self.fates.push((Fate::Received, false));
+        } else {
+            let ticket = node.tickets;
+            node.tickets += 1;
+            half.open.insert(ticket, value);
+            self.fates.push((Fate::Open, false));
+            node.machine.offer(NOW, CHANNEL, ticket, bytes(value));
+        }
+        self.act(me);
+        true
+    }
+
+    fn receive(&mut self, me: usize) {
+        let Some(queued) = self.nodes[me].queue.pop_front() else { return };
+        let known = &mut self.fates[usize::from(queued.value)];
+        if known.1 {
+            self.broken = Some(format!("value {} was received twice", queued.value));
+        }
+        known.1 = true;
+        if self.received.last().is_some_and(|last| *last > queued.value) {
+            self.broken = Some(format!("value {} was received after {:?}", queued.value, self.received));
+        }
+        self.received.push(queued.value);
+        let machine = &mut self.nodes[me].machine;
+        if queued.admitted {
+            for node in 0..self.scenario.nodes {
+                machine.credit(NOW, CHANNEL, id(node), 1);
+            }
+        } else {
+            machine.taken(NOW, CHANNEL, queued.from, queued.ticket);
+        }
+        self.act(me);
+    }
+
+    fn carry_sender(&mut self, from: usize, to: usize) -> bool {
+        let node = &mut self.nodes[from];
+        let Some(half) = node.half.as_mut().filter(|half| half.in_hand && !half.failed) else { return false };
+        let place = match node.machine.pack_sender(NOW, CHANNEL) {
+            Leaving::Ready(place) => place,
+            Leaving::Wait => {
+                self.act(from);
+                return true;
+            }
+            Leaving::Over(_) => return false,
+        };
+        half.in_hand = false;
+        self.carry(from, to, Carried::Sender(place), false);
+        true
+    }
+
+    fn carry_receiver(&mut self, from: usize, to: usize) -> bool {
+        let node = &mut self.nodes[from];
+        let Leaving::Ready(place) = node.machine.pack_receiver(CHANNEL) else { return false };
+        node.in_hand = false;
+        self.carry(from, to, Carried::Receiver(place), true);
+        true
+    }
+
+    fn carry(&mut self, from: usize, to: usize, what: Carried, receiver: bool) {
+        let number = self.next_carry;
+        self.next_carry += 1;
+        if receiver {
+            self.scenario.moves.1 = self.scenario.moves.1.saturating_sub(1);
+        } else {
+            self.scenario.moves.0 = self.scenario.moves.0.saturating_sub(1);
+        }
+        self.nodes[from].outbox.push((to, number, receiver));
+        self.carries.entry((from, to)).or_default().push_back(Item::Carry(number, what));
+        self.act(from);
+    }
+
+    fn take(&mut self, me: usize, which: usize) {
+        let (from, number, what) = self.nodes[me].inbox.remove(which);
+        // It is said before all that the end's new holder says.
+        self.act(me);
+        self.put((me, from), Item::Taken(number));
+        let node = &mut self.nodes[me];
+        match what {
+            Carried::Sender(place) => match node.machine.sender_arrives(NOW, CHANNEL, place, id(from)) {
+                Arrival::Guest => node.half = Some(Half { in_hand: true, ..Half::default() }),
+                Arrival::Returned => node.half.get_or_insert_default().in_hand = true,
+            },
+            Carried::Receiver(place) => {
+                if node.machine.receiver_arrives(NOW, CHANNEL, place, id(from)) == Arrival::Guest {
+                    node.receiver = Receiver::Guest;
+                }
+                node.in_hand = true;
+            }
+        }
+        self.act(me);
+    }
+
+    fn refuse(&mut self, me: usize, which: usize) {
+        let (from, number, _) = self.nodes[me].inbox.remove(which);
+        self.put((me, from), Item::Refused(number));
+    }
+
+    fn notice(&mut self, me: usize, other: usize) {
+        self.noticed.insert((me, other));
+        let node = &mut self.nodes[me];
+        node.inbox.retain(|(from, ..)| *from != other);
+        node.machine.model_lost(id(other));
+        let back: Vec<(usize, u8, bool)> = node.outbox.iter().copied().filter(|(to, ..)| *to == other).collect();
+        node.outbox.retain(|(to, ..)| *to != other);
+        for (_, _, receiver) in back {
+            let node = &mut self.nodes[me];
+            if receiver {
+                node.in_hand = true;
+                node.machine.receiver_back(NOW, CHANNEL);
+            } else {
+                node.half.get_or_insert_default().in_hand = true;
+                node.machine.sender_back(NOW, CHANNEL);
+            }
+        }
+        self.act(me);
+    }
+
+    fn drop_sender(&mut self, me: usize) -> bool {
+        let node = &mut self.nodes[me];
+        let Some(half) = node.half.as_mut().filter(|half| half.in_hand && half.open.is_empty()) else { return false };
+        half.in_hand = false;
+        self.scenario.drops.0 = false;
+        self.dropped = true;
+        let node = &mut self.nodes[me];
+        node.half = None;
+        node.machine.end_proxy(NOW, CHANNEL, End::Gone);
+        self.act(me);
+        true
+    }
+
+    fn drop_receiver(&mut self, me: usize) -> bool {
+        let node = &mut self.nodes[me];
+        match node.receiver {
+            Receiver::None | Receiver::Fetching => return false,
+            Receiver::Guest => {
+                node.receiver = Receiver::None;
+                node.in_hand = false;
+                node.machine.drop_receiver(NOW, CHANNEL);
+            }
+            Receiver::Home => self.drop_home(me),
+        }
+        self.scenario.drops.1 = false;
+        self.dropped = true;
+        self.act(me);
+        true
+    }
+}
+
+impl World for Travel {
+    fn state(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for node in &self.nodes {
+            let _ = write!(
+                text,
+                "{}|{:?}{:?}{:?}{}{:?}{:?}{}{:?}{:?}",
+                node.machine.model_state(CHANNEL),
+                node.told,
+                node.queue,
+                node.receiver,
+                node.in_hand,
+                node.ended,
+                node.half,
+                node.dead,
+                node.inbox,
+                node.outbox
+            );
+            if self.scenario.lazy {
+                let mut machine = node.machine.clone();
+                for to in 0..self.nodes.len() {
+                    while let Some(frame) = machine.model_next(id(to)) {
+                        let _ = write!(text, "{frame:?}");
+                    }
+                }
+            }
+        }
+        let _ = write!(
+            text,
+            "{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{}{:?}",
+            self.wires.iter().filter(|(_, wire)| !wire.is_empty()).collect::<Vec<_>>(),
+            self.carries.iter().filter(|(_, wire)| !wire.is_empty()).collect::<Vec<_>>(),
+            self.fates,
+            self.received.last(),
+            self.cut,
+            self.noticed,
+            self.scenario.moves,
+            (self.scenario.refusals, self.scenario.cuts, self.scenario.deaths, self.scenario.withdrawals),
+            self.dropped,
+            self.scenario.drops
+        );
+        text
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let on_the_way = self.pairs().into_iter().any(|pair| self.has_item(pair) && !self.is_cut(pair.0, pair.1));
+        let unnoticed = self.cut.iter().any(|(a, b)| {
+            !self.noticed.contains(&(*a, *b)) && !self.nodes[*a].dead
+                || !self.noticed.contains(&(*b, *a)) && !self.nodes[*b].dead
+        });
+        let told = self.nodes.iter().any(|node| !node.dead && !node.told.is_empty());
+        !on_the_way && !unnoticed && !told && self.nodes.iter().all(|node| node.dead || node.inbox.is_empty())
+    }
+
+    fn next(&self) -> Vec<(String, Self)> {
+        let mut next = Vec::new();
+        let mut add = |name: String, f: &mut dyn FnMut(&mut Self) -> bool| {
+            let mut world = self.clone();
+            if f(&mut world) {
+                next.push((name, world));
+            }
+        };
+        for (from, to) in self.pairs() {
+            if !self.nodes[from].dead && !self.nodes[to].dead && self.has_item((from, to)) && !self.is_cut(from, to) {
+                add(format!("{from} -> {to}: {}", self.peek((from, to))), &mut |world| {
+                    world.deliver((from, to));
+                    true
+                });
+            }
+        }
+        for me in (0..self.nodes.len()).filter(|me| !self.nodes[*me].dead) {
+            let node = &self.nodes[me];
+            if let Some(action) = node.told.front() {
+                add(format!("{me} hears {action:?}"), &mut |world| {
+                    if let Some(action) = world.nodes[me].told.pop_front() {
+                        world.hear(me, action);
+                    }
+                    world.act(me);
+                    true
+                });
+            }
+            for which in 0..node.inbox.len() {
+                add(format!("{me} takes {:?}", node.inbox[which].2), &mut |world| {
+                    world.take(me, which);
+                    true
+                });
+                if self.scenario.refusals > 0 {
+                    add(format!("{me} refuses"), &mut |world| {
+                        world.scenario.refusals -= 1;
+                        world.refuse(me, which);
+                        true
+                    });
+                }
+            }
+            if node.in_hand && node.receiver == Receiver::Home && !node.queue.is_empty() {
+                add(format!("{me} receives"), &mut |world| {
+                    world.receive(me);
+                    true
+                });
+            }
+            if node.in_hand && node.receiver == Receiver::Guest {
+                add(format!("{me} uses the receiver"), &mut |world| {
+                    world.nodes[me].receiver = Receiver::Fetching;
+                    world.nodes[me].machine.use_receiver(NOW, CHANNEL);
+                    world.act(me);
+                    true
+                });
+            }
+            let has_sender = node.half.as_ref().is_some_and(|half| half.in_hand);
+            if has_sender && self.fates.len() < self.scenario.sends {
+                add(format!("{me} sends"), &mut |world| world.send(me));
+            }
+            for to in (0..self.nodes.len()).filter(|to| *to != me && !self.nodes[*to].dead && !self.is_cut(me, *to)) {
+                if has_sender && self.scenario.moves.0 > 0 {
+                    add(format!("{me} sends the sender to {to}"), &mut |world| world.carry_sender(me, to));
+                }
+                if node.in_hand && self.scenario.moves.1 > 0 {
+                    add(format!("{me} sends the receiver to {to}"), &mut |world| world.carry_receiver(me, to));
+                }
+            }
+            if self.scenario.withdrawals > 0 && self.scenario.buffer == 0 {
+                let open: Vec<u64> = node.half.iter().flat_map(|half| half.open.keys().copied()).collect();
+                for ticket in open {
+                    add(format!("{me} asks {ticket} back"), &mut |world| {
+                        world.scenario.withdrawals -= 1;
+                        world.nodes[me].machine.withdraw(NOW, CHANNEL, ticket);
+                        world.act(me);
+                        true
+                    });
+                }
+            }
+            if has_sender && self.scenario.drops.0 {
+                add(format!("{me} drops the sender"), &mut |world| world.drop_sender(me));
+            }
+            if node.in_hand && self.scenario.drops.1 {
+                add(format!("{me} drops the receiver"), &mut |world| world.drop_receiver(me));
+            }
+            if self.scenario.deaths > 0 {
+                add(format!("{me} dies"), &mut |world| {
+                    world.scenario.deaths -= 1;
+                    world.faults = true;
+                    world.nodes[me].dead = true;
+                    for other in (0..world.nodes.len()).filter(|other| *other != me) {
+                        world.cut.insert((me.min(other), me.max(other)));
+                    }
+                    true
+                });
+            }
+        }
+        for (a, b) in self.pairs() {
+            if a < b && self.scenario.cuts > 0 && !self.is_cut(a, b) {
+                add(format!("the connection of {a} and {b} is lost"), &mut |world| {
+                    world.scenario.cuts -= 1;
+                    world.faults = true;
+                    world.cut.insert((a, b));
+                    true
+                });
+            }
+            let (low, high) = (a.min(b), a.max(b));
+            if self.cut.contains(&(low, high)) && !self.noticed.contains(&(a, b)) && !self.nodes[a].dead {
+                add(format!("{a} notices that {b} is lost"), &mut |world| {
+                    world.wires.remove(&(b, a));
+                    world.carries.remove(&(b, a));
+                    world.notice(a, b);
+                    true
+                });
+            }
+        }
+        next
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(what) = &self.broken {
+            return Err(what.clone());
+        }
+        let living = || self.nodes.iter().filter(|node| !node.dead);
+        if living().filter(|node| node.in_hand && node.receiver == Receiver::Home).count() > 1 {
+            return Err("two nodes have the receiver".to_owned());
+        }
+        let senders = living().filter(|node| node.half.as_ref().is_some_and(|half| half.in_hand)).count();
+        if senders > 1 && !self.faults {
+            return Err("two nodes have the sender".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self) -> Result<(), String> {
+        let living = || self.nodes.iter().enumerate().filter(|(_, node)| !node.dead);
+        let home = living().find(|(_, node)| node.receiver == Receiver::Home).map(|(me, _)| me);
+        let guest = living().find(|(_, node)| node.in_hand && node.receiver == Receiver::Guest).map(|(me, _)| me);
+        for (me, node) in living() {
+            if node.receiver == Receiver::Fetching {
+                return Err(format!("the receiver of node {me} is for ever on its way"));
+            }
+            let Some(half) = &node.half else { continue };
+            // An offer waits for a receiver that sees it.
+            if let Some((ticket, value)) = half.open.first_key_value() {
+                let seen = home.is_some_and(|home| self.nodes[home].queue.iter().any(|queued| queued.value == *value));
+                if !seen {
+                    return Err(format!("offer {ticket} of node {me} waits for ever: no receiver sees it"));
+                }
+            }
+        }
+        // Whether an end has been passed on and not been used: then there are records of its way.
+        let unused_sender = living().any(|(_, node)| {
+            node.half.as_ref().is_some_and(|half| half.in_hand) && node.machine.model_sender_rests(CHANNEL)
+        });
+        for (me, node) in living() {
+            let census = node.machine.census();
+            let has_half = node.half.as_ref().is_some_and(|half| half.in_hand);
+            if census.proxies > 0 && !has_half && !unused_sender {
+                return Err(format!("node {me} keeps a half that nobody has: {}", node.machine.model_state(CHANNEL)));
+            }
+            if census.visitors > 0 && guest.is_none() {
+                return Err(format!(
+                    "node {me} keeps a receiver that nobody has: {}",
+                    node.machine.model_state(CHANNEL)
+                ));
+            }
+            if census.homes > 0 && node.receiver != Receiver::Home {
+                return Err(format!("node {me} keeps a home of nobody: {}", node.machine.model_state(CHANNEL)));
+            }
+            if node.receiver == Receiver::Home && !node.in_hand && guest.is_none() {
+                return Err(format!("node {me} waits for a receiver that nobody has"));
+            }
+        }
+        if !self.faults && !self.dropped {
+            // Nothing that was sent is lost: it was received, is in the queue, or was told as not taken.
+            for (value, (fate, received)) in self.fates.iter().enumerate() {
+                let queued = self.nodes.iter().any(|node| node.queue.iter().any(|q| usize::from(q.value) == value));
+                if *fate == Fate::Received && !received && !queued {
+                    return Err(format!("value {value} is lost"));
+                }
+                if *fate == Fate::Unknown {
+                    return Err(format!("nobody knows of value {value}, and nothing has failed"));
+                }
+            }
+            if !self.nodes.iter().any(|node| node.in_hand)
+                || !self.nodes.iter().any(|node| node.half.as_ref().is_some_and(|half| half.in_hand && !half.failed))
+            {
+                return Err("an end is lost".to_owned());
+            }
+        }
+        // A receiver whose sender is nowhere must know.
+        let sender_lives =
+            living().any(|(_, node)| node.half.as_ref().is_some_and(|half| half.in_hand && !half.failed));
+        for (me, node) in living() {
+            let waits = node.in_hand && node.receiver == Receiver::Home && node.ended.is_none() && node.queue.is_empty();
+            if waits && !sender_lives {
+                return Err(format!("the receiver at node {me} waits for a sender that is nowhere"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1176 @@
+//! Ends that travel: `docs/mobility.md` in code. P, D, A and Z are the nodes of that text: a sender goes from P to D, a receiver from A to Z.
+//!
+//! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
+//! it known: a sender's by [`ToHome::Take`], a receiver's by [`Travel::Fetch`].
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::{Attached, Home, HomeHears, Proxy, ProxyHears, Standing};
+use crate::id::{ChannelId, NodeId, Ticket};
+use crate::machine::Machine;
+use crate::time::Time;
+use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
+
+/// Whether an end can be put into a message now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leaving<T> {
+    /// This goes with it.
+    Ready(T),
+    /// What it was used for is not settled: ask again when the channel has heard something.
+    Wait,
+    /// Its channel is over.
+    Over(End),
+}
+
+/// What a message says of a sender in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SenderPlace {
+    /// Counts the sender's moves that its home hears of, with the next one.
+    pub transfer: u64,
+    /// The home's epoch.
+    pub epoch: u64,
+    /// The home, as far as the sponsor knows.
+    pub home: NodeId,
+    /// Where it can be dialled.
+    pub addresses: Vec<String>,
+    /// The node that speaks for the sender until it is used again.
+    pub sponsor: NodeId,
+    /// Where that can be dialled.
+    pub sponsor_addresses: Vec<String>,
+}
+
+/// What a message says of a receiver in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverPlace {
+    /// Which of the home's messages with it that is.
+    pub claim: u64,
+    /// The home's epoch.
+    pub epoch: u64,
+    /// The home.
+    pub home: NodeId,
+    /// Where it can be dialled.
+    pub addresses: Vec<String>,
+}
+
+/// An end has come in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is here, and has not been used.
+    Guest,
+    /// It had left from here, and nobody has used it: it is as it was.
+    Returned,
+}
+
+/// Where a sending half stands with its home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// They know each other.
+    #[default]
+    Known,
+    /// It came in a message, and has not been used.
+    Resting,
+    /// It has said `Take`. `moved`: an earlier home knew it, and has named this one.
+    Taking { moved: bool },
+    /// It has asked its sponsor where the home is.
+    Asking,
+}
+
+/// Where a sender came from, and where it goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) state: Whereabouts,
+    /// The home's epoch, and the number of this half.
+    pub(crate) epoch: u64,
+    pub(crate) transfer: u64,
+    /// Who speaks for it until its home knows it.
+    sponsor: Option<(NodeId, Vec<String>)>,
+    /// Who gave it, and has to hear if it is dropped or lost before its home knows it.
+    giver: Option<NodeId>,
+    /// It is in a message; and in one that this node has taken.
+    packed: bool,
+    lent: Option<NodeId>,
+    /// Another node may have it as well: whoever is first at the home has it.
+    doubtful: bool,
+    /// Nodes that wait to hear where the home is, and for which epoch.
+    askers: Vec<(NodeId, u64)>,
+    /// Offers that its user has yet to make again.
+    pub(crate) again: BTreeSet<Ticket>,
+    /// Offers that have been asked back.
+    pub(crate) withdrawing: BTreeSet<Ticket>,
+    /// Values were sent on credits since the home last said that all has arrived, and that it has been asked.
+    pub(crate) undrained: bool,
+    draining: bool,
+    /// What is to be said behind the offers, when the home is known again.
+    pub(crate) late_end: Option<End>,
+    /// It is gone because whoever had it is lost.
+    pub(crate) heir_lost: bool,
+    /// The channel is over; the record waits for the message with the end.
+    pub(crate) over: Option<End>,
+}
+
+impl Way {
+    /// Whether the end is in a message, or with somebody who took it from one.
+    pub(crate) fn is_away(&self) -> bool {
+        self.packed || self.lent.is_some()
+    }
+}
+
+impl Proxy {
+    /// Whether it may say something to its home now.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.way.state == Whereabouts::Known && self.way.again.is_empty()
+    }
+
+    /// How many offers are not settled.
+    pub(crate) fn standing(&self) -> usize {
+        self.open.len() + self.backlog.len() + self.way.again.len()
+    }
+
+    /// Whether it is lost with this node.
+    pub(crate) fn needs(&self, node: NodeId) -> bool {
+        match self.way.state {
+            _ if self.way.over.is_some() => false,
+            Whereabouts::Known | Whereabouts::Taking { .. } => self.home == node,
+            Whereabouts::Asking => self.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == node),
+            Whereabouts::Resting => false,
+        }
+    }
+}
+
+/// Whether a home's receiver is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HomePhase {
+    /// Which message with the receiver counts.
+    claim: u64,
+    /// It is in a message; and in one that this node has taken.
+    packed: bool,
+    lent: Option<NodeId>,
+    /// How the sender has ended the channel.
+    ended: Option<End>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Here,
+    /// It is used at that node; the driver has been told.
+    Asked(NodeId),
+    /// The sender has been told.
+    Leaving(NodeId),
+    /// The sender is quiet; the driver has yet to give the values.
+    Emptying(NodeId),
+}
+
+impl HomePhase {
+    /// Whether the sender has been told that the receiver is elsewhere.
+    pub(crate) fn has_said_so(&self) -> bool {
+        matches!(self.stage, Stage::Leaving(_) | Stage::Emptying(_))
+    }
+
+    /// Whether the receiver is in a message, or with somebody who took it from one.
+    pub(crate) fn is_away(&self) -> bool {
+        self.packed || self.lent.is_some() || self.stage != Stage::Here
+    }
+
+    /// How the sender has ended the channel. Poison counts after all else.
+    pub(crate) fn ended_by_sender(&mut self, how: &End) {
+        if !matches!(self.ended, Some(End::Poisoned(_))) && (self.ended.is_none() || matches!(how, End::Poisoned(_))) {
+            self.ended = Some(how.clone());
+        }
+    }
+}
+
+/// A receiver that came in a message, and is not home yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    place: ReceiverPlace,
+    giver: Option<NodeId>,
+    packed: bool,
+    lent: Option<NodeId>,
+    doubtful: bool,
+    /// It is used.
+    fetching: bool,
+    state: Option<Moved>,
+    /// So many values are still to come; the driver has been told of all.
+    missing: u64,
+    arrived: bool,
+    /// Senders that have been told of this home before it is one.
+    takers: Vec<(NodeId, u64)>,
+    /// Those of them that are lost.
+    lost: BTreeSet<NodeId>,
+    over: Option<End>,
+}
+
+/// Until the driver has told the terms.
+const NO_TERMS: Terms = Terms { window: 1, credits: 0, value_max: 0 };
+
+/// What is there to be said of an end that came in a message.
+fn declaration() -> Declaration {
+    Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+// A sender that travels.
+
+impl Machine {
+    /// Both ends of this channel are here, and one of them may leave: from now on the machine knows of it.
+    pub fn pair(&mut self, channel: ChannelId, terms: Terms) {
+        let me = self.me().node;
+        if self.knows(channel) {
+            return;
+        }
+        let mut home = Home::new(terms, declaration(), false);
+        home.attached.insert(me, Attached::new(terms.credits));
+        self.homes.insert(channel, home);
+        let proxy = Proxy { terms: Some(terms), credits: terms.credits.into(), ..Proxy::new(me) };
+        self.proxies.insert(channel, proxy);
+    }
+
+    /// The sender of this channel is to go into a message: what that has to say. Say [`sender_left`](Self::sender_left) when the message is taken,
+    /// [`sender_stays`](Self::sender_stays) if it is not, [`sender_back`](Self::sender_back) if nobody knows.
+    pub fn pack_sender(&mut self, now: Time, channel: ChannelId) -> Leaving<SenderPlace> {
+        let me = self.me().node;
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Leaving::Over(End::Gone) };
+        if let Some(how) = &proxy.way.over {
+            return Leaving::Over(how.clone());
+        }
+        match proxy.way.state {
+            Whereabouts::Resting => {
+                proxy.way.packed = true;
+                let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
+                let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
+                let addresses = self.addresses_of_any(home);
+                Leaving::Ready(SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses })
+            }
+            Whereabouts::Known if proxy.way.draining => Leaving::Wait,
+            Whereabouts::Known if proxy.may_speak() && proxy.standing() == 0 && !proxy.unanswered && !proxy.gone => {
+                if proxy.way.undrained {
+                    proxy.way.undrained = false;
+                    proxy.way.draining = true;
+                    self.say_to_home(now, channel, ToHome::Drain);
+                    return Leaving::Wait;
+                }
+                proxy.way.packed = true;
+                let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
+                let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
+                Leaving::Ready(SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses })
+            }
+            _ => Leaving::Wait,
+        }
+    }
+
+    fn addresses_of_any(&self, node: NodeId) -> Vec<String> {
+        let mut addresses =
+            if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
+        addresses.truncate(crate::wire::limits::ADDRESSES);
+        addresses
+    }
+
+    /// The message with the sender has not been taken.
+    pub fn sender_stays(&mut self, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        proxy.way.packed = false;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+        }
+    }
+
+    /// The message with the sender has been taken by that node.
+    pub fn sender_left(&mut self, now: Time, channel: ChannelId, to: NodeId) {
+        if self.is_me(to) {
+            return;
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            // It has been used there, or further on, so soon.
+            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+        };
+        if !proxy.way.packed {
+            return;
+        }
+        proxy.way.packed = false;
+        proxy.way.lent = Some(to);
+        if let Some(how) = proxy.way.over.clone() {
+            self.end_way(now, channel, how);
+        }
+    }
+
+    /// Nobody knows whether the message with the sender was taken: it is here again, unless another one has it.
+    pub fn sender_back(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: Vec::new(), taken: Vec::new() };
+            return self.proxy_hears(channel, lost);
+        };
+        proxy.way.packed = false;
+        proxy.way.lent = None;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+            return;
+        }
+        proxy.way.doubtful = true;
+        match proxy.way.state {
+            Whereabouts::Resting => self.use_sender(now, channel),
+            Whereabouts::Known => self.take_again(now, channel),
+            Whereabouts::Taking { .. } | Whereabouts::Asking => {}
+        }
+    }
+
+    /// The home knows this half, but perhaps another one as well, which came later.
+    fn take_again(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && std::mem::take(&mut proxy.way.doubtful)
+        {
+            proxy.way.transfer += 1;
+            proxy.way.state = Whereabouts::Taking { moved: true };
+            let transfer = proxy.way.transfer;
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
+    /// A sender has come to this node in a message from `from`, and was taken.
+    pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
+            if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
+                proxy.way.packed = false;
+                let lent = proxy.way.lent.take();
+                if let Some(to) = lent {
+                    self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+                }
+                return Arrival::Returned;
+            }
+            // It has been used elsewhere since, of which the home's word is still on its way.
+            self.settle_lent(now, channel);
+            self.drop_way(now, channel, &End::Lost);
+        }
+        if !self.is_me(place.home) {
+            self.learn(place.home, &place.addresses);
+        }
+        if !self.is_me(place.sponsor) {
+            self.learn(place.sponsor, &place.sponsor_addresses);
+        }
+        let mut proxy = Proxy::new(place.home);
+        proxy.way.state = Whereabouts::Resting;
+        proxy.way.epoch = place.epoch;
+        proxy.way.transfer = place.transfer;
+        proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
+        proxy.way.giver = Some(from);
+        self.proxies.insert(channel, proxy);
+        Arrival::Guest
+    }
+
+    /// The sender is used here: its home has to know.
+    pub fn use_sender(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.way.state == Whereabouts::Resting
+            && proxy.way.over.is_none()
+        {
+            proxy.way.state = Whereabouts::Taking { moved: false };
+            let transfer = proxy.way.transfer;
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
+    /// It was dropped, or lost, before its home has heard of it.
+    pub(super) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
+        if let Some(proxy) = self.proxies.remove(&channel)
+            && let Some(giver) = proxy.way.giver
+        {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how)));
+        }
+    }
+
+    fn settle_lent(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && let Some(to) = proxy.way.lent.take()
+        {
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+        }
+    }
+
+    fn drop_way(&mut self, now: Time, channel: ChannelId, how: &End) {
+        let Some(proxy) = self.proxies.remove(&channel) else { return };
+        for (node, _) in proxy.way.askers {
+            self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+        }
+    }
+
+    /// Nothing more can come of this half. If it is in a message, its record waits for that.
+    pub(super) fn end_way(&mut self, now: Time, channel: ChannelId, how: End) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let how = proxy.way.over.take().unwrap_or(how);
+        let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
+        if let Some(giver) = proxy.way.giver.take()
+            && !admitted
+        {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.packed {
+            proxy.way.over = Some(how.clone());
+            let askers = std::mem::take(&mut proxy.way.askers);
+            for (node, _) in askers {
+                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            }
+            return;
+        }
+        if let Some(to) = proxy.way.lent.take() {
+            self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            self.proxy_hears(channel, ProxyHears::Departed);
+        }
+        self.drop_way(now, channel, &how);
+    }
+
+    /// What a home says of where the ends are. Gives back what it says of offers.
+    pub(super) fn hear_travelling_home(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: FromHome,
+    ) -> Result<Option<FromHome>, &'static str> {
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            if matches!(said, FromHome::HomeIs { .. }) {
+                // This half has failed meanwhile.
+                self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+            }
+            return Ok(None);
+        };
+        let is_home = proxy.home == from;
+        let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
+        match said {
+            FromHome::HomeIs { epoch, terms } if taking => self.home_is(now, channel, epoch, terms)?,
+            FromHome::NotHome if taking => match proxy.way.state {
+                Whereabouts::Taking { moved: false } => self.ask(now, channel),
+                _ => self.lose_proxy(now, channel),
+            },
+            FromHome::Fenced if taking => self.lose_proxy(now, channel),
+            FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
+                if !taking && proxy.way.state != Whereabouts::Known {
+                    return Ok(None);
+                }
+                self.home_moves(now, channel, epoch, to, &addresses)?;
+            }
+            FromHome::Superseded(transfer) if proxy.way.is_away() && proxy.way.transfer < transfer => {
+                self.settle_lent(now, channel);
+                self.drop_way(now, channel, &End::Lost);
+                self.proxy_hears(channel, ProxyHears::Departed);
+            }
+            FromHome::Drained if is_home && proxy.way.draining => {
+                proxy.way.draining = false;
+                self.proxy_hears(channel, ProxyHears::Rests);
+            }
+            // It was said to a half that was here before.
+            FromHome::HomeIs { .. }
+            | FromHome::NotHome
+            | FromHome::Fenced
+            | FromHome::Moving { .. }
+            | FromHome::Superseded(_)
+            | FromHome::Drained => {}
+            said => return Ok(Some(said)),
+        }
+        Ok(None)
+    }
+
+    fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        // Credits of the home before this one are places in its buffer, and have moved with that.
+        let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, super::Waiting::Sent(_))).count() as u64;
+        let all = u64::from(terms.credits);
+        let Some(more) = all.checked_sub(sent + proxy.credits) else {
+            return Err("a home that takes credits back");
+        };
+        proxy.credits = all - sent;
+        proxy.terms = Some(terms);
+        proxy.way.epoch = epoch;
+        proxy.way.state = Whereabouts::Known;
+        proxy.way.giver = None;
+        proxy.way.sponsor = None;
+        proxy.way.undrained = false;
+        proxy.way.draining = false;
+        self.proxy_hears(channel, ProxyHears::Home(terms, more as u32));
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.way.doubtful
+        {
+            self.take_again(now, channel);
+        }
+        self.answer_askers(now, channel);
+        self.offer_waiting(now, channel);
+        self.forget_proxy_if_over(now, channel);
+        Ok(())
+    }
+
+    /// The home is not where it was said to be: the sponsor knows, or will.
+    fn ask(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let Some((sponsor, _)) = proxy.way.sponsor.clone() else { return self.lose_proxy(now, channel) };
+        proxy.way.state = Whereabouts::Asking;
+        let epoch = proxy.way.epoch + 1;
+        self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
+    }
+
+    fn answer_askers(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.state != Whereabouts::Known {
+            return;
+        }
+        let (epoch, home) = (proxy.way.epoch, proxy.home);
+        let (now_known, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut proxy.way.askers).into_iter().partition(|(_, min)| *min <= epoch);
+        proxy.way.askers = later;
+        for (node, _) in now_known {
+            let addresses = self.addresses_of_any(home);
+            self.say(now, node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
+        }
+    }
+
+    /// The receiver has left for another node, which is the home from now on.
+    fn home_moves(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        epoch: u64,
+        to: NodeId,
+        addresses: &[String],
+    ) -> Result<(), &'static str> {
+        self.say_to_home(now, channel, ToHome::Quiet);
+        let me = self.is_me(to);
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        let (mut withdrawn, mut aborted) = (Vec::new(), Vec::new());
+        for (ticket, standing) in std::mem::take(&mut proxy.open) {
+            match standing {
+                Standing::Held => return Err("a receiver that leaves within an extended receive"),
+                _ if proxy.way.withdrawing.contains(&ticket) => {
+                    withdrawn.push(ticket);
+                    continue;
+                }
+                Standing::Asked(_) | Standing::Reserved(..) => aborted.push(ticket),
+                Standing::Firm | Standing::Tentative => {}
+            }
+            proxy.way.again.insert(ticket);
+        }
+        proxy.way.withdrawing.clear();
+        proxy.gone_said = false;
+        proxy.unanswered = false;
+        proxy.home = to;
+        proxy.way.epoch = epoch;
+        let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
+        proxy.way.state = Whereabouts::Taking { moved: moved || me };
+        let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().collect());
+        for ticket in withdrawn {
+            self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+        }
+        for ticket in aborted {
+            self.proxy_hears(channel, ProxyHears::Abort(ticket));
+        }
+        if !me {
+            self.learn(to, addresses);
+        }
+        self.say_to_home(now, channel, ToHome::Take(transfer));
+        self.proxy_hears(channel, ProxyHears::Moved(again));
+        Ok(())
+    }
+}
+
+// The home of an end that travels.
+
+impl Machine {
+    /// A node has the sender, and uses it.
+    pub(super) fn hear_take(&mut self, now: Time, from: NodeId, channel: ChannelId, transfer: u64) {
+        if let Some(visitor) = self.visitors.get_mut(&channel)
+            && visitor.fetching
+        {
+            visitor.takers.push((from, transfer));
+            return;
+        }
+        let Some(home) = self.homes.get_mut(&channel) else {
+            return self.tell(now, from, channel, FromHome::NotHome);
+        };
+        if home.phase.has_said_so() || (home.ended.is_some() && !home.phase.is_away()) {
+            return self.tell(now, from, channel, FromHome::NotHome);
+        }
+        let present = home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
+        match present {
+            Some((node, _)) if node == from && transfer == home.transfer => {}
+            Some((node, true)) if transfer > home.transfer => {
+                home.attached.remove(&node);
+                home.transfer = transfer;
+                if node != from {
+                    self.tell(now, node, channel, FromHome::Superseded(transfer));
+                }
+            }
+            _ => return self.tell(now, from, channel, FromHome::Fenced),
+        }
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        home.attached.insert(from, Attached { told: false, ..Attached::new(0) });
+        self.hears(channel, from, HomeHears::Take);
+    }
+
+    /// Answers [`HomeHears::Take`]: what the half at that node may do from now on.
+    pub fn admit(&mut self, now: Time, channel: ChannelId, node: NodeId, mut terms: Terms) {
+        terms.value_max = terms.value_max.min(self.config.value_max as u64);
+        terms.window = terms.window.max(1);
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        if home.phase.has_said_so() {
+            return;
+        }
+        let Some(half) = home.attached.get_mut(&node).filter(|half| !half.told) else { return };
+        half.told = true;
+        half.credits = terms.credits.into();
+        home.terms = terms;
+        let epoch = home.epoch;
+        self.tell(now, node, channel, FromHome::HomeIs { epoch, terms });
+    }
+
+    /// The receiver of this channel is to go into a message: what that has to say. As [`pack_sender`](Self::pack_sender).
+    pub fn pack_receiver(&mut self, channel: ChannelId) -> Leaving<ReceiverPlace> {
+        let me = self.me().node;
+        let addresses = self.addresses_of_any(me);
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            return match &visitor.over {
+                Some(how) => Leaving::Over(how.clone()),
+                None if visitor.fetching => Leaving::Wait,
+                None => {
+                    visitor.packed = true;
+                    Leaving::Ready(visitor.place.clone())
+                }
+            };
+        }
+        let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
+        let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
+        let joined = !home.attached.is_empty() || home.phase.ended.is_some();
+        if home.many || !known || !joined || home.phase.stage != Stage::Here {
+            return Leaving::Wait;
+        }
+        home.phase.packed = true;
+        Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses })
+    }
+
+    /// The message with the receiver has not been taken.
+    pub fn receiver_stays(&mut self, channel: ChannelId) {
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            visitor.packed = false;
+            if visitor.over.is_some() {
+                self.visitors.remove(&channel);
+            }
+        } else if let Some(home) = self.homes.get_mut(&channel) {
+            home.phase.packed = false;
+            self.forget_home_if_over(channel);
+        }
+    }
+
+    /// The message with the receiver has been taken by that node.
+    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, to: NodeId) {
+        if self.is_me(to) {
+            return;
+        }
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            if std::mem::take(&mut visitor.packed) {
+                visitor.lent = Some(to);
+                if let Some(how) = visitor.over.clone() {
+                    self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
+                    self.visitors.remove(&channel);
+                }
+            }
+        } else if let Some(home) = self.homes.get_mut(&channel) {
+            if std::mem::take(&mut home.phase.packed) {
+                home.phase.lent = Some(to);
+            }
+        } else {
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+        }
+    }
+
+    /// Nobody knows whether the message with the receiver was taken: it is here again, unless somebody else uses it: then [`HomeHears::Failed`].
+    pub fn receiver_back(&mut self, now: Time, channel: ChannelId) {
+        let me = self.me().node;
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            visitor.packed = false;
+            visitor.lent = None;
+            if visitor.over.is_some() {
+                self.visitors.remove(&channel);
+                return;
+            }
+            visitor.doubtful = true;
+            return self.use_receiver(now, channel);
+        }
+        match self.homes.get_mut(&channel) {
+            Some(home) if home.phase.stage == Stage::Here => {
+                home.phase.claim += 1;
+                home.phase.packed = false;
+                home.phase.lent = None;
+                self.forget_home_if_over(channel);
+            }
+            _ => self.hears(channel, me, HomeHears::Failed(End::Lost)),
+        }
+    }
+
+    /// A receiver has come to this node in a message from `from`, and was taken.
+    pub fn receiver_arrives(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        place: ReceiverPlace,
+        from: NodeId,
+    ) -> Arrival {
+        let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
+        if self.is_me(place.home)
+            && let Some(home) = self.homes.get_mut(&channel)
+        {
+            home.phase.packed = false;
+            if let Some(to) = home.phase.lent.take() {
+                self.say(now, to, settled);
+            }
+            self.forget_home_if_over(channel);
+            return Arrival::Returned;
+        }
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            let is_away = visitor.packed || visitor.lent.is_some();
+            visitor.packed = false;
+            let lent = visitor.lent.take();
+            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            if let Some(to) = lent {
+                self.say(now, to, settled);
+            }
+            if is_away && same {
+                return Arrival::Returned;
+            }
+        }
+        if !self.is_me(place.home) {
+            self.learn(place.home, &place.addresses);
+        }
+        let visitor = Visitor {
+            place,
+            giver: Some(from),
+            packed: false,
+            lent: None,
+            doubtful: false,
+            fetching: false,
+            state: None,
+            missing: 0,
+            arrived: false,
+            takers: Vec::new(),
+            lost: BTreeSet::new(),
+            over: None,
+        };
+        self.visitors.insert(channel, visitor);
+        Arrival::Guest
+    }
+
+    /// The receiver is used here: its home is to be here. [`HomeHears::Arrived`] or [`HomeHears::Failed`] follows.
+    pub fn use_receiver(&mut self, now: Time, channel: ChannelId) {
+        if let Some(visitor) = self.visitors.get_mut(&channel)
+            && !visitor.fetching
+            && visitor.over.is_none()
+        {
+            visitor.fetching = true;
+            let (home, claim) = (visitor.place.home, visitor.place.claim);
+            self.say(now, home, Frame::Travel(channel, Travel::Fetch(claim)));
+        }
+    }
+
+    /// The receiver has been dropped here without having been used.
+    pub fn drop_receiver(&mut self, now: Time, channel: ChannelId) {
+        self.lapse_receiver(now, channel, End::Gone);
+    }
+
+    fn lapse_receiver(&mut self, now: Time, channel: ChannelId, how: End) {
+        let Some(visitor) = self.visitors.remove(&channel) else { return };
+        if let Some(giver) = visitor.giver {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how)));
+        }
+        for (node, _) in visitor.takers {
+            self.tell(now, node, channel, FromHome::NotHome);
+        }
+    }
+
+    /// A receiver that is not home yet cannot be.
+    fn fail_visitor(&mut self, now: Time, channel: ChannelId, how: End) {
+        let me = self.me().node;
+        let Some(visitor) = self.visitors.get(&channel) else { return };
+        let (packed, lent) = (visitor.packed, visitor.lent);
+        if packed && let Some(visitor) = self.visitors.get_mut(&channel) {
+            visitor.over = Some(how);
+            return;
+        }
+        match lent {
+            Some(to) => self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how))),
+            None => self.hears(channel, me, HomeHears::Failed(how)),
+        }
+        self.lapse_receiver(now, channel, End::Lost);
+    }
+
+    /// Somebody uses the receiver.
+    fn hear_fetch(&mut self, now: Time, from: NodeId, channel: ChannelId, claim: u64) {
+        match self.homes.get_mut(&channel) {
+            Some(home)
+                if home.phase.claim == claim && home.phase.is_away() && home.phase.stage == Stage::Here =>
+            {
+                home.phase.stage = Stage::Asked(from);
+                self.hears(channel, from, HomeHears::Leave);
+            }
+            _ => self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Receiver, End::Lost))),
+        }
+    }
+
+    /// Answers [`HomeHears::Leave`]: nothing is to be said any more of what was taken here.
+    pub fn leave_home(&mut self, now: Time, channel: ChannelId) {
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        let Stage::Asked(to) = home.phase.stage else { return };
+        home.phase.stage = Stage::Leaving(to);
+        let epoch = home.epoch + 1;
+        let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
+        for node in nodes {
+            let addresses = self.addresses_of_any(to);
+            self.tell(now, node, channel, FromHome::Moving { epoch, to, addresses });
+        }
+        self.empty_if_quiet(channel);
+    }
+
+    /// All that the sender had said is here.
+    pub(super) fn hear_quiet(&mut self, channel: ChannelId) {
+        if let Some(home) = self.homes.get_mut(&channel)
+            && let Stage::Leaving(to) = home.phase.stage
+        {
+            home.phase.stage = Stage::Emptying(to);
+            self.hears(channel, to, HomeHears::Empty);
+        }
+    }
+
+    /// There is nobody who could say anything.
+    pub(super) fn empty_if_quiet(&mut self, channel: ChannelId) {
+        if self.homes.get(&channel).is_some_and(|home| home.attached.is_empty()) {
+            self.hear_quiet(channel);
+        }
+    }
+
+    /// Answers [`HomeHears::Empty`]: the values of the channel's buffer, in order. Nothing of it is here any more.
+    pub fn ship(&mut self, now: Time, channel: ChannelId, values: Vec<Bytes>) {
+        let Some(home) = self.homes.get(&channel) else { return };
+        let Stage::Emptying(to) = home.phase.stage else { return };
+        let Some(home) = self.homes.remove(&channel) else { return };
+        let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
+        let state = Moved {
+            epoch: home.epoch + 1,
+            transfer: home.transfer,
+            sender,
+            ended: home.phase.ended,
+            values: values.len() as u64,
+        };
+        self.say(now, to, Frame::ToHome(channel, ToHome::State(state)));
+        for value in values {
+            let total = value.len() as u64;
+            self.say(now, to, Frame::ToHome(channel, ToHome::Value { head: Head::Sent, total, first: value }));
+        }
+        if let Some(node) = home.phase.lent {
+            self.say(now, node, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+        }
+    }
+
+    /// What the home says to where its receiver is now.
+    pub(super) fn hear_old_home(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: ToHome,
+    ) -> Result<(), &'static str> {
+        let Some(visitor) = self.visitors.get_mut(&channel) else { return Ok(()) };
+        if visitor.place.home != from || !visitor.fetching {
+            // To a home that was here before.
+            return Ok(());
+        }
+        match said {
+            ToHome::State(state) => {
+                if visitor.state.is_some() || state.epoch != visitor.place.epoch + 1 {
+                    return Err("the state of another home");
+                }
+                visitor.missing = state.values;
+                visitor.state = Some(state);
+                visitor.giver = None;
+                self.complete(now, channel, from);
+                Ok(())
+            }
+            ToHome::Value { head: Head::Sent, total, first } => {
+                if visitor.state.is_none() || visitor.missing == 0 {
+                    return Err("a value that its home has not announced");
+                }
+                if total > self.config.value_max as u64 {
+                    return Err("a value larger than the terms allow");
+                }
+                if let Some(value) = self.begin_value(from, channel, Head::Sent, total, first, true) {
+                    self.buffered_value(now, channel, from, value);
+                }
+                Ok(())
+            }
+            _ => Err("a word to a home that is not one yet"),
+        }
+    }
+
+    /// A value of the buffer that came with the receiver.
+    pub(super) fn buffered_value(&mut self, now: Time, channel: ChannelId, from: NodeId, value: Bytes) {
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            visitor.missing = visitor.missing.saturating_sub(1);
+            self.hears(channel, from, HomeHears::Sent(value));
+            self.complete(now, channel, from);
+        }
+    }
+
+    fn complete(&mut self, now: Time, channel: ChannelId, from: NodeId) {
+        let Some(visitor) = self.visitors.get_mut(&channel) else { return };
+        let Some(state) = &mut visitor.state else { return };
+        if visitor.missing > 0 || visitor.arrived {
+            return;
+        }
+        visitor.arrived = true;
+        if state.sender.as_ref().is_some_and(|(node, _)| visitor.lost.contains(node)) {
+            state.sender = None;
+            state.ended.get_or_insert(End::Lost);
+        }
+        let ended = state.ended.clone();
+        if let Some((node, addresses)) = state.sender.clone()
+            && !self.is_me(node)
+        {
+            self.learn(node, &addresses);
+            self.connect(now, node);
+        }
+        self.hears(channel, from, HomeHears::Arrived(ended));
+    }
+
+    /// Answers [`HomeHears::Arrived`]: the receiver can be used here.
+    pub fn install(&mut self, now: Time, channel: ChannelId) {
+        if !self.visitors.get(&channel).is_some_and(|visitor| visitor.arrived) {
+            return;
+        }
+        let Some(visitor) = self.visitors.remove(&channel) else { return };
+        let Some(state) = visitor.state else { return };
+        let mut home = Home::new(NO_TERMS, declaration(), false);
+        home.epoch = state.epoch;
+        home.transfer = state.transfer;
+        home.phase.ended = state.ended;
+        let sender = state.sender.map(|(node, _)| node);
+        if let Some(node) = sender {
+            home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
+        }
+        self.homes.insert(channel, home);
+        if let Some(node) = sender
+            && !visitor.takers.iter().any(|(taker, _)| *taker == node)
+        {
+            // It may have failed before it could say so here.
+            self.say(now, node, Frame::Travel(channel, Travel::Where(state.epoch)));
+        }
+        for (node, transfer) in visitor.takers {
+            self.hear_take(now, node, channel, transfer);
+        }
+    }
+
+    // What nodes say to each other.
+
+    pub(crate) fn hear_travel(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: Travel,
+    ) -> Result<(), &'static str> {
+        match said {
+            Travel::Where(min) => self.hear_where(now, from, channel, min),
+            Travel::At { epoch, home, addresses } => {
+                let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+                let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
+                if proxy.way.state == Whereabouts::Asking && is_sponsor {
+                    proxy.way.epoch = epoch;
+                    proxy.home = home;
+                    proxy.way.state = Whereabouts::Taking { moved: false };
+                    let transfer = proxy.way.transfer;
+                    if !self.is_me(home) {
+                        self.learn(home, &addresses);
+                    }
+                    self.say_to_home(now, channel, ToHome::Take(transfer));
+                }
+            }
+            Travel::Fetch(claim) => self.hear_fetch(now, from, channel, claim),
+            Travel::Settled(Which::Sender) => {
+                if let Some(proxy) = self.proxies.get_mut(&channel)
+                    && proxy.way.state == Whereabouts::Resting
+                    && proxy.way.giver == Some(from)
+                {
+                    if proxy.way.is_away() {
+                        self.settle_lent(now, channel);
+                        self.drop_way(now, channel, &End::Lost);
+                    } else {
+                        proxy.way.giver = None;
+                    }
+                }
+            }
+            Travel::Settled(Which::Receiver) => {
+                if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && visitor.giver == Some(from)
+                {
+                    visitor.giver = None;
+                    if visitor.packed || visitor.lent.is_some() {
+                        if let Some(to) = visitor.lent {
+                            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+                        }
+                        self.visitors.remove(&channel);
+                    }
+                }
+            }
+            Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
+            Travel::Over(Which::Receiver, how) => {
+                if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && (visitor.giver == Some(from) || visitor.place.home == from)
+                    && visitor.state.is_none()
+                {
+                    if visitor.giver == Some(from) {
+                        visitor.giver = None;
+                    }
+                    self.fail_visitor(now, channel, how);
+                }
+            }
+            Travel::Lapsed(Which::Sender, how) => self.sender_lapsed(now, channel, from, how),
+            Travel::Lapsed(Which::Receiver, how) => self.receiver_lapsed(now, channel, from, how),
+        }
+        Ok(())
+    }
+
+    fn hear_where(&mut self, now: Time, from: NodeId, channel: ChannelId, min: u64) {
+        match self.proxies.get_mut(&channel) {
+            Some(proxy) if proxy.way.over.is_none() && proxy.way.state != Whereabouts::Resting => {
+                proxy.way.askers.push((from, min));
+                self.answer_askers(now, channel);
+            }
+            other => {
+                let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
+                self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
+            }
+        }
+    }
+
+    /// The channel of a sender that is not used yet is over.
+    fn hear_over(&mut self, now: Time, from: NodeId, channel: ChannelId, how: End) {
+        if let Some(home) = self.homes.get_mut(&channel)
+            && home.attached.get(&from).is_some_and(|half| !half.told)
+            && how == End::Lost
+        {
+            // The answer of a half that had failed before this was its home.
+            home.attached.remove(&from);
+            home.phase.ended_by_sender(&End::Lost);
+            self.hears(channel, from, HomeHears::Lost(Vec::new()));
+            self.forget_home_if_over(channel);
+            return;
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
+        let asks = proxy.way.state == Whereabouts::Asking && is_sponsor;
+        let hears = proxy.way.giver == Some(from)
+            && match proxy.way.state {
+                Whereabouts::Resting | Whereabouts::Asking => true,
+                // Whether another one is its home is for that one to say.
+                Whereabouts::Taking { moved } => !moved && how != End::Lost,
+                Whereabouts::Known => false,
+            };
+        if asks || hears {
+            if proxy.way.giver == Some(from) {
+                proxy.way.giver = None;
+            }
+            proxy.way.over = Some(how);
+            self.lose_proxy(now, channel);
+        }
+    }
+
+    fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.lent != Some(from) && !proxy.way.packed {
+            return;
+        }
+        proxy.way.packed = false;
+        proxy.way.lent = None;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+            return;
+        }
+        self.proxy_hears(channel, ProxyHears::Departed);
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.state == Whereabouts::Resting {
+            return self.lapse_sender(now, channel, how);
+        }
+        proxy.gone = true;
+        proxy.way.heir_lost = how == End::Lost;
+        self.offer_waiting(now, channel);
+        self.forget_proxy_if_over(now, channel);
+    }
+
+    fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+        if let Some(visitor) = self.visitors.get(&channel) {
+            if visitor.lent == Some(from) || visitor.packed {
+                self.lapse_receiver(now, channel, how);
+            }
+        } else if let Some(home) = self.homes.get_mut(&channel)
+            && home.phase.stage == Stage::Here
+            && (home.phase.lent == Some(from) || home.phase.packed)
+        {
+            home.phase.lent = None;
+            home.phase.packed = false;
+            self.hears(channel, from, HomeHears::Lapsed(how));
+        }
+    }
+
+    /// A node is lost: what was on its way to it, or from it.
+    pub(crate) fn settle_travel(&mut self, now: Time, node: NodeId) {
+        let channels: Vec<ChannelId> = self.proxies.keys().copied().collect();
+        for channel in channels {
+            let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
+            proxy.way.askers.retain(|(asker, _)| *asker != node);
+            if proxy.way.giver == Some(node) {
+                proxy.way.giver = None;
+            }
+            if proxy.way.lent == Some(node) {
+                self.sender_lapsed(now, channel, node, End::Lost);
+            }
+        }
+        let channels: Vec<ChannelId> = self.visitors.keys().copied().collect();
+        for channel in channels {
+            let Some(visitor) = self.visitors.get_mut(&channel) else { continue };
+            if visitor.takers.iter().any(|(taker, _)| *taker == node) {
+                visitor.takers.retain(|(taker, _)| *taker != node);
+                visitor.lost.insert(node);
+            }
+            if visitor.giver == Some(node) {
+                visitor.giver = None;
+            }
+            if let Some(state) = &mut visitor.state
+                && state.sender.as_ref().is_some_and(|(sender, _)| *sender == node)
+            {
+                state.sender = None;
+                state.ended.get_or_insert(End::Lost);
+            }
+            if visitor.lent == Some(node) {
+                self.lapse_receiver(now, channel, End::Lost);
+            } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
+                self.fail_visitor(now, channel, End::Lost);
+            }
+        }
+        let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
+        for channel in channels {
+            let Some(home) = self.homes.get_mut(&channel) else { continue };
+            match home.phase.stage {
+                Stage::Here if home.phase.lent == Some(node) => {
+                    self.receiver_lapsed(now, channel, node, End::Lost);
+                }
+                Stage::Asked(to) if to == node => {
+                    home.phase.stage = Stage::Here;
+                    home.phase.lent = None;
+                    home.phase.packed = false;
+                    self.hears(channel, node, HomeHears::Lapsed(End::Lost));
+                }
+                Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
+                    self.homes.remove(&channel);
+                    self.hears(channel, node, HomeHears::Failed(End::Lost));
+                }
+                _ => {}
+            }
+        }
+    }
+}
