@@ -11,6 +11,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Frame, Terms};
 use dunlin_proto::{
     Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace,
+    Trip,
 };
 
 use crate::explore::World;
@@ -117,7 +118,7 @@ struct Node {
     /// Messages with ends that have come and wait to be taken.
     inbox: Vec<(usize, u8, Carried)>,
     /// Messages with ends that have been sent: to whom, which, whether it is the receiver.
-    outbox: Vec<(usize, u8, bool)>,
+    outbox: Vec<(usize, u8, bool, Trip)>,
     /// Next ticket.
     tickets: u64,
 }
@@ -199,14 +200,14 @@ impl Travel {
         home.in_hand = true;
         home.half = Some(Half { in_hand: true, credits: terms.credits, ..Half::default() });
         if sender != receiver {
-            let slow = std::mem::take(&mut world.scenario.slow);
+            let (slow, moves) = (std::mem::take(&mut world.scenario.slow), world.scenario.moves);
             world.carry_sender(receiver, sender);
             world.run();
             world.take(sender, 0);
             world.nodes[sender].machine.use_sender(NOW, CHANNEL);
             world.act(sender);
             world.run();
-            world.scenario.slow = slow;
+            (world.scenario.slow, world.scenario.moves) = (slow, moves);
         }
         world
     }
@@ -288,24 +289,24 @@ impl Travel {
             }
             Item::Carry(number, what) => self.nodes[to].inbox.push((from, number, what)),
             Item::Taken(number) => {
-                if let Some(receiver) = self.answered(to, number) {
+                if let Some((receiver, trip)) = self.answered(to, number) {
                     let machine = &mut self.nodes[to].machine;
                     if receiver {
-                        machine.receiver_left(NOW, CHANNEL, id(from));
+                        machine.receiver_left(NOW, CHANNEL, trip, id(from));
                     } else {
-                        machine.sender_left(NOW, CHANNEL, id(from));
+                        machine.sender_left(NOW, CHANNEL, trip, id(from));
                     }
                 }
             }
             Item::Refused(number) => {
-                if let Some(receiver) = self.answered(to, number) {
+                if let Some((receiver, trip)) = self.answered(to, number) {
                     let node = &mut self.nodes[to];
                     if receiver {
                         node.in_hand = true;
-                        node.machine.receiver_stays(CHANNEL);
+                        node.machine.receiver_stays(CHANNEL, trip);
                     } else {
                         node.half.get_or_insert_default().in_hand = true;
-                        node.machine.sender_stays(CHANNEL);
+                        node.machine.sender_stays(CHANNEL, trip);
                     }
                 }
             }
@@ -314,10 +315,11 @@ impl Travel {
     }
 
     /// A message is answered: whether the receiver was in it.
-    fn answered(&mut self, me: usize, number: u8) -> Option<bool> {
+    fn answered(&mut self, me: usize, number: u8) -> Option<(bool, Trip)> {
         let outbox = &mut self.nodes[me].outbox;
-        let at = outbox.iter().position(|(_, n, _)| *n == number)?;
-        Some(outbox.remove(at).2)
+        let at = outbox.iter().position(|(_, n, ..)| *n == number)?;
+        let (_, _, receiver, trip) = outbox.remove(at);
+        Some((receiver, trip))
     }
 
     fn terms(&self, home: usize) -> Terms {
@@ -551,8 +553,8 @@ impl Travel {
     fn carry_sender(&mut self, from: usize, to: usize) -> bool {
         let node = &mut self.nodes[from];
         let Some(half) = node.half.as_mut().filter(|half| half.in_hand && !half.failed) else { return false };
-        let place = match node.machine.pack_sender(NOW, CHANNEL) {
-            Leaving::Ready(place) => place,
+        let (place, trip) = match node.machine.pack_sender(NOW, CHANNEL) {
+            Leaving::Ready(place, trip) => (place, trip),
             Leaving::Wait => {
                 self.act(from);
                 return true;
@@ -560,19 +562,19 @@ impl Travel {
             Leaving::Over(_) => return false,
         };
         half.in_hand = false;
-        self.carry(from, to, Carried::Sender(place), false);
+        self.carry(from, to, Carried::Sender(place), false, trip);
         true
     }
 
     fn carry_receiver(&mut self, from: usize, to: usize) -> bool {
         let node = &mut self.nodes[from];
-        let Leaving::Ready(place) = node.machine.pack_receiver(CHANNEL) else { return false };
+        let Leaving::Ready(place, trip) = node.machine.pack_receiver(CHANNEL) else { return false };
         node.in_hand = false;
-        self.carry(from, to, Carried::Receiver(place), true);
+        self.carry(from, to, Carried::Receiver(place), true, trip);
         true
     }
 
-    fn carry(&mut self, from: usize, to: usize, what: Carried, receiver: bool) {
+    fn carry(&mut self, from: usize, to: usize, what: Carried, receiver: bool, trip: Trip) {
         let number = self.next_carry;
         self.next_carry += 1;
         if receiver {
@@ -580,7 +582,7 @@ impl Travel {
         } else {
             self.scenario.moves.0 = self.scenario.moves.0.saturating_sub(1);
         }
-        self.nodes[from].outbox.push((to, number, receiver));
+        self.nodes[from].outbox.push((to, number, receiver, trip));
         self.carries.entry((from, to)).or_default().push_back(Item::Carry(number, what));
         self.act(from);
     }
@@ -616,16 +618,14 @@ impl Travel {
         let node = &mut self.nodes[me];
         node.inbox.retain(|(from, ..)| *from != other);
         node.machine.model_lost(id(other));
-        let back: Vec<(usize, u8, bool)> = node.outbox.iter().copied().filter(|(to, ..)| *to == other).collect();
+        let back: Vec<_> = node.outbox.iter().copied().filter(|(to, ..)| *to == other).collect();
         node.outbox.retain(|(to, ..)| *to != other);
-        for (_, _, receiver) in back {
+        for (_, _, receiver, trip) in back {
             let node = &mut self.nodes[me];
             if receiver {
-                node.in_hand = true;
-                node.machine.receiver_back(NOW, CHANNEL);
-            } else {
+                node.in_hand |= node.machine.receiver_back(NOW, CHANNEL, trip);
+            } else if node.machine.sender_back(NOW, CHANNEL, trip) {
                 node.half.get_or_insert_default().in_hand = true;
-                node.machine.sender_back(NOW, CHANNEL);
             }
         }
         self.act(me);

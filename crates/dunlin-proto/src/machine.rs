@@ -140,6 +140,8 @@ pub struct Machine {
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
     /// Receivers that have come here in messages, and are not used yet.
     pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
+    /// How many messages with ends have been packed.
+    pub(crate) trips: u64,
     /// What this node has said to itself.
     said_here: VecDeque<(Time, Frame)>,
 }
@@ -168,6 +170,7 @@ impl Machine {
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
             visitors: BTreeMap::new(),
+            trips: 0,
             said_here: VecDeque::new(),
         }
     }

@@ -10,7 +10,7 @@ mod travel;
 
 pub(crate) use home::fit;
 pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
-pub use travel::{Arrival, Leaving, ReceiverPlace, SenderPlace};
+pub use travel::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -13,11 +13,14 @@ use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
+/// Which of the messages that an end left a node in; the machine's word for it.
+pub type Trip = u64;
+
 /// Whether an end can be put into a message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leaving<T> {
     /// This goes with it.
-    Ready(T),
+    Ready(T, Trip),
     /// What it was used for is not settled: ask again when the channel has heard something.
     Wait,
     /// Its channel is over.
@@ -88,8 +91,9 @@ pub(crate) struct Way {
     sponsor: Option<(NodeId, Vec<String>)>,
     /// Who gave it, and has to hear if it is dropped or lost before its home knows it.
     giver: Option<NodeId>,
-    /// It is in a message; and in one that this node has taken.
-    packed: bool,
+    /// It is in this message...
+    packed: Option<Trip>,
+    /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
     /// Another node may have it as well: whoever is first at the home has it.
     doubtful: bool,
@@ -113,7 +117,7 @@ pub(crate) struct Way {
 impl Way {
     /// Whether the end is in a message, or with somebody who took it from one.
     pub(crate) fn is_away(&self) -> bool {
-        self.packed || self.lent.is_some()
+        self.packed.is_some() || self.lent.is_some()
     }
 }
 
@@ -144,8 +148,9 @@ impl Proxy {
 pub(crate) struct HomePhase {
     /// Which message with the receiver counts.
     claim: u64,
-    /// It is in a message; and in one that this node has taken.
-    packed: bool,
+    /// It is in this message...
+    packed: Option<Trip>,
+    /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
     /// How the sender has ended the channel.
     ended: Option<End>,
@@ -172,7 +177,7 @@ impl HomePhase {
 
     /// Whether the receiver is in a message, or with somebody who took it from one.
     pub(crate) fn is_away(&self) -> bool {
-        self.packed || self.lent.is_some() || self.stage != Stage::Here
+        self.packed.is_some() || self.lent.is_some() || self.stage != Stage::Here
     }
 
     /// How the sender has ended the channel. Poison counts after all else.
@@ -188,7 +193,7 @@ impl HomePhase {
 pub(crate) struct Visitor {
     place: ReceiverPlace,
     giver: Option<NodeId>,
-    packed: bool,
+    packed: Option<Trip>,
     lent: Option<NodeId>,
     doubtful: bool,
     /// It is used.
@@ -202,6 +207,12 @@ pub(crate) struct Visitor {
     /// Those of them that are lost.
     lost: BTreeSet<NodeId>,
     over: Option<End>,
+}
+
+impl Visitor {
+    fn is_away(&self) -> bool {
+        self.packed.is_some() || self.lent.is_some()
+    }
 }
 
 /// Until the driver has told the terms.
@@ -232,17 +243,19 @@ impl Machine {
     /// [`sender_stays`](Self::sender_stays) if it is not, [`sender_back`](Self::sender_back) if nobody knows.
     pub fn pack_sender(&mut self, now: Time, channel: ChannelId) -> Leaving<SenderPlace> {
         let me = self.me().node;
+        let trip = self.next_trip();
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Leaving::Over(End::Gone) };
         if let Some(how) = &proxy.way.over {
             return Leaving::Over(how.clone());
         }
         match proxy.way.state {
             Whereabouts::Resting => {
-                proxy.way.packed = true;
+                proxy.way.packed = Some(trip);
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
                 let addresses = self.addresses_of_any(home);
-                Leaving::Ready(SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses })
+                let place = SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses };
+                Leaving::Ready(place, trip)
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
             Whereabouts::Known if proxy.may_speak() && proxy.standing() == 0 && !proxy.unanswered && !proxy.gone => {
@@ -252,13 +265,19 @@ impl Machine {
                     self.say_to_home(now, channel, ToHome::Drain);
                     return Leaving::Wait;
                 }
-                proxy.way.packed = true;
+                proxy.way.packed = Some(trip);
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
                 let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
-                Leaving::Ready(SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses })
+                let place = SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
+                Leaving::Ready(place, trip)
             }
             _ => Leaving::Wait,
         }
+    }
+
+    fn next_trip(&mut self) -> Trip {
+        self.trips += 1;
+        self.trips
     }
 
     fn addresses_of_any(&self, node: NodeId) -> Vec<String> {
@@ -269,44 +288,40 @@ impl Machine {
     }
 
     /// The message with the sender has not been taken.
-    pub fn sender_stays(&mut self, channel: ChannelId) {
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        proxy.way.packed = false;
+    pub fn sender_stays(&mut self, channel: ChannelId, trip: Trip) {
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
+        proxy.way.packed = None;
         if proxy.way.over.is_some() {
             self.proxies.remove(&channel);
         }
     }
 
     /// The message with the sender has been taken by that node.
-    pub fn sender_left(&mut self, now: Time, channel: ChannelId, to: NodeId) {
+    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) {
         if self.is_me(to) {
             return;
         }
-        let Some(proxy) = self.proxies.get_mut(&channel) else {
-            // It has been used there, or further on, so soon.
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
+            // So soon it has been used there, or further on, or is here again.
             return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
         };
-        if !proxy.way.packed {
-            return;
-        }
-        proxy.way.packed = false;
+        proxy.way.packed = None;
         proxy.way.lent = Some(to);
         if let Some(how) = proxy.way.over.clone() {
             self.end_way(now, channel, how);
         }
     }
 
-    /// Nobody knows whether the message with the sender was taken: it is here again, unless another one has it.
-    pub fn sender_back(&mut self, now: Time, channel: ChannelId) {
-        let Some(proxy) = self.proxies.get_mut(&channel) else {
-            let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: Vec::new(), taken: Vec::new() };
-            return self.proxy_hears(channel, lost);
+    /// Nobody knows whether the message with the sender was taken. `true`: it is here again, unless the home says that another one has it.
+    /// `false`: it was taken.
+    pub fn sender_back(&mut self, now: Time, channel: ChannelId, trip: Trip) -> bool {
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
+            return false;
         };
-        proxy.way.packed = false;
-        proxy.way.lent = None;
+        proxy.way.packed = None;
         if proxy.way.over.is_some() {
             self.proxies.remove(&channel);
-            return;
+            return true;
         }
         proxy.way.doubtful = true;
         match proxy.way.state {
@@ -314,6 +329,7 @@ impl Machine {
             Whereabouts::Known => self.take_again(now, channel),
             Whereabouts::Taking { .. } | Whereabouts::Asking => {}
         }
+        true
     }
 
     /// The home knows this half, but perhaps another one as well, which came later.
@@ -333,7 +349,7 @@ impl Machine {
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
-                proxy.way.packed = false;
+                proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
                 if let Some(to) = lent {
                     self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
@@ -407,7 +423,7 @@ impl Machine {
             self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if proxy.way.packed {
+        if proxy.way.packed.is_some() {
             proxy.way.over = Some(how.clone());
             let askers = std::mem::take(&mut proxy.way.askers);
             for (node, _) in askers {
@@ -587,7 +603,13 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else {
             return self.tell(now, from, channel, FromHome::NotHome);
         };
-        if home.phase.has_said_so() || (home.ended.is_some() && !home.phase.is_away()) {
+        if home.phase.has_said_so() {
+            return self.tell(now, from, channel, FromHome::NotHome);
+        }
+        if home.ended.is_some() && !home.phase.is_away() {
+            // A half that takes the sender again does not hear how the channel ended, and will say nothing more.
+            home.attached.remove(&from);
+            self.forget_home_if_over(channel);
             return self.tell(now, from, channel, FromHome::NotHome);
         }
         let present = home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
@@ -626,14 +648,14 @@ impl Machine {
     /// The receiver of this channel is to go into a message: what that has to say. As [`pack_sender`](Self::pack_sender).
     pub fn pack_receiver(&mut self, channel: ChannelId) -> Leaving<ReceiverPlace> {
         let me = self.me().node;
-        let addresses = self.addresses_of_any(me);
+        let (addresses, trip) = (self.addresses_of_any(me), self.next_trip());
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             return match &visitor.over {
                 Some(how) => Leaving::Over(how.clone()),
                 None if visitor.fetching => Leaving::Wait,
                 None => {
-                    visitor.packed = true;
-                    Leaving::Ready(visitor.place.clone())
+                    visitor.packed = Some(trip);
+                    Leaving::Ready(visitor.place.clone(), trip)
                 }
             };
         }
@@ -643,66 +665,64 @@ impl Machine {
         if home.many || !known || !joined || home.phase.stage != Stage::Here {
             return Leaving::Wait;
         }
-        home.phase.packed = true;
-        Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses })
+        home.phase.packed = Some(trip);
+        Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
     }
 
     /// The message with the receiver has not been taken.
-    pub fn receiver_stays(&mut self, channel: ChannelId) {
-        if let Some(visitor) = self.visitors.get_mut(&channel) {
-            visitor.packed = false;
+    pub fn receiver_stays(&mut self, channel: ChannelId, trip: Trip) {
+        if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
+            visitor.packed = None;
             if visitor.over.is_some() {
                 self.visitors.remove(&channel);
             }
-        } else if let Some(home) = self.homes.get_mut(&channel) {
-            home.phase.packed = false;
+        } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
+            home.phase.packed = None;
             self.forget_home_if_over(channel);
         }
     }
 
     /// The message with the receiver has been taken by that node.
-    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, to: NodeId) {
+    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) {
         if self.is_me(to) {
             return;
         }
-        if let Some(visitor) = self.visitors.get_mut(&channel) {
-            if std::mem::take(&mut visitor.packed) {
-                visitor.lent = Some(to);
-                if let Some(how) = visitor.over.clone() {
-                    self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
-                    self.visitors.remove(&channel);
-                }
+        if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
+            visitor.packed = None;
+            visitor.lent = Some(to);
+            if let Some(how) = visitor.over.clone() {
+                self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
+                self.visitors.remove(&channel);
             }
-        } else if let Some(home) = self.homes.get_mut(&channel) {
-            if std::mem::take(&mut home.phase.packed) {
-                home.phase.lent = Some(to);
-            }
+        } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
+            home.phase.packed = None;
+            home.phase.lent = Some(to);
         } else {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
         }
     }
 
-    /// Nobody knows whether the message with the receiver was taken: it is here again, unless somebody else uses it: then [`HomeHears::Failed`].
-    pub fn receiver_back(&mut self, now: Time, channel: ChannelId) {
-        let me = self.me().node;
-        if let Some(visitor) = self.visitors.get_mut(&channel) {
-            visitor.packed = false;
-            visitor.lent = None;
+    /// Nobody knows whether the message with the receiver was taken. `true`: it is here again, unless somebody else uses it: then
+    /// [`HomeHears::Failed`]. `false`: it was taken.
+    pub fn receiver_back(&mut self, now: Time, channel: ChannelId, trip: Trip) -> bool {
+        if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
+            visitor.packed = None;
             if visitor.over.is_some() {
                 self.visitors.remove(&channel);
-                return;
+            } else {
+                visitor.doubtful = true;
+                self.use_receiver(now, channel);
             }
-            visitor.doubtful = true;
-            return self.use_receiver(now, channel);
+            return true;
         }
-        match self.homes.get_mut(&channel) {
+        match self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             Some(home) if home.phase.stage == Stage::Here => {
                 home.phase.claim += 1;
-                home.phase.packed = false;
-                home.phase.lent = None;
+                home.phase.packed = None;
                 self.forget_home_if_over(channel);
+                true
             }
-            _ => self.hears(channel, me, HomeHears::Failed(End::Lost)),
+            _ => false,
         }
     }
 
@@ -718,7 +738,7 @@ impl Machine {
         if self.is_me(place.home)
             && let Some(home) = self.homes.get_mut(&channel)
         {
-            home.phase.packed = false;
+            home.phase.packed = None;
             if let Some(to) = home.phase.lent.take() {
                 self.say(now, to, settled);
             }
@@ -726,8 +746,8 @@ impl Machine {
             return Arrival::Returned;
         }
         if let Some(visitor) = self.visitors.get_mut(&channel) {
-            let is_away = visitor.packed || visitor.lent.is_some();
-            visitor.packed = false;
+            let is_away = visitor.is_away();
+            visitor.packed = None;
             let lent = visitor.lent.take();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
             if let Some(to) = lent {
@@ -743,7 +763,7 @@ impl Machine {
         let visitor = Visitor {
             place,
             giver: Some(from),
-            packed: false,
+            packed: None,
             lent: None,
             doubtful: false,
             fetching: false,
@@ -790,7 +810,9 @@ impl Machine {
         let me = self.me().node;
         let Some(visitor) = self.visitors.get(&channel) else { return };
         let (packed, lent) = (visitor.packed, visitor.lent);
-        if packed && let Some(visitor) = self.visitors.get_mut(&channel) {
+        if packed.is_some()
+            && let Some(visitor) = self.visitors.get_mut(&channel)
+        {
             visitor.over = Some(how);
             return;
         }
@@ -1009,7 +1031,7 @@ impl Machine {
                     && visitor.giver == Some(from)
                 {
                     visitor.giver = None;
-                    if visitor.packed || visitor.lent.is_some() {
+                    if visitor.is_away() {
                         if let Some(to) = visitor.lent {
                             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
                         }
@@ -1082,10 +1104,10 @@ impl Machine {
 
     fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if proxy.way.lent != Some(from) && !proxy.way.packed {
+        if proxy.way.lent != Some(from) && proxy.way.packed.is_none() {
             return;
         }
-        proxy.way.packed = false;
+        proxy.way.packed = None;
         proxy.way.lent = None;
         if proxy.way.over.is_some() {
             self.proxies.remove(&channel);
@@ -1104,15 +1126,15 @@ impl Machine {
 
     fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
         if let Some(visitor) = self.visitors.get(&channel) {
-            if visitor.lent == Some(from) || visitor.packed {
+            if visitor.lent == Some(from) || visitor.packed.is_some() {
                 self.lapse_receiver(now, channel, how);
             }
         } else if let Some(home) = self.homes.get_mut(&channel)
             && home.phase.stage == Stage::Here
-            && (home.phase.lent == Some(from) || home.phase.packed)
+            && (home.phase.lent == Some(from) || home.phase.packed.is_some())
         {
             home.phase.lent = None;
-            home.phase.packed = false;
+            home.phase.packed = None;
             self.hears(channel, from, HomeHears::Lapsed(how));
         }
     }
@@ -1162,7 +1184,7 @@ impl Machine {
                 Stage::Asked(to) if to == node => {
                     home.phase.stage = Stage::Here;
                     home.phase.lent = None;
-                    home.phase.packed = false;
+                    home.phase.packed = None;
                     self.hears(channel, node, HomeHears::Lapsed(End::Lost));
                 }
                 Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
