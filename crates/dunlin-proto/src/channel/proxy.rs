@@ -365,8 +365,8 @@ impl Machine {
                 ProxyHears::Ended(how)
             }
             FromHome::HomeIs { .. }
-            | FromHome::NotHome
-            | FromHome::Fenced
+            | FromHome::NotHome(_)
+            | FromHome::Fenced(_)
             | FromHome::Moving { .. }
             | FromHome::Superseded(_)
             | FromHome::Drained => unreachable!("they were heard above"),

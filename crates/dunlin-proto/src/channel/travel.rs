@@ -308,7 +308,27 @@ impl Machine {
         proxy.way.packed = None;
         proxy.way.lent = Some(to);
         if let Some(how) = proxy.way.over.clone() {
-            self.end_way(now, channel, how);
+            return self.end_way(now, channel, how);
+        }
+        self.forget_passed_on(now, channel);
+    }
+
+    /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
+    fn forget_passed_on(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get(&channel)
+            && proxy.way.state == Whereabouts::Resting
+            && proxy.way.giver.is_none()
+            && proxy.way.lent.is_some()
+        {
+            self.settle_lent(now, channel);
+            self.drop_way(now, channel, &End::Lost);
+        }
+        if let Some(visitor) = self.visitors.get(&channel)
+            && visitor.giver.is_none()
+            && let Some(to) = visitor.lent
+        {
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+            self.visitors.remove(&channel);
         }
     }
 
@@ -456,12 +476,14 @@ impl Machine {
         let is_home = proxy.home == from;
         let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
         match said {
-            FromHome::HomeIs { epoch, terms } if taking => self.home_is(now, channel, epoch, terms)?,
-            FromHome::NotHome if taking => match proxy.way.state {
+            FromHome::HomeIs { transfer, epoch, terms } if taking && transfer == proxy.way.transfer => {
+                self.home_is(now, channel, epoch, terms)?;
+            }
+            FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
                 _ => self.lose_proxy(now, channel),
             },
-            FromHome::Fenced if taking => self.lose_proxy(now, channel),
+            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer => self.lose_proxy(now, channel),
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
                     return Ok(None);
@@ -473,14 +495,22 @@ impl Machine {
                 self.drop_way(now, channel, &End::Lost);
                 self.proxy_hears(channel, ProxyHears::Departed);
             }
+            FromHome::Superseded(transfer)
+                if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
+            {
+                // Somebody else has it who was not sure of it: what this half has offered was not taken.
+                let again: Vec<Ticket> = std::mem::take(&mut proxy.open).into_keys().collect();
+                proxy.way.again.extend(again);
+                self.lose_proxy(now, channel);
+            }
             FromHome::Drained if is_home && proxy.way.draining => {
                 proxy.way.draining = false;
                 self.proxy_hears(channel, ProxyHears::Rests);
             }
             // It was said to a half that was here before.
             FromHome::HomeIs { .. }
-            | FromHome::NotHome
-            | FromHome::Fenced
+            | FromHome::NotHome(_)
+            | FromHome::Fenced(_)
             | FromHome::Moving { .. }
             | FromHome::Superseded(_)
             | FromHome::Drained => {}
@@ -520,7 +550,12 @@ impl Machine {
     /// The home is not where it was said to be: the sponsor knows, or will.
     fn ask(&mut self, now: Time, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        let Some((sponsor, _)) = proxy.way.sponsor.clone() else { return self.lose_proxy(now, channel) };
+        let sponsor = proxy.way.sponsor.as_ref().map(|(sponsor, _)| *sponsor);
+        // If that is this node, what it knew is over.
+        let Some(sponsor) = sponsor.filter(|sponsor| !self.is_me(*sponsor)) else {
+            return self.lose_proxy(now, channel);
+        };
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.way.state = Whereabouts::Asking;
         let epoch = proxy.way.epoch + 1;
         self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
@@ -601,16 +636,16 @@ impl Machine {
             return;
         }
         let Some(home) = self.homes.get_mut(&channel) else {
-            return self.tell(now, from, channel, FromHome::NotHome);
+            return self.tell(now, from, channel, FromHome::NotHome(transfer));
         };
         if home.phase.has_said_so() {
-            return self.tell(now, from, channel, FromHome::NotHome);
+            return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
         if home.ended.is_some() && !home.phase.is_away() {
             // A half that takes the sender again does not hear how the channel ended, and will say nothing more.
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
-            return self.tell(now, from, channel, FromHome::NotHome);
+            return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
         let present = home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
@@ -622,7 +657,7 @@ impl Machine {
                     self.tell(now, node, channel, FromHome::Superseded(transfer));
                 }
             }
-            _ => return self.tell(now, from, channel, FromHome::Fenced),
+            _ => return self.tell(now, from, channel, FromHome::Fenced(transfer)),
         }
         let Some(home) = self.homes.get_mut(&channel) else { return };
         home.attached.insert(from, Attached { told: false, ..Attached::new(0) });
@@ -641,8 +676,8 @@ impl Machine {
         half.told = true;
         half.credits = terms.credits.into();
         home.terms = terms;
-        let epoch = home.epoch;
-        self.tell(now, node, channel, FromHome::HomeIs { epoch, terms });
+        let (epoch, transfer) = (home.epoch, home.transfer);
+        self.tell(now, node, channel, FromHome::HomeIs { transfer, epoch, terms });
     }
 
     /// The receiver of this channel is to go into a message: what that has to say. As [`pack_sender`](Self::pack_sender).
@@ -694,6 +729,7 @@ impl Machine {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
+            self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
@@ -800,8 +836,8 @@ impl Machine {
         if let Some(giver) = visitor.giver {
             self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how)));
         }
-        for (node, _) in visitor.takers {
-            self.tell(now, node, channel, FromHome::NotHome);
+        for (node, transfer) in visitor.takers {
+            self.tell(now, node, channel, FromHome::NotHome(transfer));
         }
     }
 
@@ -1151,6 +1187,7 @@ impl Machine {
             if proxy.way.lent == Some(node) {
                 self.sender_lapsed(now, channel, node, End::Lost);
             }
+            self.forget_passed_on(now, channel);
         }
         let channels: Vec<ChannelId> = self.visitors.keys().copied().collect();
         for channel in channels {
@@ -1173,6 +1210,7 @@ impl Machine {
             } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
                 self.fail_visitor(now, channel, End::Lost);
             }
+            self.forget_passed_on(now, channel);
         }
         let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
         for channel in channels {

@@ -214,7 +214,7 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
         FromHome::Credit(_) => kind::CREDIT,
         FromHome::Ended(_) => kind::HOME_ENDED,
         FromHome::HomeIs { .. } => kind::HOME_IS,
-        FromHome::NotHome | FromHome::Fenced => kind::UNTAKEN,
+        FromHome::NotHome(_) | FromHome::Fenced(_) => kind::UNTAKEN,
         FromHome::Moving { .. } => kind::MOVING,
         FromHome::Superseded(_) => kind::SUPERSEDED,
         FromHome::Drained => kind::DRAINED,
@@ -246,12 +246,19 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
             }
             FromHome::Credit(n) => number(out, (*n).into()),
             FromHome::Ended(how) => end(out, how),
-            FromHome::HomeIs { epoch, terms } => {
+            FromHome::HomeIs { transfer, epoch, terms } => {
+                number(out, *transfer);
                 number(out, *epoch);
                 write_terms(out, *terms);
             }
-            FromHome::NotHome => out.put_u8(0),
-            FromHome::Fenced => out.put_u8(1),
+            FromHome::NotHome(transfer) => {
+                number(out, *transfer);
+                out.put_u8(0);
+            }
+            FromHome::Fenced(transfer) => {
+                number(out, *transfer);
+                out.put_u8(1);
+            }
             FromHome::Moving { epoch, to, addresses } => place(out, *epoch, *to, addresses),
             FromHome::Superseded(transfer) => number(out, *transfer),
             FromHome::Drained => {}
@@ -605,12 +612,14 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         }
         kind::HOME_IS => {
             let channel = r.channel()?;
-            Frame::FromHome(channel, FromHome::HomeIs { epoch: r.number("an epoch")?, terms: r.terms()? })
+            let (transfer, epoch) = (r.number("a transfer")?, r.number("an epoch")?);
+            Frame::FromHome(channel, FromHome::HomeIs { transfer, epoch, terms: r.terms()? })
         }
         kind::UNTAKEN => {
             let channel = r.channel()?;
+            let transfer = r.number("a transfer")?;
             let fenced = r.flag("why it was not taken")?;
-            Frame::FromHome(channel, if fenced { FromHome::Fenced } else { FromHome::NotHome })
+            Frame::FromHome(channel, if fenced { FromHome::Fenced(transfer) } else { FromHome::NotHome(transfer) })
         }
         kind::MOVING => {
             let channel = r.channel()?;

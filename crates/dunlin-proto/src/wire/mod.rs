@@ -151,15 +151,17 @@ pub enum FromHome {
     Ended(End),
     /// The answer to [`ToHome::Take`]: this node is the channel's home, and knows the half.
     HomeIs {
+        /// The number that is answered.
+        transfer: u64,
         /// Counts the channel's homes.
         epoch: u64,
         /// What it grants.
         terms: Terms,
     },
-    /// The answer to [`ToHome::Take`]: the home is not here (any more).
-    NotHome,
-    /// The answer to [`ToHome::Take`]: another one has the sender.
-    Fenced,
+    /// The answer to [`ToHome::Take`] with this number: the home is not here (any more).
+    NotHome(u64),
+    /// The answer to [`ToHome::Take`] with this number: another one has the sender.
+    Fenced(u64),
     /// The receiver has left for another node. Nothing more is said of what was offered here; [`ToHome::Quiet`] answers.
     Moving {
         /// The new home's epoch.
