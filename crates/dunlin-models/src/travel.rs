@@ -10,8 +10,7 @@ use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Frame, Terms};
 use dunlin_proto::{
-    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace,
-    Trip,
+    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Trip,
 };
 
 use crate::explore::World;
@@ -910,7 +909,8 @@ impl World for Travel {
         let sender_lives =
             living().any(|(_, node)| node.half.as_ref().is_some_and(|half| half.in_hand && !half.failed));
         for (me, node) in living() {
-            let waits = node.in_hand && node.receiver == Receiver::Home && node.ended.is_none() && node.queue.is_empty();
+            let waits =
+                node.in_hand && node.receiver == Receiver::Home && node.ended.is_none() && node.queue.is_empty();
             if waits && !sender_lives {
                 return Err(format!("the receiver at node {me} waits for a sender that is nowhere"));
             }

@@ -195,9 +195,12 @@ impl Machine {
         while self.actions.is_empty()
             && let Some((now, frame)) = self.said_here.pop_front()
         {
-            if let Err(why) = self.hear(now, self.me.node, frame) {
-                // Nobody else can have said it.
-                unreachable!("this node breaks the protocol with itself: {why}");
+            let channel = frame.channel();
+            if self.hear(now, self.me.node, frame).is_err()
+                && let Some(channel) = channel
+            {
+                // Only what others had said of the channel can have led here: it is lost.
+                self.lose_proxy(now, channel);
             }
         }
         self.actions.pop_front()
@@ -1034,7 +1037,8 @@ impl Machine {
             }
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Names(said) => {
-                let incarnation = self.connection(node).met.expect("it has shaken hands");
+                let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
+                let incarnation = met.expect("it has shaken hands");
                 self.actions.push_back(Action::Names(Life { node, incarnation }, said));
             }
         }

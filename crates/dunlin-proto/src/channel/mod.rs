@@ -9,8 +9,8 @@ mod proxy;
 mod travel;
 
 pub(crate) use home::fit;
-pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
 pub use travel::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
+pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -92,8 +92,8 @@ pub enum ProxyHears {
         /// Values that an extended receive had returned and not released: they were received.
         taken: Vec<Ticket>,
     },
-    /// The channel's home moves. These offers have not been taken: offer each of them again, under its number and in this order, or
-    /// [withdraw](crate::Machine::withdraw) it.
+    /// The channel's home moves. These offers of values have not been taken: offer each of them again, under its number and in this order, or
+    /// [withdraw](crate::Machine::withdraw) it. What choices offer still stands, without a word.
     Moved(Vec<Ticket>),
     /// The home, perhaps a new one, knows this half. So many more values may be sent at once.
     Home(Terms, u32),

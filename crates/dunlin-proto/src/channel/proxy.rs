@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::travel::place_in_line;
 use super::{Proxy, ProxyHears, Standing, Waiting, Whereabouts};
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
@@ -80,10 +81,11 @@ impl Machine {
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if !proxy.retired && proxy.way.over.is_none() => {
-                // What is offered again comes before what was offered later.
-                let at = proxy.backlog.partition_point(|(t, what)| *t < ticket || matches!(what, Waiting::Sent(_)));
-                proxy.backlog.insert(at, (ticket, what));
-                proxy.way.again.remove(&ticket);
+                if proxy.way.again.remove(&place_in_line(ticket)) {
+                    proxy.wait_in_place(ticket, what);
+                } else {
+                    proxy.backlog.push_back((ticket, what));
+                }
             }
             _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }
@@ -107,6 +109,7 @@ impl Machine {
                 }
                 Waiting::Choice(choice) => {
                     proxy.open.insert(ticket, Standing::Tentative);
+                    proxy.way.choices.insert(ticket, choice);
                     ToHome::OfferChoice(ticket, choice)
                 }
                 Waiting::Sent(value) => {
@@ -174,7 +177,7 @@ impl Machine {
     /// Asks an offer back: [`ProxyHears::Withdrawn`], or what became of it. If it has not been sent yet, that is known at once.
     pub fn withdraw(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        let again = proxy.way.again.remove(&ticket);
+        let again = proxy.way.again.remove(&place_in_line(ticket));
         let waiting = proxy.backlog.iter().position(|(t, _)| *t == ticket);
         if again || waiting.is_some() {
             waiting.map(|at| proxy.backlog.remove(at));
@@ -233,6 +236,7 @@ impl Machine {
     fn settled(&mut self, now: Time, channel: ChannelId, ticket: Ticket) -> bool {
         let stood = self.proxies.get_mut(&channel).is_some_and(|proxy| {
             proxy.way.withdrawing.remove(&ticket);
+            proxy.way.choices.remove(&ticket);
             proxy.open.remove(&ticket).is_some()
         });
         self.offer_waiting(now, channel);
@@ -386,14 +390,15 @@ impl Machine {
     }
 
     /// The home of this half is lost, or the way to it: what was offered is not taken if it was not sent, else nobody can know.
-    pub(super) fn lose_proxy(&mut self, now: Time, channel: ChannelId) {
+    pub(crate) fn lose_proxy(&mut self, now: Time, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let node = proxy.home;
         let open = std::mem::take(&mut proxy.open);
         let (mut unknown, mut not_taken, mut taken) = (Vec::new(), Vec::new(), Vec::new());
-        not_taken.extend(std::mem::take(&mut proxy.way.again));
+        not_taken.extend(std::mem::take(&mut proxy.way.again).into_iter().map(place_in_line));
         let backlog = std::mem::take(&mut proxy.backlog);
-        not_taken.extend(backlog.iter().filter(|(_, what)| !matches!(what, Waiting::Sent(_))).map(|(ticket, _)| *ticket));
+        not_taken
+            .extend(backlog.iter().filter(|(_, what)| !matches!(what, Waiting::Sent(_))).map(|(ticket, _)| *ticket));
         for (ticket, standing) in open {
             let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
             match standing {

@@ -3,12 +3,12 @@
 //! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
 //! it known: a sender's by [`ToHome::Take`], a receiver's by [`Travel::Fetch`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::{Attached, Home, HomeHears, Proxy, ProxyHears, Standing};
-use crate::id::{ChannelId, NodeId, Ticket};
+use super::{Attached, Home, HomeHears, Proxy, ProxyHears, Standing, Waiting};
+use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
@@ -99,8 +99,10 @@ pub(crate) struct Way {
     doubtful: bool,
     /// Nodes that wait to hear where the home is, and for which epoch.
     askers: Vec<(NodeId, u64)>,
-    /// Offers that its user has yet to make again.
-    pub(crate) again: BTreeSet<Ticket>,
+    /// The [places](place_in_line) of offers that its user has yet to make again.
+    pub(crate) again: BTreeSet<u64>,
+    /// Who offers what no value has been said of.
+    pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
     /// Offers that have been asked back.
     pub(crate) withdrawing: BTreeSet<Ticket>,
     /// Values were sent on credits since the home last said that all has arrived, and that it has been asked.
@@ -114,6 +116,12 @@ pub(crate) struct Way {
     pub(crate) over: Option<End>,
 }
 
+/// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those from 2^63 on, which are of values
+/// that were there before all offers. Its own inverse.
+pub(super) fn place_in_line(ticket: Ticket) -> u64 {
+    ticket ^ (1 << 63)
+}
+
 impl Way {
     /// Whether the end is in a message, or with somebody who took it from one.
     pub(crate) fn is_away(&self) -> bool {
@@ -125,6 +133,13 @@ impl Proxy {
     /// Whether it may say something to its home now.
     pub(crate) fn may_speak(&self) -> bool {
         self.way.state == Whereabouts::Known && self.way.again.is_empty()
+    }
+
+    /// Something that is offered again comes before what was offered later.
+    pub(crate) fn wait_in_place(&mut self, ticket: Ticket, what: Waiting) {
+        let later = |(other, _): &(Ticket, Waiting)| place_in_line(*other) > place_in_line(ticket);
+        let at = self.backlog.iter().position(later).unwrap_or(self.backlog.len());
+        self.backlog.insert(at, (ticket, what));
     }
 
     /// How many offers are not settled.
@@ -281,8 +296,7 @@ impl Machine {
     }
 
     fn addresses_of_any(&self, node: NodeId) -> Vec<String> {
-        let mut addresses =
-            if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
+        let mut addresses = if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
         addresses.truncate(crate::wire::limits::ADDRESSES);
         addresses
     }
@@ -499,7 +513,7 @@ impl Machine {
                 if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
             {
                 // Somebody else has it who was not sure of it: what this half has offered was not taken.
-                let again: Vec<Ticket> = std::mem::take(&mut proxy.open).into_keys().collect();
+                let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
                 proxy.way.again.extend(again);
                 self.lose_proxy(now, channel);
             }
@@ -522,7 +536,7 @@ impl Machine {
     fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         // Credits of the home before this one are places in its buffer, and have moved with that.
-        let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, super::Waiting::Sent(_))).count() as u64;
+        let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
         let all = u64::from(terms.credits);
         let Some(more) = all.checked_sub(sent + proxy.credits) else {
             return Err("a home that takes credits back");
@@ -599,8 +613,12 @@ impl Machine {
                 Standing::Asked(_) | Standing::Reserved(..) => aborted.push(ticket),
                 Standing::Firm | Standing::Tentative => {}
             }
-            proxy.way.again.insert(ticket);
+            match proxy.way.choices.remove(&ticket) {
+                Some(choice) => proxy.wait_in_place(ticket, Waiting::Choice(choice)),
+                None => drop(proxy.way.again.insert(place_in_line(ticket))),
+            }
         }
+        proxy.way.choices.clear();
         proxy.way.withdrawing.clear();
         proxy.gone_said = false;
         proxy.unanswered = false;
@@ -608,7 +626,7 @@ impl Machine {
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
         proxy.way.state = Whereabouts::Taking { moved: moved || me };
-        let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().collect());
+        let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().map(place_in_line).collect());
         for ticket in withdrawn {
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
         }
@@ -647,7 +665,8 @@ impl Machine {
             self.forget_home_if_over(channel);
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        let present = home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
+        let present =
+            home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
             Some((node, _)) if node == from && transfer == home.transfer => {}
             Some((node, true)) if transfer > home.transfer => {
@@ -763,13 +782,7 @@ impl Machine {
     }
 
     /// A receiver has come to this node in a message from `from`, and was taken.
-    pub fn receiver_arrives(
-        &mut self,
-        now: Time,
-        channel: ChannelId,
-        place: ReceiverPlace,
-        from: NodeId,
-    ) -> Arrival {
+    pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
         let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
         if self.is_me(place.home)
             && let Some(home) = self.homes.get_mut(&channel)
@@ -862,9 +875,7 @@ impl Machine {
     /// Somebody uses the receiver.
     fn hear_fetch(&mut self, now: Time, from: NodeId, channel: ChannelId, claim: u64) {
         match self.homes.get_mut(&channel) {
-            Some(home)
-                if home.phase.claim == claim && home.phase.is_away() && home.phase.stage == Stage::Here =>
-            {
+            Some(home) if home.phase.claim == claim && home.phase.is_away() && home.phase.stage == Stage::Here => {
                 home.phase.stage = Stage::Asked(from);
                 self.hears(channel, from, HomeHears::Leave);
             }

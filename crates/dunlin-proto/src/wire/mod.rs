@@ -481,6 +481,18 @@ pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
 }
 
 impl Frame {
+    /// The channel that it speaks of.
+    pub(crate) fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Self::FromHome(channel, _)
+            | Self::ToHome(channel, _)
+            | Self::More(channel, _)
+            | Self::Cut(channel)
+            | Self::Travel(channel, _) => Some(*channel),
+            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Names(_) => None,
+        }
+    }
+
     /// Which way the frame takes.
     pub fn lane(&self) -> Lane {
         match self {

@@ -11,7 +11,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, ToHome, VERSIONS};
-use dunlin_proto::{Action, Closed, Config, Machine, State};
+use dunlin_proto::{Action, Closed, Config, Leaving, Machine, ReceiverPlace, SenderPlace, State};
 
 use super::messages;
 
@@ -60,6 +60,8 @@ struct World {
     asked: usize,
     /// How many homes have been attached from the start.
     given: usize,
+    /// Ends have been sent, or taken.
+    travels: bool,
 }
 
 impl World {
@@ -82,6 +84,7 @@ impl World {
             arrived: 0,
             asked: 0,
             given: 0,
+            travels: false,
         }
     }
 
@@ -221,12 +224,20 @@ impl World {
         let now = self.now;
         let (channel, node) = (messages::channel(u)?, messages::life(u)?.node);
         let machine = &mut self.machine;
-        match u.int_in_range(0..=26)? {
+        let what = u.int_in_range(0..=31)?;
+        if (26..=30).contains(&what) {
+            // Halves of this node's own, and what a `State` has named.
+            self.given += 4;
+            self.travels = true;
+        }
+        match what {
             0 => {
                 let terms = terms(u)?;
                 let many = bool::arbitrary(u)?;
                 machine.open_home(channel, terms, messages::declaration(u)?, many).expect("it is not too long");
             }
+            // A name's two faces on one node are joined there.
+            1..=2 if node == ME.node => {}
             1..=2 => machine.attach(now, channel, node, messages::declaration(u)?).expect("it is not too long"),
             3..=5 => machine.offer(now, channel, messages::number(u)?, messages::bytes(u, 60)?),
             6 => machine.offer_choice(now, channel, messages::number(u)?, 1),
@@ -260,6 +271,53 @@ impl World {
                 machine.open_home_to(channel, terms(u)?, messages::declaration(u)?, node);
                 self.given += 1;
             }
+            // Ends that travel.
+            26 => match u8::arbitrary(u)? {
+                0..=99 => machine.pair(channel, terms(u)?),
+                100..=199 => {
+                    if let Leaving::Ready(_, trip) = machine.pack_sender(now, channel) {
+                        match u.int_in_range(0..=2)? {
+                            0 => machine.sender_left(now, channel, trip, node),
+                            1 => machine.sender_stays(channel, trip),
+                            _ => drop(machine.sender_back(now, channel, trip)),
+                        }
+                    }
+                }
+                _ => {
+                    if let Leaving::Ready(_, trip) = machine.pack_receiver(channel) {
+                        match u.int_in_range(0..=2)? {
+                            0 => machine.receiver_left(now, channel, trip, node),
+                            1 => machine.receiver_stays(channel, trip),
+                            _ => drop(machine.receiver_back(now, channel, trip)),
+                        }
+                    }
+                }
+            },
+            27 => {
+                let place = SenderPlace {
+                    transfer: messages::number(u)?,
+                    epoch: messages::number(u)?,
+                    home: node,
+                    addresses: Vec::new(),
+                    sponsor: messages::life(u)?.node,
+                    sponsor_addresses: Vec::new(),
+                };
+                let _ = machine.sender_arrives(now, channel, place, messages::life(u)?.node);
+                machine.use_sender(now, channel);
+            }
+            28 => {
+                let (claim, epoch) = (messages::number(u)?, messages::number(u)?);
+                let place = ReceiverPlace { claim, epoch, home: node, addresses: Vec::new() };
+                let _ = machine.receiver_arrives(now, channel, place, messages::life(u)?.node);
+                machine.use_receiver(now, channel);
+            }
+            29 => machine.admit(now, channel, node, terms(u)?),
+            30 => match u8::arbitrary(u)? {
+                0..=99 => machine.leave_home(now, channel),
+                100..=199 => machine.ship(now, channel, vec![messages::bytes(u, 60)?]),
+                200..=219 => machine.install(now, channel),
+                _ => machine.drop_receiver(now, channel),
+            },
             _ => match u8::arbitrary(u)? {
                 0..=9 => machine.leave(now),
                 10..=59 => machine.tell_terms(now, channel, node, terms(u)?),
@@ -375,11 +433,12 @@ impl World {
         let up: Vec<&NodeId> = self.up.iter().filter(|(_, up)| **up).map(|(node, _)| node).collect();
         assert!(up.is_empty(), "{up:?} are not down");
         let census = self.machine.census();
-        assert_eq!(
-            (census.attached, census.proxies, census.offers, census.unfinished, census.sockets, census.unacked_bytes),
-            (0, 0, 0, 0, 0, 0),
-            "{census:?}"
-        );
+        let carried = (census.unfinished, census.sockets, census.unacked_bytes);
+        assert_eq!(carried, (0, 0, 0), "{census:?}");
+        if !self.travels {
+            // What an end on its way waits for may be this node's own side, which says anything here.
+            assert_eq!((census.attached, census.proxies, census.offers), (0, 0, 0), "{census:?}");
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Poison, Rejection, Room, Status, Terms,
-    ToHome, VERSIONS, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, Poison, Rejection, Room, Status,
+    Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -53,9 +53,10 @@ fn poison(u: &mut Unstructured<'_>) -> Result<Poison> {
 }
 
 pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
-    Ok(match u.int_in_range(0..=2)? {
+    Ok(match u.int_in_range(0..=3)? {
         0 => End::Gone,
         1 => End::Retired,
+        2 => End::Lost,
         _ => End::Poisoned(poison(u)?),
     })
 }
@@ -115,9 +116,38 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
     })
 }
 
+fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
+    Ok(Terms { window: number32(u)?.max(1), credits: number32(u)?, value_max: number(u)? })
+}
+
+fn which(u: &mut Unstructured<'_>) -> Result<Which> {
+    Ok(if bool::arbitrary(u)? { Which::Sender } else { Which::Receiver })
+}
+
+fn travel(u: &mut Unstructured<'_>) -> Result<Travel> {
+    Ok(match u.int_in_range(0..=5)? {
+        0 => Travel::Where(number(u)?),
+        1 => Travel::At { epoch: number(u)?, home: life(u)?.node, addresses: addresses(u)? },
+        2 => Travel::Fetch(number(u)?),
+        3 => Travel::Settled(which(u)?),
+        4 => Travel::Over(which(u)?, end(u)?),
+        _ => Travel::Lapsed(which(u)?, end(u)?),
+    })
+}
+
+fn moved(u: &mut Unstructured<'_>) -> Result<Moved> {
+    Ok(Moved {
+        epoch: number(u)?,
+        transfer: number(u)?,
+        sender: if bool::arbitrary(u)? { Some((life(u)?.node, addresses(u)?)) } else { None },
+        ended: if bool::arbitrary(u)? { Some(end(u)?) } else { None },
+        values: number(u)?,
+    })
+}
+
 fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
-    Ok(match u.int_in_range(0..=10)? {
-        0 => FromHome::Attached(Terms { window: number32(u)?.max(1), credits: number32(u)?, value_max: number(u)? }),
+    Ok(match u.int_in_range(0..=16)? {
+        0 => FromHome::Attached(terms(u)?),
         1 => FromHome::Rejected(match u.int_in_range(0..=3)? {
             0 => Rejection::NoSuchChannel,
             1 => Rejection::Occupied,
@@ -132,17 +162,27 @@ fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
         7 => FromHome::Reserve(number(u)?, number(u)?),
         8 => FromHome::Abort(number(u)?, number(u)?),
         9 => FromHome::Credit(number32(u)?),
+        10 => FromHome::HomeIs { transfer: number(u)?, epoch: number(u)?, terms: terms(u)? },
+        11 => FromHome::NotHome(number(u)?),
+        12 => FromHome::Fenced(number(u)?),
+        13 => FromHome::Moving { epoch: number(u)?, to: life(u)?.node, addresses: addresses(u)? },
+        14 => FromHome::Superseded(number(u)?),
+        15 => FromHome::Drained,
         _ => FromHome::Ended(end(u)?),
     })
 }
 
 fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
-    Ok(match u.int_in_range(0..=7)? {
+    Ok(match u.int_in_range(0..=11)? {
         0 => ToHome::Attach(declaration(u)?),
         1 => ToHome::OfferChoice(number(u)?, u128::arbitrary(u)?),
         2 => ToHome::Withdraw(number(u)?),
         3 => ToHome::Revoke(number(u)?),
         4 => ToHome::Ended(end(u)?),
+        8 => ToHome::Take(number(u)?),
+        9 => ToHome::Quiet,
+        10 => ToHome::Drain,
+        11 => ToHome::State(moved(u)?),
         kind => {
             let head = match kind {
                 5 => Head::Offer(number(u)?),
@@ -167,7 +207,8 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
             let (channel, piece) = (channel(u)?, bytes(u, limits::CHUNK)?);
             Frame::More(channel, if piece.is_empty() { Bytes::from_static(b"x") } else { piece })
         }
-        216..=230 => Frame::Cut(channel(u)?),
+        216..=225 => Frame::Cut(channel(u)?),
+        226..=238 => Frame::Travel(channel(u)?, travel(u)?),
         _ => Frame::Names(names(u)?),
     })
 }
