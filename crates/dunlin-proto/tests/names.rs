@@ -776,9 +776,9 @@ fn a_home_hears_once_of_every_life_and_knows_when_it_is_used_up() {
     directory.heard(server, finds(next, true));
     assert_eq!(count(&mut directory), 0);
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
-    // A shared one goes: nothing follows. If it comes again, that is news.
+    // A shared one goes that has not attached: the home may be found again. If it comes again, that is news.
     directory.heard(server, gone((2, 1), 1).1);
-    assert_eq!(said(&mut directory), []);
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
     directory.heard(server, finds(life(1), true));
     assert_eq!(count(&mut directory), 1);
 
@@ -835,4 +835,36 @@ fn a_later_holder_of_a_home_joins_the_first() {
     directory.server_is(server);
     let joined = Status::Joined(channel(7, 1));
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &shared(Face::Receiver), joined))]);
+}
+
+/// Where only one may hold a face, also a shared one.
+#[test]
+fn a_shared_face_may_have_to_have_one_holder() {
+    let one_holder = || {
+        let mut config = RegistryConfig::default();
+        config.several_holders = false;
+        Server::with(config)
+    };
+    for (near, home) in [(Face::Sender, Face::Receiver), (Face::Client, Face::Server)] {
+        let (near, home) = (shared(near), shared(home));
+        let mut server = one_holder();
+        server.declare(1, 1, &near);
+        let c = channel(9, 1);
+        assert_eq!(server.declare(9, 1, &home), [found((1, 1), 9, c, &home), found((9, 1), 1, c, &near)]);
+        assert_eq!(server.declare(2, 1, &near), [refused((2, 1), &near, 1)]);
+        assert_eq!(server.declare(8, 1, &home), [refused((8, 1), &home, 9)]);
+        // The home is used up, unless its node says that nobody has attached.
+        assert_eq!(server.undeclare(1, 1), [gone((9, 1), 1)]);
+        assert_eq!(server.declare(2, 1, &near), [waits(2, 1)]);
+        let again = server.declare_as(9, 1, &home, Status::Known);
+        assert_eq!(again, [found((2, 1), 9, c, &home), found((9, 1), 2, c, &near)]);
+    }
+    // An acceptor has any number of clients, shared or not.
+    let (client, acceptor) = (shared(Face::Client), face(Face::Acceptor));
+    let mut server = one_holder();
+    server.declare(1, 1, &client);
+    assert_eq!(server.declare(2, 1, &client), []);
+    let told = |n| found((n, 1), 9, channel(9, 1), &acceptor);
+    assert_eq!(server.declare(9, 1, &acceptor), [told(1), told(2), waits(9, 1)]);
+    assert_eq!(server.declare(3, 1, &client), [told(3)]);
 }

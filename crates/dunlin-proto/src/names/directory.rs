@@ -1,6 +1,6 @@
 //! What a node has declared, and how far it has come.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
@@ -75,8 +75,8 @@ struct End {
     face: Declaration,
     since: Time,
     status: Status,
-    /// At a home: who has been found, and whether shared.
-    partners: BTreeMap<Life, bool>,
+    /// At a home: who has been found.
+    partners: BTreeSet<Life>,
     told_waiting: bool,
 }
 
@@ -155,7 +155,7 @@ impl Directory {
             return self.events.push_back(DirectoryEvent::Full { number, room, max });
         }
         let (name, status) = (name.to_owned(), Status::New);
-        let end = End { name, channel, face, since: now, status, partners: BTreeMap::new(), told_waiting: false };
+        let end = End { name, channel, face, since: now, status, partners: BTreeSet::new(), told_waiting: false };
         self.ends.insert(number, end);
         self.say_declare(number);
     }
@@ -265,15 +265,14 @@ impl Directory {
                 if end.status == Status::New {
                     end.status = Status::Known;
                 }
-                channel == end.channel && end.partners.insert(partner, face.shared).is_none()
+                channel == end.channel && end.partners.insert(partner)
             }
         }
     }
 
     fn gone(&mut self, number: u64, partner: Life) {
         let Some(end) = self.ends.get_mut(&number) else { return };
-        let shared = end.partners.remove(&partner);
-        if shared == Some(false) && !matches!(end.status, Status::Joined(_)) {
+        if end.partners.remove(&partner) && !matches!(end.status, Status::Joined(_)) {
             // It never attached: another may be joined.
             self.say_declare(number);
         }

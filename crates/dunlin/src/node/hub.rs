@@ -23,7 +23,7 @@ use super::driver::{Driver, Locked};
 use super::error::NameError;
 use super::id;
 use super::message::WINDOW;
-use super::name::{describe, split};
+use super::name::{describe, split, word};
 
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
@@ -259,9 +259,12 @@ impl Hub {
     pub(crate) fn new(me: Life) -> Self {
         let mut own = Directory::new();
         own.server_is(me.node);
+        let mut names = RegistryConfig::default();
+        // A home has one sending half: claims of an end that several nodes hold are not there yet.
+        names.several_holders = false;
         Self {
             me,
-            registry: Registry::new(RegistryConfig::default()),
+            registry: Registry::new(names),
             serves: false,
             leaving: false,
             directory: Directory::new(),
@@ -324,7 +327,7 @@ impl Hub {
         let directories = std::iter::once(&self.directory).chain(self.others.values());
         let waiting = directories.flat_map(Directory::waiting).map(|end| WaitingEnd {
             name: end.name.to_owned(),
-            what: format!("{:?}", end.face).to_lowercase(),
+            what: word(end.face).to_owned(),
             waited: now.since(end.since),
         });
         waiting.collect()
@@ -737,11 +740,12 @@ impl Hub {
             }
             DirectoryEvent::Refused { number, there, holder } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let error = NameError::Refused {
-                        name: end.name.clone(),
-                        mine: describe(&end.declaration),
-                        theirs: describe(&there),
-                        holder: holder.node.to_string(),
+                    let (name, mine, holder, here) =
+                        (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
+                    let error = if mine.face == there.face && mine.shared && there.shared {
+                        NameError::Shared { name, what: word(mine.face), holder, here }
+                    } else {
+                        NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
                     };
                     self.fail(cx, number, error);
                 }

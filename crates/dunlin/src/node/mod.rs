@@ -331,7 +331,9 @@ pub struct Naming<'a, E> {
 }
 
 impl<E> Naming<'_, E> {
-    /// Many may hold this face. (Shared use over several nodes comes with a later version: for now it is declared, and checked.)
+    /// The end is to be shared: the other end may [insist](Self::expects) on that. It is declared once, and its handles are made where it is
+    /// ([`Sender::share`], [`Receiver::share`]). In this version a second declaration, here or at another node, is
+    /// [`NameError::Shared`].
     pub fn shared(mut self) -> Self {
         self.options.shared = true;
         self
