@@ -42,7 +42,9 @@
 //! - When another node serves names, everybody declares everything again, with a [`Status`](crate::wire::Status). Whoever has been joined
 //!   is admitted as it is; a server that [takes over](Registry::taking_over) admits new declarations, and joins, only after one lease, when
 //!   all have had the time to come back.
-//! - Servers that do not know of each other (a network in two parts) each keep these rules among those who declare to them.
+//! - Servers that do not know of each other (a network in two parts) each keep these rules among those who declare to them. When one of them
+//!   cedes to the other, it says so ([`Names::Elsewhere`](crate::wire::Names::Elsewhere)), and all declare to that. What was joined in both parts goes on there as well; who comes
+//!   second is told whom it does not fit ([`DirectoryEvent::Conflict`]). What was not joined is refused as ever.
 //!
 //! Every wait is visible: at the server ([`Registry::waiting`]) and at the declarer ([`Directory::waiting`]).
 

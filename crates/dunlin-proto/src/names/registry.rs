@@ -283,7 +283,8 @@ impl Registry {
             | Names::Full { .. }
             | Names::Waiting { .. }
             | Names::Gone { .. }
-            | Names::Guest { .. } => {}
+            | Names::Guest { .. }
+            | Names::Elsewhere => {}
         }
     }
 
@@ -406,6 +407,7 @@ impl Registry {
             self.judge(&name, &mut ends, at);
         } else if matches!(status, Status::Joined(_)) {
             self.tell_what_stands(&mut ends, at);
+            self.tell_conflict(&ends, at);
         }
         self.put_back(&name, ends);
         self.settle(&name);
@@ -427,7 +429,7 @@ impl Registry {
     /// The same declaration again: its node knows best how far it has come.
     fn declare_again(&mut self, name: &str, at: usize, said: Status) {
         let mut ends = self.names.remove(name).expect("it has just been found");
-        ends[at].lease = None;
+        let was_lost = ends[at].lease.take().is_some();
         ends[at].answered = false;
         let was = ends[at].status;
         let home = ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
@@ -439,8 +441,22 @@ impl Registry {
             _ => ends[at].status = Status::Known,
         }
         self.tell_what_stands(&mut ends, at);
+        if was_lost {
+            self.tell_conflict(&ends, at);
+        }
         self.put_back(name, ends);
         self.settle(name);
+    }
+
+    /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
+    fn tell_conflict(&mut self, ends: &[Declared], at: usize) {
+        let end = &ends[at];
+        if matches!(end.status, Status::Joined(_))
+            && let Verdict::Refused(by) = verdict(ends, at, self.config.several_holders)
+        {
+            let (there, holder) = (ends[by].face.clone(), ends[by].life);
+            self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder }));
+        }
     }
 
     /// What is joined stays joined: the home is told of this end, or this home of all.

@@ -49,7 +49,7 @@ impl NodeBuilder {
     }
 
     /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
-    /// (or `memory:`, `unix:`) a node that finds none there serves it itself.
+    /// (or `memory:`, `unix:`) a node that finds none there serves it itself. What names guarantee: [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
         self

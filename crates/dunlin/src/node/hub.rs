@@ -171,6 +171,20 @@ pub struct WaitingEnd {
     pub waited: Duration,
 }
 
+/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](super::Node::conflicts).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameConflict {
+    /// The name.
+    pub name: String,
+    /// What is declared here.
+    pub mine: String,
+    /// What the name service had already.
+    pub theirs: String,
+    /// Who has that.
+    pub holder: Peer,
+}
+
 /// What a [`Hub`] hears.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -207,6 +221,7 @@ struct DeclaredEnd {
     answer: Option<oneshot::Sender<Result<(), NameError>>>,
     /// Who was asked: the node at this address, or the application's name service.
     at: Option<String>,
+    conflicts: Vec<NameConflict>,
 }
 
 /// A client that has introduced itself and waits for the server's word.
@@ -229,6 +244,8 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// It has served them, and left that to another node.
+    ceded: bool,
     /// This node looks for nobody any more.
     leaving: bool,
     /// What is declared to the application's name service.
@@ -245,6 +262,7 @@ pub(crate) struct Hub {
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    conflict_watchers: Vec<Sender<NameConflict>>,
     news: VecDeque<News>,
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
@@ -266,6 +284,7 @@ impl Hub {
             me,
             registry: Registry::new(names),
             serves: false,
+            ceded: false,
             leaving: false,
             directory: Directory::new(),
             own,
@@ -276,6 +295,7 @@ impl Hub {
             introductions: BTreeMap::new(),
             next: 0,
             watchers: Vec::new(),
+            conflict_watchers: Vec::new(),
             news: VecDeque::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
@@ -286,6 +306,14 @@ impl Hub {
 
     pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
         self.watchers.push(watcher);
+    }
+
+    /// The watcher hears of the conflicts that there are, too.
+    pub(crate) fn watch_conflicts(&mut self, mut watcher: Sender<NameConflict>) {
+        let known = self.ends.values().flat_map(|end| &end.conflicts);
+        if known.cloned().all(|conflict| watcher.try_send(conflict).is_ok()) {
+            self.conflict_watchers.push(watcher);
+        }
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
@@ -351,8 +379,24 @@ impl Hub {
         for (node, life) in &self.lives {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
         }
-        self.serves = true;
+        (self.serves, self.ceded) = (true, false);
         self.directory.server_is(self.me.node);
+    }
+
+    /// Another node serves the application's names, at an address that comes before this node's: all who used this one go there.
+    pub(crate) fn cede(&mut self, cx: &mut Locked<'_>, to: NodeId) {
+        (self.serves, self.ceded) = (false, true);
+        let nodes: Vec<NodeId> = self.lives.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.tell_elsewhere(cx, node));
+        self.directory.leave_server();
+        // What this node's own ends have declared here for those who dial it stays, and is taken back with the rest: so it is said again.
+        self.own.server_lost();
+        self.own.server_is(self.me.node);
+        self.use_names_of(cx, to);
+    }
+
+    fn tell_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId) {
+        let _ = cx.state.machine.say_names(cx.now, node, Names::Elsewhere);
     }
 
     /// This node leaves. A connection that was made from now on would only carry its goodbye.
@@ -418,6 +462,7 @@ impl Hub {
             channel,
             answer: Some(told),
             at: at.clone(),
+            conflicts: Vec::new(),
         };
         self.ends.insert(number, end);
         match &at {
@@ -564,6 +609,10 @@ impl Hub {
             State::Up(life) => {
                 self.lives.insert(node, life);
                 self.registry.met(life, cx.state.machine.addresses_of(node));
+                if self.ceded {
+                    // It may have found this node when that still served the names.
+                    self.tell_elsewhere(cx, node);
+                }
                 ConnectionState::Up
             }
             State::Lost(_) => ConnectionState::Lost,
@@ -636,6 +685,13 @@ impl Hub {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
+            Names::Elsewhere if self.directory.server() == Some(from.node) => {
+                self.directory.leave_server();
+                if !self.leaving {
+                    self.names_lost.notify_one();
+                }
+            }
+            Names::Elsewhere => {}
             answer => {
                 self.directory.heard(from.node, answer.clone());
                 self.own.heard(from.node, answer.clone());
@@ -748,6 +804,14 @@ impl Hub {
                         NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
                     };
                     self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Conflict { number, there, holder } => {
+                if let Some(end) = self.ends.get_mut(&number) {
+                    let (mine, theirs) = (describe(&end.declaration), describe(&there));
+                    let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
+                    self.conflict_watchers.retain_mut(|watcher| watcher.try_send(conflict.clone()).is_ok());
+                    end.conflicts.push(conflict);
                 }
             }
             DirectoryEvent::BadName { number } => {
