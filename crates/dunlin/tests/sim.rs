@@ -185,3 +185,64 @@ fn a_process_that_panics_has_its_exit() {
         assert_eq!(cancelled.await.unwrap_err().reason, dunlin::ExitReason::Cancelled);
     });
 }
+
+/// What was sent into a buffer elsewhere is bounded in bytes.
+#[test]
+fn a_buffer_elsewhere_is_full_of_bytes() {
+    const BUDGET: usize = 16 << 10;
+    for (seed, policy) in [(1, unbounded()), (2, fifo(1000))] {
+        let sim = Sim::new(seed);
+        sim.run(async {
+            let a = Node::join("budget").await?;
+            let b = Node::builder().app("budget").buffered_max_bytes(BUDGET as u64).join().await?;
+            let mut tx = a.sender::<Vec<u8>>("letters").await?;
+            let mut rx = b.receiver::<Vec<u8>>("letters").policy(policy).await?;
+            let (mut sent, mut received) = (0u32, 0u32);
+            // They grow, and are small again.
+            for size in [300, 3000, 100, 30_000, 300] {
+                let before = sent;
+                let letter = |n: u32| {
+                    let mut letter = vec![0; size];
+                    letter[..4].copy_from_slice(&n.to_be_bytes());
+                    letter
+                };
+                // As many as go without a receive.
+                while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
+                    sent += 1;
+                    assert!(sent - before < 1000, "it is unbounded");
+                }
+                while !rx.is_empty() {
+                    let letter = rx.recv().await?;
+                    assert_eq!(letter[..4], received.to_be_bytes());
+                    received += 1;
+                }
+                // What comes now is what there is room for when they are of this size.
+                for round in 0..40 {
+                    while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
+                        sent += 1;
+                    }
+                    let there = rx.len();
+                    if round > 0 {
+                        assert!(there == 1 || there * size <= BUDGET, "{there} of {size}");
+                    }
+                    if round > 30 {
+                        assert!(there * size >= BUDGET / 2, "only {there} of {size}");
+                    }
+                    while !rx.is_empty() {
+                        assert_eq!(rx.recv().await?[..4], received.to_be_bytes());
+                        received += 1;
+                    }
+                }
+            }
+            // At one node nothing is encoded.
+            let mut tx = b.sender::<Vec<u8>>("home").await?;
+            let mut rx = b.receiver::<Vec<u8>>("home").policy(unbounded()).await?;
+            for _ in 0..100 {
+                tx.send(vec![0; 10_000]).await?;
+            }
+            assert_eq!(rx.recv().await?.len(), 10_000);
+            Result::<()>::Ok(())
+        })
+        .unwrap();
+    }
+}

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Peer;
 use super::bridge::{ReceivingBridge, SendingBridge, full_poison};
+use super::budget::Budget;
 use super::codec::{self, Encoding};
 use super::driver::{Driver, Locked};
 use super::error::NameError;
@@ -498,10 +499,12 @@ impl Hub {
         inlet: AnyInlet,
     ) {
         self.belongs(channel, number);
+        let budget = Budget::new(cx.state.buffered_max);
+        inlet.lend_at_most(budget.places());
         let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
-        let bridge = ReceivingBridge::new(inlet, terms.credits, options.encoding, None);
+        let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
         cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
     }
 

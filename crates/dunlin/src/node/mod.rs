@@ -52,6 +52,7 @@
 
 mod bell;
 mod bridge;
+mod budget;
 mod builder;
 mod carrier;
 pub(crate) mod codec;
@@ -399,7 +400,8 @@ impl<E> Naming<'_, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: rendezvous.
+    /// The channel's policy. Default: rendezvous. From another node a buffer is also full when its values take more than so many bytes:
+    /// [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
         self
