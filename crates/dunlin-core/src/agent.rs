@@ -364,13 +364,19 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
+    /// From now on at most so many places are promised, less what is buffered then: fewer than the policy has, if its values are
+    /// large. What was promised before stays, and one place there always is. Default: as many as the policy has.
+    pub fn lend_at_most(&self, places: u32) {
+        self.chan.with_queue(|queue, _, after| queue.lend_at_most(places, &mut after.wakes));
+    }
+
     /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the
-    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been.
+    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been. Gives how many values are buffered then.
     ///
     /// # Errors
     /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)):
     /// whoever sent this breaks the protocol.
-    pub fn push(&self, value: T) -> Result<(), T> {
+    pub fn push(&self, value: T) -> Result<usize, T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 

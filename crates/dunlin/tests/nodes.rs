@@ -402,3 +402,47 @@ fn poison_before_the_receiver_is_there() {
         Ok(())
     });
 }
+
+/// One holder has a shared end: who declares it again is told so, and what to do.
+#[test]
+fn a_shared_end_is_declared_once() {
+    run(async {
+        let [a, b] = nodes("a_shared_end_is_declared_once", "memory:").await;
+        let shared = |error: NameError| match &error {
+            NameError::Shared { name, what, holder, here } => {
+                assert_eq!(name, "numbers");
+                (*what, holder.clone(), *here, error.to_string())
+            }
+            _ => panic!("{error}"),
+        };
+        let tx = a.sender::<u32>("numbers").shared().await?;
+        let (what, holder, here, text) = shared(a.sender::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!((what, holder, here), ("sender", a.me().to_string(), true));
+        assert!(text.contains("at this node: share that end (`share()`)"), "{text}");
+        let (what, holder, here, text) = shared(b.sender::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!((what, holder, here), ("sender", a.me().to_string(), false));
+        assert!(text.contains(&format!("at node {}", a.me())), "{text}");
+
+        // The first goes on, and so does what it is joined to.
+        let mut rx = b.receiver::<u32>("numbers").shared().expects(Expects::Shared).await?;
+        let (what, ..) = shared(a.receiver::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!(what, "receiver");
+        let (one, other) = (tx.share(), rx.recv());
+        let (sent, received) = par!(one.clone().send(7), other);
+        sent?;
+        assert_eq!(received?, 7);
+
+        // Of clients too, once there is a server; an acceptor has as many as there come.
+        let _server = b.server::<Shop>("shop").shared().await?;
+        let _client = a.client::<Shop>("shop").shared().await?;
+        let error = b.client::<Shop>("shop").shared().await.err().unwrap();
+        assert!(matches!(&error, NameError::Shared { what: "client", .. }), "{error}");
+        let error = a.server::<Shop>("shop").shared().await.err().unwrap();
+        assert!(matches!(&error, NameError::Shared { what: "server", .. }), "{error}");
+        let mut guests = a.acceptor::<Shop>("shops").await?;
+        let (_one, _other) = (b.client::<Shop>("shops").shared().await?, b.client::<Shop>("shops").shared().await?);
+        guests.recv().await?;
+        guests.recv().await?;
+        Ok(())
+    });
+}

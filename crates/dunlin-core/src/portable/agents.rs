@@ -287,6 +287,11 @@ impl AnyInlet {
         self.agent.credits()
     }
 
+    /// [`Inlet::lend_at_most`].
+    pub fn lend_at_most(&self, places: u32) {
+        self.agent.lend_at_most(places);
+    }
+
     /// [`Inlet::push`].
     ///
     /// # Errors
@@ -294,7 +299,7 @@ impl AnyInlet {
     ///
     /// # Panics
     /// If the value is not of this channel's type.
-    pub fn push(&self, value: Value) -> Result<(), Value> {
+    pub fn push(&self, value: Value) -> Result<usize, Value> {
         self.agent.push(value)
     }
 
@@ -533,7 +538,8 @@ impl<T: Portable> DynOutlet for Slot<T> {
 trait DynInlet: Send {
     fn channel(&self) -> ChannelId;
     fn credits(&self) -> u32;
-    fn push(&self, value: Value) -> Result<(), Value>;
+    fn lend_at_most(&self, places: u32);
+    fn push(&self, value: Value) -> Result<usize, Value>;
     fn down(self: Box<Self>);
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
@@ -555,7 +561,11 @@ impl<T: Portable> DynInlet for Inlet<T> {
         self.credits()
     }
 
-    fn push(&self, value: Value) -> Result<(), Value> {
+    fn lend_at_most(&self, places: u32) {
+        self.lend_at_most(places);
+    }
+
+    fn push(&self, value: Value) -> Result<usize, Value> {
         self.push(value.into()).map_err(Value::new)
     }
 

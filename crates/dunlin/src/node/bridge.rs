@@ -16,6 +16,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Rejection};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
+use super::budget::Budget;
 use super::codec::Encoding;
 use super::driver::Locked;
 use super::message::{self, Arriving, Leaving};
@@ -549,6 +550,8 @@ pub(crate) struct ReceivingBridge {
     inlet: Option<AnyInlet>,
     /// How many credits the inlet has given at first.
     credits: u32,
+    /// How much may be here that was sent on credits.
+    budget: Budget,
     encoding: Encoding,
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
@@ -557,8 +560,8 @@ pub(crate) struct ReceivingBridge {
 
 impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
-    pub(crate) fn new(inlet: AnyInlet, credits: u32, encoding: Encoding, from: Option<NodeId>) -> Self {
-        Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
+    pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
+        Self { inlet: Some(inlet), credits, budget, encoding, from, arriving: BTreeMap::new() }
     }
 
     /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
@@ -681,22 +684,27 @@ impl Bridge for ReceivingBridge {
                     says.failed(from, ticket, Failure::Undecodable(why));
                 }
             },
-            HomeHears::Sent(bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
-                Ok((value, arriving)) => {
-                    // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
-                    if inlet.push(value).is_ok()
-                        && let Some(arriving) = arriving
-                    {
-                        says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+            HomeHears::Sent(bytes) => {
+                let len = bytes.len();
+                match message::arrive(inlet.shape(), bytes, self.encoding) {
+                    Ok((value, arriving)) => {
+                        // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
+                        let Ok(buffered) = inlet.push(value) else { return };
+                        if let Some(places) = self.budget.arrived(len, buffered) {
+                            inlet.lend_at_most(places);
+                        }
+                        if let Some(arriving) = arriving {
+                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                        }
+                    }
+                    // Its send is complete, so it cannot be refused: both ends must know.
+                    Err(why) => {
+                        let reason = format!("a value that arrived could not be read: {why}");
+                        inlet.poison(reason.as_str().into());
+                        says.end_home(full_poison(&reason));
                     }
                 }
-                // Its send is complete, so it cannot be refused: both ends must know.
-                Err(why) => {
-                    let reason = format!("a value that arrived could not be read: {why}");
-                    inlet.poison(reason.as_str().into());
-                    says.end_home(full_poison(&reason));
-                }
-            },
+            }
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
                     self.arriving.remove(&ticket);
@@ -727,7 +735,11 @@ impl Bridge for ReceivingBridge {
     fn connection_lost(&mut self, _: &Says<'_>) {}
 
     fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        self.inlet.take().map(|inlet| (inlet, self.credits))
+        self.inlet.take().map(|inlet| {
+            // What is in this memory needs no bytes.
+            inlet.lend_at_most(u32::MAX);
+            (inlet, self.credits)
+        })
     }
 
     fn poison(&mut self, text: &str) {

@@ -30,6 +30,9 @@ use crate::world::{self, Clock};
 /// So long a node that is merely dropped may take to fetch what its ends have said.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
+const BUFFERED_MAX: u64 = 16 << 20;
+
 pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(super) stretched: BTreeMap<ChannelId, Stretched>,
@@ -44,6 +47,8 @@ pub(crate) struct State {
     hub_alarm: Option<Time>,
     /// `None` while it is spoken to.
     pub(crate) hub: Option<Box<Hub>>,
+    /// So many bytes of a channel's values may lie here.
+    pub(crate) buffered_max: u64,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
@@ -88,6 +93,7 @@ impl Driver {
                 alarm: None,
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
+                buffered_max: BUFFERED_MAX,
                 flushed: None,
                 garbage: Vec::new(),
             }),

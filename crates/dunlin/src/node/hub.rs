@@ -18,12 +18,13 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Peer;
 use super::bridge::{ReceivingBridge, SendingBridge, full_poison};
+use super::budget::Budget;
 use super::codec::{self, Encoding};
 use super::driver::{Driver, Locked};
 use super::error::NameError;
 use super::id;
 use super::message::WINDOW;
-use super::name::{describe, split};
+use super::name::{describe, split, word};
 
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
@@ -171,6 +172,20 @@ pub struct WaitingEnd {
     pub waited: Duration,
 }
 
+/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](super::Node::conflicts).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameConflict {
+    /// The name.
+    pub name: String,
+    /// What is declared here.
+    pub mine: String,
+    /// What the name service had already.
+    pub theirs: String,
+    /// Who has that.
+    pub holder: Peer,
+}
+
 /// What a [`Hub`] hears.
 #[derive(Debug)]
 pub(crate) enum Heard {
@@ -207,6 +222,7 @@ struct DeclaredEnd {
     answer: Option<oneshot::Sender<Result<(), NameError>>>,
     /// Who was asked: the node at this address, or the application's name service.
     at: Option<String>,
+    conflicts: Vec<NameConflict>,
 }
 
 /// A client that has introduced itself and waits for the server's word.
@@ -229,6 +245,8 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// It has served them, and left that to another node.
+    ceded: bool,
     /// This node looks for nobody any more.
     leaving: bool,
     /// What is declared to the application's name service.
@@ -245,6 +263,7 @@ pub(crate) struct Hub {
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    conflict_watchers: Vec<Sender<NameConflict>>,
     news: VecDeque<News>,
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
@@ -259,10 +278,14 @@ impl Hub {
     pub(crate) fn new(me: Life) -> Self {
         let mut own = Directory::new();
         own.server_is(me.node);
+        let mut names = RegistryConfig::default();
+        // A home has one sending half: claims of an end that several nodes hold are not there yet.
+        names.several_holders = false;
         Self {
             me,
-            registry: Registry::new(RegistryConfig::default()),
+            registry: Registry::new(names),
             serves: false,
+            ceded: false,
             leaving: false,
             directory: Directory::new(),
             own,
@@ -273,6 +296,7 @@ impl Hub {
             introductions: BTreeMap::new(),
             next: 0,
             watchers: Vec::new(),
+            conflict_watchers: Vec::new(),
             news: VecDeque::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
@@ -283,6 +307,14 @@ impl Hub {
 
     pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
         self.watchers.push(watcher);
+    }
+
+    /// The watcher hears of the conflicts that there are, too.
+    pub(crate) fn watch_conflicts(&mut self, mut watcher: Sender<NameConflict>) {
+        let known = self.ends.values().flat_map(|end| &end.conflicts);
+        if known.cloned().all(|conflict| watcher.try_send(conflict).is_ok()) {
+            self.conflict_watchers.push(watcher);
+        }
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
@@ -324,7 +356,7 @@ impl Hub {
         let directories = std::iter::once(&self.directory).chain(self.others.values());
         let waiting = directories.flat_map(Directory::waiting).map(|end| WaitingEnd {
             name: end.name.to_owned(),
-            what: format!("{:?}", end.face).to_lowercase(),
+            what: word(end.face).to_owned(),
             waited: now.since(end.since),
         });
         waiting.collect()
@@ -348,8 +380,24 @@ impl Hub {
         for (node, life) in &self.lives {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
         }
-        self.serves = true;
+        (self.serves, self.ceded) = (true, false);
         self.directory.server_is(self.me.node);
+    }
+
+    /// Another node serves the application's names, at an address that comes before this node's: all who used this one go there.
+    pub(crate) fn cede(&mut self, cx: &mut Locked<'_>, to: NodeId) {
+        (self.serves, self.ceded) = (false, true);
+        let nodes: Vec<NodeId> = self.lives.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.tell_elsewhere(cx, node));
+        self.directory.leave_server();
+        // What this node's own ends have declared here for those who dial it stays, and is taken back with the rest: so it is said again.
+        self.own.server_lost();
+        self.own.server_is(self.me.node);
+        self.use_names_of(cx, to);
+    }
+
+    fn tell_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId) {
+        let _ = cx.state.machine.say_names(cx.now, node, Names::Elsewhere);
     }
 
     /// This node leaves. A connection that was made from now on would only carry its goodbye.
@@ -415,6 +463,7 @@ impl Hub {
             channel,
             answer: Some(told),
             at: at.clone(),
+            conflicts: Vec::new(),
         };
         self.ends.insert(number, end);
         match &at {
@@ -450,10 +499,12 @@ impl Hub {
         inlet: AnyInlet,
     ) {
         self.belongs(channel, number);
+        let budget = Budget::new(cx.state.buffered_max);
+        inlet.lend_at_most(budget.places());
         let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
-        let bridge = ReceivingBridge::new(inlet, terms.credits, options.encoding, None);
+        let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
         cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
     }
 
@@ -561,6 +612,10 @@ impl Hub {
             State::Up(life) => {
                 self.lives.insert(node, life);
                 self.registry.met(life, cx.state.machine.addresses_of(node));
+                if self.ceded {
+                    // It may have found this node when that still served the names.
+                    self.tell_elsewhere(cx, node);
+                }
                 ConnectionState::Up
             }
             State::Lost(_) => ConnectionState::Lost,
@@ -633,6 +688,13 @@ impl Hub {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
+            Names::Elsewhere if self.directory.server() == Some(from.node) => {
+                self.directory.leave_server();
+                if !self.leaving {
+                    self.names_lost.notify_one();
+                }
+            }
+            Names::Elsewhere => {}
             answer => {
                 self.directory.heard(from.node, answer.clone());
                 self.own.heard(from.node, answer.clone());
@@ -737,13 +799,22 @@ impl Hub {
             }
             DirectoryEvent::Refused { number, there, holder } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let error = NameError::Refused {
-                        name: end.name.clone(),
-                        mine: describe(&end.declaration),
-                        theirs: describe(&there),
-                        holder: holder.node.to_string(),
+                    let (name, mine, holder, here) =
+                        (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
+                    let error = if mine.face == there.face && mine.shared && there.shared {
+                        NameError::Shared { name, what: word(mine.face), holder, here }
+                    } else {
+                        NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
                     };
                     self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Conflict { number, there, holder } => {
+                if let Some(end) = self.ends.get_mut(&number) {
+                    let (mine, theirs) = (describe(&end.declaration), describe(&there));
+                    let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
+                    self.conflict_watchers.retain_mut(|watcher| watcher.try_send(conflict.clone()).is_ok());
+                    end.conflicts.push(conflict);
                 }
             }
             DirectoryEvent::BadName { number } => {

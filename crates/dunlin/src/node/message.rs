@@ -15,6 +15,7 @@ use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 
 use super::bridge::{ReceivingBridge, SendingBridge};
+use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
 use super::id;
@@ -201,7 +202,8 @@ impl Leaving {
                     let terms = Terms { window: WINDOW, credits, value_max };
                     locked.state.machine.tell_terms(locked.now, channel, to, terms);
                 }
-                let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
+                let budget = Budget::new(locked.state.buffered_max);
+                let bridge = Box::new(ReceivingBridge::new(inlet, credits, budget, self.encoding, Some(to)));
                 locked.driver.stretch(locked.state, channel, Some(to), bridge);
             }
         });
