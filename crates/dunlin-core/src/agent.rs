@@ -364,6 +364,12 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
+    /// The sender's half is another one from now on, and has none of the places that the one before was promised: as [`credits`](Self::credits).
+    /// Nothing that was sent into those may still be on its way.
+    pub fn credits_anew(&self) -> u32 {
+        self.chan.with_queue(|queue, _, after| queue.lend_anew(&mut after.wakes))
+    }
+
     /// From now on at most so many places are promised, less what is buffered then: fewer than the policy has, if its values are
     /// large. What was promised before stays, and one place there always is. Default: as many as the policy has.
     pub fn lend_at_most(&self, places: u32) {

@@ -287,6 +287,11 @@ impl AnyInlet {
         self.agent.credits()
     }
 
+    /// [`Inlet::credits_anew`].
+    pub fn credits_anew(&self) -> u32 {
+        self.agent.credits_anew()
+    }
+
     /// [`Inlet::lend_at_most`].
     pub fn lend_at_most(&self, places: u32) {
         self.agent.lend_at_most(places);
@@ -538,6 +543,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
 trait DynInlet: Send {
     fn channel(&self) -> ChannelId;
     fn credits(&self) -> u32;
+    fn credits_anew(&self) -> u32;
     fn lend_at_most(&self, places: u32);
     fn push(&self, value: Value) -> Result<usize, Value>;
     fn down(self: Box<Self>);
@@ -559,6 +565,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn credits(&self) -> u32 {
         self.credits()
+    }
+
+    fn credits_anew(&self) -> u32 {
+        self.credits_anew()
     }
 
     fn lend_at_most(&self, places: u32) {

@@ -301,6 +301,17 @@ impl Machine {
         addresses
     }
 
+    /// The home of the sender that is here, as far as this node knows.
+    pub fn home_of(&self, channel: ChannelId) -> Option<NodeId> {
+        self.proxies.get(&channel).map(|proxy| proxy.home)
+    }
+
+    /// What the home grants to the sender that is here, and how many credits are left of that. `None`: it has not said.
+    pub fn terms_of(&self, channel: ChannelId) -> Option<(Terms, u32)> {
+        let proxy = self.proxies.get(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
+        proxy.terms.map(|terms| (terms, proxy.credits as u32))
+    }
+
     /// The message with the sender has not been taken.
     pub fn sender_stays(&mut self, channel: ChannelId, trip: Trip) {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };

@@ -4,33 +4,42 @@
 //! [`ReceivingBridge`] at the receiver's half, its home. Neither keeps any state of the protocol: what is open is the
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Value};
+use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Poison, Rejection};
+use dunlin_proto::wire::{End, Failure, Poison, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::budget::Budget;
 use super::codec::Encoding;
 use super::driver::Locked;
-use super::message::{self, Arriving, Leaving};
+use super::message::{self, Arriving, Leaving, NotNow, WINDOW};
 use super::name::describe;
 use super::work::Says;
 
 /// A channel of this node that reaches another one.
 pub(crate) trait Bridge: Send {
+    /// Of which end of its channel the agent speaks.
+    fn which(&self) -> Which;
+    /// Of a sending half: its channel in the core, and how its messages are written.
+    fn sends_on(&self) -> Option<(CoreId, Encoding)> {
+        None
+    }
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// The channel's home has spoken to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// A sending half has spoken to this home.
     fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
+    /// A sender that one of its messages waits for may be at rest.
+    fn retry(&mut self, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
@@ -64,6 +73,12 @@ impl Kept {
         self.leaving.stay(says);
         self.value
     }
+
+    /// Nobody knows whether it has been taken.
+    fn doubtful(self, says: &Says<'_>) -> Value {
+        self.leaving.back(says);
+        self.value
+    }
 }
 
 /// An offer that waits for its home.
@@ -86,6 +101,8 @@ pub(crate) struct SendingBridge {
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
     kept: BTreeMap<Ticket, Kept>,
+    /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
+    blocked: VecDeque<Event<Value>>,
     /// Reservations that are to be tried again when the choice is not busy any more.
     later: BTreeMap<Ticket, Request>,
     /// Ends in values of which the user has been told that nobody knows, though it may yet be heard.
@@ -106,6 +123,7 @@ impl SendingBridge {
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
+            blocked: VecDeque::new(),
             later: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             fail_fast,
@@ -118,6 +136,26 @@ impl SendingBridge {
         self.value_max = Some(value_max);
         self.is_reply = true;
         self
+    }
+
+    /// Its sender has come in a message. `granted`: if its home knows it already.
+    pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool) -> Self {
+        self.is_reply = is_reply;
+        if let Some((terms, credits)) = granted {
+            self.value_max = Some(terms.value_max);
+            if let Some(outlet) = &self.outlet {
+                outlet.credit(credits);
+            }
+        }
+        self
+    }
+
+    /// Its sender has left: nothing is heard of it any more.
+    pub(crate) fn depart(mut self) {
+        // At rest, it has nothing: so this ends nothing that somebody waits for.
+        if let Some(outlet) = self.outlet.take() {
+            outlet.down();
+        }
     }
 
     pub(crate) fn connected(mut self, home: NodeId) -> Self {
@@ -143,6 +181,10 @@ impl SendingBridge {
 
     /// Nothing can be offered yet: it waits, and can be taken back.
     fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
+        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..)) {
+            // If its sender came in a message, this is its first use.
+            says.speak(|locked| locked.state.machine.use_sender(locked.now, says.channel));
+        }
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
@@ -161,6 +203,8 @@ impl SendingBridge {
                 self.tell_end(End::Poisoned(poison(&reason)), says)
             }
             Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
+            // Whoever gave a reply is gone at once.
+            Event::Gone if !self.early.is_empty() => self.blocked.push_back(Event::Gone),
             Event::Gone => {
                 // If a home is known, it will answer, and has to know that nobody hears it.
                 says.end_proxy(End::Gone);
@@ -188,15 +232,14 @@ impl SendingBridge {
         }
     }
 
-    fn encode(&self, value: &Value) -> Result<(Bytes, Leaving), Why> {
-        let max = self.value_max.unwrap_or(0).saturating_sub(message::OVERHEAD);
-        message::leave(value, self.encoding, max)
+    fn encode(&self, value: &Value, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
+        message::leave(value, self.encoding, self.value_max.unwrap_or(0), says)
     }
 
     fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
-            Reserved::Granted(value) => match self.encode(&value) {
+            Reserved::Granted(value) => match self.encode(&value, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
                     let granted = says.speak(|locked| {
@@ -210,9 +253,13 @@ impl SendingBridge {
                         outlet.give_back(ticket, kept.back(says));
                     }
                 }
-                Err(why) => {
+                Err(NotNow::Never(why)) => {
                     outlet.failed(ticket, Some(value), why);
                     says.withdraw(ticket);
+                }
+                Err(NotNow::Later) => {
+                    outlet.give_back(ticket, value);
+                    self.later.insert(ticket, request);
                 }
             },
             Reserved::Later => {
@@ -222,11 +269,52 @@ impl SendingBridge {
         }
     }
 
+    /// What is said while a value cannot go yet waits behind it, but for what takes something back.
+    fn hear_in_turn(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
+        let Some(outlet) = &self.outlet else { return false };
+        if self.blocked.is_empty() {
+            return self.hear(event, says);
+        }
+        match event {
+            Event::AskedBack(ticket) => {
+                let waits = |event: &Event<Value>| match event {
+                    Event::FirmOffer(other, _) | Event::ChoiceOffer(other, _) => *other == ticket,
+                    _ => false,
+                };
+                match self.blocked.iter().position(waits).and_then(|at| self.blocked.remove(at)) {
+                    Some(Event::FirmOffer(_, value)) => outlet.withdrawn(ticket, Some(value)),
+                    Some(_) => outlet.withdrawn(ticket, None),
+                    None => return self.hear(Event::AskedBack(ticket), says),
+                }
+                self.unblock(says)
+            }
+            Event::Unlocked(_) | Event::Revoke(_) | Event::Poisoned(_) => self.hear(event, says),
+            event => {
+                self.blocked.push_back(event);
+                true
+            }
+        }
+    }
+
+    /// `false`: the sender has gone.
+    fn unblock(&mut self, says: &Says<'_>) -> bool {
+        while let Some(event) = self.blocked.pop_front() {
+            let before = self.blocked.len();
+            if !self.hear(event, says) {
+                return false;
+            }
+            if self.blocked.len() > before {
+                break;
+            }
+        }
+        true
+    }
+
     /// `false`: the sender has gone, and all that it offered is settled.
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
-            Event::FirmOffer(ticket, value) => match self.encode(&value) {
+            Event::FirmOffer(ticket, value) => match self.encode(&value, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                     says.speak(|locked| {
@@ -235,17 +323,18 @@ impl SendingBridge {
                     });
                     self.kept.insert(ticket, kept);
                 }
-                Err(why) if self.is_reply => {
+                Err(NotNow::Later) => self.blocked.push_front(Event::FirmOffer(ticket, value)),
+                Err(NotNow::Never(why)) if self.is_reply => {
                     let reason = Reason::from(format!("the reply could not be written: {why}"));
                     outlet.poison(reason.clone());
                     says.end_proxy(End::Poisoned(poison(&reason)));
                 }
-                Err(why) => outlet.failed(ticket, Some(value), why),
+                Err(NotNow::Never(why)) => outlet.failed(ticket, Some(value), why),
             },
             Event::ChoiceOffer(ticket, choice) => says.speak(|locked| {
                 locked.state.machine.offer_choice(locked.now, says.channel, ticket, choice);
             }),
-            Event::Sent(value) => match self.encode(&value) {
+            Event::Sent(value) => match self.encode(&value, says) {
                 Ok((bytes, leaving)) => {
                     says.speak(|locked| {
                         self.open_homes(&leaving, locked);
@@ -253,8 +342,9 @@ impl SendingBridge {
                     });
                     self.leave(leaving, value, says);
                 }
+                Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
                 // The send is complete: its receiver will not get it, and both must know.
-                Err(why) => {
+                Err(NotNow::Never(why)) => {
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
                     outlet.poison(reason.clone());
                     says.end_proxy(End::Poisoned(poison(&reason)));
@@ -309,12 +399,18 @@ impl SendingBridge {
             outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
         }
         fail_early(outlet, &mut self.early, &why_ended(how));
+        fail_blocked(outlet, &mut self.blocked, &why_ended(how));
         match how {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
             // What is held is released yet.
             End::Poisoned(poison) => outlet.poison(reason(poison)),
             End::Gone => self.outlet = None,
+            End::Lost => {
+                if let Some(outlet) = self.outlet.take() {
+                    outlet.down();
+                }
+            }
         }
     }
 
@@ -348,13 +444,59 @@ impl SendingBridge {
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             if unknown.contains(&ticket) {
                 let id = MessageId { channel: channel.as_u64(), number: ticket };
-                outlet.lost(ticket, kept.back(says), id);
+                outlet.lost(ticket, kept.doubtful(says), id);
             } else {
                 outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+
+    /// The home, perhaps a new one, knows this half, and has promised so many places more.
+    fn granted(&mut self, terms: Terms, credits: u32, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        let is_first = self.value_max.replace(terms.value_max).is_none();
+        if !is_first {
+            return outlet.credit(credits);
+        }
+        if credits > 0 {
+            // What waits goes on credits, before all else: given back first, it keeps its place.
+            self.give_back_early();
+            if let Some(outlet) = &self.outlet {
+                outlet.credit(credits);
+            }
+        } else {
+            let behind = std::mem::take(&mut self.blocked);
+            for (ticket, early) in std::mem::take(&mut self.early) {
+                let event = match early {
+                    Early::Firm(value) => Event::FirmOffer(ticket, value),
+                    Early::Choice(choice) => Event::ChoiceOffer(ticket, choice),
+                };
+                self.hear_in_turn(event, says);
+            }
+            for event in behind {
+                if !self.hear_in_turn(event, says) {
+                    self.outlet = None;
+                }
+            }
+        }
+        for how in std::mem::take(&mut self.early_ends) {
+            says.end_proxy(how);
+        }
+    }
+
+    /// The home has moved, and nothing of these offers was taken: they are made again.
+    fn offer_again(&mut self, tickets: Vec<Ticket>, says: &Says<'_>) {
+        for ticket in tickets {
+            let Some(kept) = self.kept.remove(&ticket) else {
+                // It has been given up meanwhile.
+                says.withdraw(ticket);
+                continue;
+            };
+            self.hear(Event::FirmOffer(ticket, kept.back(says)), says);
+        }
     }
 }
 
@@ -368,7 +510,17 @@ impl Drop for SendingBridge {
             outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+}
+
+/// What could not go yet will not.
+fn fail_blocked(outlet: &AnyOutlet, blocked: &mut VecDeque<Event<Value>>, why: &Why) {
+    for event in blocked.drain(..) {
+        if let Event::FirmOffer(ticket, value) = event {
+            outlet.failed(ticket, Some(value), why.clone());
+        }
     }
 }
 
@@ -398,10 +550,29 @@ fn why_ended(how: &End) -> Why {
     match how {
         End::Gone | End::Retired => Why::Closed,
         End::Poisoned(poison) => Why::Poisoned(reason(poison)),
+        End::Lost => Why::NodeLost,
     }
 }
 
 impl Bridge for SendingBridge {
+    fn which(&self) -> Which {
+        Which::Sender
+    }
+
+    fn sends_on(&self) -> Option<(CoreId, Encoding)> {
+        self.outlet.as_ref().map(|outlet| (outlet.channel(), self.encoding))
+    }
+
+    fn retry(&mut self, says: &Says<'_>) {
+        if !self.unblock(says) {
+            self.outlet = None;
+            return;
+        }
+        for (ticket, request) in std::mem::take(&mut self.later) {
+            self.reserve(ticket, request, says);
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(outlet) = &mut self.outlet else {
@@ -410,8 +581,11 @@ impl Bridge for SendingBridge {
             match outlet.poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
-                    let goes_on =
-                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event, says) };
+                    let goes_on = if self.value_max.is_some() {
+                        self.hear_in_turn(event, says)
+                    } else {
+                        self.hear_early(event, says)
+                    };
                     if !goes_on {
                         self.outlet = None;
                     }
@@ -423,27 +597,14 @@ impl Bridge for SendingBridge {
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
         match heard {
-            ProxyHears::Attached(terms) => {
-                self.value_max = Some(terms.value_max);
-                if terms.credits > 0 {
-                    // What waits goes on credits, before all else: given back first, it keeps its place.
-                    self.give_back_early();
-                    if let Some(outlet) = &self.outlet {
-                        outlet.credit(terms.credits);
-                    }
-                } else {
-                    for (ticket, early) in std::mem::take(&mut self.early) {
-                        let event = match early {
-                            Early::Firm(value) => Event::FirmOffer(ticket, value),
-                            Early::Choice(choice) => Event::ChoiceOffer(ticket, choice),
-                        };
-                        self.hear(event, says);
-                    }
-                }
-                for how in std::mem::take(&mut self.early_ends) {
-                    says.end_proxy(how);
-                }
+            ProxyHears::Attached(terms) => self.granted(terms, terms.credits, says),
+            ProxyHears::Home(terms, credits) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.granted(terms, credits, says);
             }
+            ProxyHears::Moved(tickets) => self.offer_again(tickets, says),
+            // What it says to whom waits for it is the driver's.
+            ProxyHears::Rests | ProxyHears::Departed => {}
             ProxyHears::Rejected(why) => {
                 let end = match why {
                     Rejection::NoSuchChannel => End::Gone,
@@ -552,6 +713,8 @@ pub(crate) struct ReceivingBridge {
     credits: u32,
     /// How much may be here that was sent on credits.
     budget: Budget,
+    /// Places of the buffer are promised. That of a reply is there in any case.
+    lends: bool,
     encoding: Encoding,
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
@@ -561,7 +724,13 @@ pub(crate) struct ReceivingBridge {
 impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
     pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
-        Self { inlet: Some(inlet), credits, budget, encoding, from, arriving: BTreeMap::new() }
+        Self { inlet: Some(inlet), credits, budget, lends: true, encoding, from, arriving: BTreeMap::new() }
+    }
+
+    /// Of a place for a reply.
+    pub(crate) fn of_reply(mut self) -> Self {
+        self.lends = false;
+        self
     }
 
     /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
@@ -641,6 +810,10 @@ fn failure(why: Why) -> Failure {
 }
 
 impl Bridge for ReceivingBridge {
+    fn which(&self) -> Which {
+        Which::Receiver
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
@@ -719,7 +892,25 @@ impl Bridge for ReceivingBridge {
                 says.end_home(End::Gone);
                 self.inlet = None;
             }
-            HomeHears::Lost(_) => {
+            HomeHears::Take => {
+                self.from = Some(from);
+                self.credits = if self.lends { inlet.credits_anew() } else { 0 };
+                let terms = Terms {
+                    window: WINDOW,
+                    credits: self.credits,
+                    value_max: says.speak(|locked| locked.state.machine.value_max()),
+                };
+                says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
+            }
+            // No receiver leaves its node yet.
+            HomeHears::Leave
+            | HomeHears::Empty
+            | HomeHears::Arrived(_)
+            | HomeHears::Lapsed(_)
+            | HomeHears::Failed(_) => {
+                debug_assert!(false, "a receiver that has not left is elsewhere");
+            }
+            HomeHears::Lost(_) | HomeHears::Ended(End::Lost) => {
                 says.end_home(End::Gone);
                 if let Some(inlet) = self.inlet.take() {
                     inlet.down();

@@ -43,6 +43,24 @@ pub enum Encoding {
     Compact,
 }
 
+impl Encoding {
+    /// How it is named between nodes.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Cbor => 0,
+            Self::Compact => 1,
+        }
+    }
+
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Cbor),
+            1 => Some(Self::Compact),
+            _ => None,
+        }
+    }
+}
+
 /// Why a value was not encoded. It is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EncodeError {

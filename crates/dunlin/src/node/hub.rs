@@ -12,7 +12,7 @@ use dunlin_core::{Portable, Sender};
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Names, Room, Terms};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Names, Room, Terms, Which};
 use dunlin_proto::{Down, State};
 use tokio::sync::{Notify, oneshot};
 
@@ -782,7 +782,8 @@ impl Hub {
                 Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
                 Role::Sender | Role::Receiver | Role::Server(_) => {
                     cx.state.machine.end_home(cx.now, channel, full_poison(&text));
-                    cx.state.take_bridge(channel, move |_, mut bridge| bridge.poison(&text));
+                    let which = if matches!(end.role, Role::Sender) { Which::Sender } else { Which::Receiver };
+                    cx.state.take_bridge((channel, which), move |_, mut bridge| bridge.poison(&text));
                 }
                 Role::Client(None) | Role::Acceptor(_) => {}
             }
@@ -856,7 +857,7 @@ impl Hub {
         let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
         match &mut end.role {
             Role::Sender => {
-                cx.state.take_bridge(own, move |driver, bridge| {
+                cx.state.take_bridge((own, Which::Sender), move |driver, bridge| {
                     let mut bridge = bridge.into_sender();
                     if here {
                         let mut outlet = bridge.and_then(SendingBridge::into_outlet);
@@ -925,7 +926,7 @@ impl Hub {
             self.own.attached(number);
         }
         let joined = joined.clone();
-        cx.state.take_bridge(channel, move |_, bridge| {
+        cx.state.take_bridge((channel, Which::Receiver), move |_, bridge| {
             if let Some((inlet, credits)) = bridge.into_home() {
                 join(outlet, inlet, credits, &joined);
             }
@@ -981,7 +982,7 @@ impl Hub {
         for channel in homes {
             self.channels.remove(&channel);
             // Dropped, the inlet is a sender that is gone.
-            cx.state.take_bridge(channel, |_, bridge| drop(bridge.into_home()));
+            cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
             cx.state.machine.end_home(cx.now, channel, End::Gone);
         }
         self.undeclare(number);

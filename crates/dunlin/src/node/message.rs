@@ -1,18 +1,20 @@
 //! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
 //!
-//! A message begins with the number of its ends (one byte) and 17 bytes for each: what it is, and the channel it belongs to. A
-//! channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what they are.
+//! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes (one byte), the channel it belongs to, and of one
+//! that has been on its way before, where it comes from ([`Going`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
+//! are what they are.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
-//! channel has its receiver on the sending node can go; other ends are refused.
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. A sending end (a sender, a caller, a place for a reply) goes anywhere, from where its channel's
+//! receiver is or from elsewhere; ends that receive, and shared ones, are refused so far.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use dunlin_core::carrier::{AdoptedEnd, Agent, EndKind, Inbox, Outbox, Sealed, Shape, Value};
+use dunlin_core::carrier::{AdoptedEnd, Agent, CarriedEnd, EndKind, Inbox, Outbox, Sealed, Shape, StagedEnd, Value};
 use dunlin_core::{Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
+use dunlin_proto::{SenderPlace, Trip};
 
 use super::bridge::{ReceivingBridge, SendingBridge};
 use super::budget::Budget;
@@ -24,24 +26,75 @@ use super::work::Says;
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
 
-/// What a message may take beside its value, in bytes.
+/// What a message may take beside its value, in bytes, if none of its ends has been on its way before.
 pub(crate) const OVERHEAD: u64 = 1 + 17 * u8::MAX as u64;
+
+/// Why a message does not go.
+pub(crate) enum NotNow {
+    /// It cannot.
+    Never(Why),
+    /// A sender in it is not at rest: the bridge is [told](super::work::Told::Retry) when to try again.
+    Later,
+}
+
+impl From<Why> for NotNow {
+    fn from(why: Why) -> Self {
+        Self::Never(why)
+    }
+}
+
+/// How an end goes.
+enum Going {
+    /// Its channel has both ends on this node, whose receiver is its home then.
+    First,
+    /// Its channel's receiver is elsewhere: from where the sender goes, and how its messages are written.
+    On(SenderPlace, Trip, Encoding),
+    /// Its channel is over.
+    Over,
+}
+
+/// An end of a message that leaves.
+struct LeavingEnd {
+    channel: ChannelId,
+    kind: EndKind,
+    going: Going,
+}
 
 /// The ends of a message that leaves this node, until it has been taken.
 pub(crate) struct Leaving {
     /// `None`: there are none.
     sealed: Option<Sealed>,
-    ends: Vec<(ChannelId, EndKind)>,
+    ends: Vec<LeavingEnd>,
     encoding: Encoding,
 }
 
+/// How an end has come.
+enum Coming {
+    First,
+    On(SenderPlace, Encoding),
+    Over,
+}
+
+/// An end of a message that has arrived.
+struct ArrivingEnd {
+    channel: ChannelId,
+    coming: Coming,
+    end: AdoptedEnd,
+}
+
 /// The ends of a message that has arrived, until it has been received.
-pub(crate) struct Arriving(Vec<(ChannelId, AdoptedEnd)>);
+pub(crate) struct Arriving(Vec<ArrivingEnd>);
 
 /// Writes a message. Its ends stay where they are.
-pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<(Bytes, Leaving), Why> {
+pub(crate) fn leave(
+    value: &Value,
+    encoding: Encoding,
+    bytes_max: u64,
+    says: &Says<'_>,
+) -> Result<(Bytes, Leaving), NotNow> {
     let mut outbox = Outbox::new();
-    let body = outbox.encode(|| codec::encode(value, encoding, bytes_max)).map_err(|error| match error {
+    let body_max = bytes_max.saturating_sub(OVERHEAD);
+    let body = outbox.encode(|| codec::encode(value, encoding, body_max)).map_err(|error| match error {
         EncodeError::TooLarge { bytes, bytes_max } => Why::TooLarge { bytes, bytes_max },
         error => Why::Unsendable(error.to_string().into()),
     })?;
@@ -49,25 +102,150 @@ pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
-    let kinds: Vec<EndKind> = sealed.ends().map(|end| end.kind).collect();
-    if kinds.is_empty() {
+    let staged: Vec<StagedEnd> = sealed.ends().collect();
+    if staged.is_empty() {
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
-    if kinds.len() > usize::from(u8::MAX) {
-        return Err(Why::Unsendable("a message can have at most 255 ends".into()));
+    if staged.len() > usize::from(u8::MAX) {
+        return Err(Why::Unsendable("a message can have at most 255 ends".into()).into());
     }
-    let ends: Vec<(ChannelId, EndKind)> = kinds.into_iter().map(|kind| (id::channel(), kind)).collect();
-    let mut message = BytesMut::with_capacity(body.len() + 17 * ends.len());
-    message.put_u8(ends.len() as u8);
-    for (channel, kind) in &ends {
-        let Some(code) = code(*kind) else {
-            return Err(Why::Unsendable(format!("a {kind} cannot leave its node yet").into()));
-        };
-        message.put_u8(code);
-        message.put_u128(channel.0);
+    if let Some(end) = staged.iter().find(|end| code(end.kind).is_none()) {
+        return Err(Why::Unsendable(format!("a {} cannot leave its node yet", end.kind).into()).into());
+    }
+    let leaving =
+        Leaving { sealed: Some(sealed), ends: says.speak(|locked| pack(&staged, says.channel, locked))?, encoding };
+    let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
+    message.put_u8(leaving.ends.len() as u8);
+    for end in &leaving.ends {
+        write_end(end, &mut message);
     }
     message.put_slice(&body[1..]);
-    Ok((message.freeze(), Leaving { sealed: Some(sealed), ends, encoding }))
+    if message.len() as u64 > bytes_max {
+        let bytes = message.len() as u64;
+        leaving.stay(says);
+        return Err(Why::TooLarge { bytes, bytes_max }.into());
+    }
+    Ok((message.freeze(), leaving))
+}
+
+/// How each of these ends goes. If one cannot yet, none does.
+fn pack(staged: &[StagedEnd], carrying: ChannelId, locked: &mut Locked<'_>) -> Result<Vec<LeavingEnd>, NotNow> {
+    let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
+    for end in staged {
+        let half = end.channel.and_then(|core| locked.state.sending_half(core));
+        let Some((channel, encoding)) = half else {
+            ends.push(LeavingEnd { channel: id::channel(), kind: end.kind, going: Going::First });
+            continue;
+        };
+        let ready = match locked.state.machine.has_half(channel) {
+            _ if channel == carrying => Err(Why::Unsendable("a sender cannot go over its own channel".into()).into()),
+            false => {
+                Err(Why::Unsendable("a sender whose name has not found its other end cannot leave its node".into())
+                    .into())
+            }
+            // What it has been used for, and the machine has not heard, comes first.
+            true if !locked.state.is_quiet(channel) => Err(NotNow::Later),
+            true => match locked.state.machine.pack_sender(locked.now, channel) {
+                dunlin_proto::Leaving::Ready(place, trip) => Ok(Going::On(place, trip, encoding)),
+                dunlin_proto::Leaving::Over(_) => Ok(Going::Over),
+                dunlin_proto::Leaving::Wait => Err(NotNow::Later),
+            },
+        };
+        match ready {
+            Ok(going) => ends.push(LeavingEnd { channel, kind: end.kind, going }),
+            Err(why) => {
+                ends.iter().for_each(|end| unpack(end, locked));
+                if matches!(why, NotNow::Later) {
+                    locked.state.wait_for(channel, carrying);
+                }
+                return Err(why);
+            }
+        }
+    }
+    Ok(ends)
+}
+
+/// The end stays where it was.
+fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
+    match &end.going {
+        Going::First => {
+            locked.state.machine.forget_home(end.channel);
+            locked.state.forget((end.channel, Which::Receiver));
+        }
+        Going::On(_, trip, _) => locked.state.machine.sender_stays(end.channel, *trip),
+        Going::Over => {}
+    }
+}
+
+/// In a code: the end has been on its way before, and where it comes from follows.
+const ON: u8 = 0x10;
+/// In a code: its channel is over.
+const OVER: u8 = 0x20;
+
+fn write_end(end: &LeavingEnd, out: &mut BytesMut) {
+    let Some(code) = code(end.kind) else { return };
+    match &end.going {
+        Going::First => {
+            out.put_u8(code);
+            out.put_u128(end.channel.0);
+        }
+        Going::On(place, _, encoding) => {
+            out.put_u8(code | ON);
+            out.put_u128(end.channel.0);
+            out.put_u8(encoding.code());
+            out.put_u64(place.transfer);
+            out.put_u64(place.epoch);
+            write_node(place.home, &place.addresses, out);
+            write_node(place.sponsor, &place.sponsor_addresses, out);
+        }
+        Going::Over => {
+            out.put_u8(code | OVER);
+            out.put_u128(end.channel.0);
+        }
+    }
+}
+
+fn write_node(node: NodeId, addresses: &[String], out: &mut BytesMut) {
+    out.put_u128(node.0);
+    out.put_u8(addresses.len() as u8);
+    for address in addresses {
+        // As long as the wire's handshake allows.
+        out.put_u8(address.len() as u8);
+        out.put_slice(address.as_bytes());
+    }
+}
+
+fn read_node(bytes: &mut Bytes) -> Option<(NodeId, Vec<String>)> {
+    let node = bytes.try_get_u128().ok().filter(|node| *node != 0)?;
+    let count = bytes.try_get_u8().ok().filter(|count| usize::from(*count) <= limits::ADDRESSES)?;
+    let mut addresses = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let length = usize::from(bytes.try_get_u8().ok()?);
+        if bytes.len() < length {
+            return None;
+        }
+        addresses.push(String::from_utf8(bytes.split_to(length).to_vec()).ok()?);
+    }
+    Some((NodeId(node), addresses))
+}
+
+fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Coming)> {
+    let code = bytes.try_get_u8().ok()?;
+    let channel = ChannelId(bytes.try_get_u128().ok()?);
+    let kind = kind(code & !(ON | OVER))?;
+    let coming = match code & (ON | OVER) {
+        0 => Coming::First,
+        OVER => Coming::Over,
+        ON => {
+            let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
+            let (transfer, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+            let (home, addresses) = read_node(bytes)?;
+            let (sponsor, sponsor_addresses) = read_node(bytes)?;
+            Coming::On(SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses }, encoding)
+        }
+        _ => return None,
+    };
+    Some((channel, kind, coming))
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
@@ -81,20 +259,21 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     }
     bytes.advance(1);
     let mut inbox = Inbox::new(Vec::new());
-    let mut channels = Vec::with_capacity(count.into());
+    let mut comings = Vec::with_capacity(count.into());
     for token in 0..u64::from(count) {
-        let code = bytes.try_get_u8().map_err(|_| "the message ends within its ends")?;
-        let channel = bytes.try_get_u128().map_err(|_| "the message ends within its ends")?;
-        let kind = kind(code).ok_or_else(|| format!("an end of the unknown kind {code}"))?;
+        let (channel, kind, coming) = read_end(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
         inbox.expect(token, kind, if kind == EndKind::Reply { fifo(1) } else { rendezvous() });
-        channels.push(ChannelId(channel));
+        comings.push(Some((channel, coming)));
     }
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let adopted = inbox.into_adopted().into_iter();
-    Ok((value, Some(Arriving(adopted.map(|end| (channels[end.token as usize], end)).collect()))))
+    let ends = inbox.into_adopted().into_iter().filter_map(|end| {
+        let (channel, coming) = comings.get_mut(end.token as usize)?.take()?;
+        Some(ArrivingEnd { channel, coming, end })
+    });
+    Ok((value, Some(Arriving(ends.collect()))))
 }
 
 fn code(kind: EndKind) -> Option<u8> {
@@ -128,34 +307,54 @@ fn declaration() -> Declaration {
 }
 
 /// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before those.
-fn end(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
+fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
     if kind != EndKind::Reply {
         let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
         locked.state.machine.tell_terms(locked.now, channel, to, terms);
     }
     locked.state.machine.end_home(locked.now, channel, End::Gone);
-    locked.state.forget(channel);
+    locked.state.forget((channel, Which::Receiver));
+}
+
+/// The message was taken, or may have been, but the end is still here.
+fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
+    match &end.going {
+        Going::First => end_first(end.channel, end.kind, to, locked),
+        // Its home is told first by who has it, and believes nobody else.
+        Going::On(_, trip, _) => {
+            locked.state.machine.sender_back(locked.now, end.channel, *trip);
+        }
+        Going::Over => {}
+    }
 }
 
 impl Leaving {
-    /// The message goes: its ends will be asked for at their channels' homes, which are here, as soon as it has been taken.
+    /// The message goes: its ends will be asked for at their channels' homes, if those are here, as soon as it has been taken.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
-        for (channel, _) in &self.ends {
-            locked.state.machine.open_home_to(*channel, terms, declaration(), to);
-            locked.driver.expect(locked.state, *channel, Some(to));
+        for end in self.ends.iter().filter(|end| matches!(end.going, Going::First)) {
+            locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
+            locked.driver.expect(locked.state, (end.channel, Which::Receiver), Some(to));
         }
     }
 
     /// The message has not been taken: its ends stay what they are.
     pub(crate) fn stay(self, says: &Says<'_>) {
-        if self.ends.is_empty() {
-            return;
+        if !self.ends.is_empty() {
+            says.speak(|locked| self.ends.iter().for_each(|end| unpack(end, locked)));
         }
+    }
+
+    /// Nobody knows whether the message was taken: its ends are here, unless somebody else has them.
+    pub(crate) fn back(self, says: &Says<'_>) {
         says.speak(|locked| {
-            for (channel, _) in self.ends {
-                locked.state.machine.forget_home(channel);
-                locked.state.forget(channel);
+            for end in &self.ends {
+                match &end.going {
+                    Going::On(_, trip, _) => {
+                        locked.state.machine.sender_back(locked.now, end.channel, *trip);
+                    }
+                    Going::First | Going::Over => unpack(end, locked),
+                }
             }
         });
     }
@@ -169,7 +368,7 @@ impl Leaving {
     /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
     pub(crate) fn end(self, says: &Says<'_>, to: Option<NodeId>) {
         let Some(to) = to else { return };
-        says.speak(|locked| self.ends.iter().for_each(|(channel, kind)| end(*channel, *kind, to, locked)));
+        says.speak(|locked| self.ends.iter().for_each(|end| keep(end, to, locked)));
     }
 
     /// The message has been taken by a receiver on that node, and so have its ends.
@@ -178,33 +377,24 @@ impl Leaving {
     /// If the drop of the message does: its ends are gone then.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &Says<'_>) {
         let Some(sealed) = self.sealed else { return drop(value) };
-        let (ends, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
+        let (carried, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
             Ok(handed_over) => (handed_over.unwrap_or_else(|not_all| not_all.ends), None),
             Err(panic) => (Vec::new(), Some(panic)),
         };
-        let mut ends = ends.into_iter().peekable();
-        let agents = (0u64..).zip(self.ends).map(|(token, (channel, kind))| {
-            let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
-            (channel, kind, agent)
+        let mut carried = carried.into_iter().peekable();
+        let ends = (0u64..).zip(self.ends).map(|(token, end)| {
+            let carried = carried.next_if(|carried| carried.token() == token);
+            let gone = match (&end.going, carried) {
+                (Going::First, Some(carried)) => Gone::First(carried.into_agent().ok()),
+                (Going::First, None) => Gone::First(None),
+                (Going::On(..) | Going::Over, carried) => Gone::On(carried),
+            };
+            (end, gone)
         });
-        let agents: Vec<_> = agents.collect();
+        let ends: Vec<_> = ends.collect();
         says.speak(|locked| {
-            let value_max = locked.state.machine.value_max();
-            for (channel, kind, agent) in agents {
-                let Some(Agent::Inlet(inlet)) = agent else {
-                    // The end was somebody else's too, who keeps it: over there it never was.
-                    end(channel, kind, to, locked);
-                    continue;
-                };
-                let mut credits = 0;
-                if kind != EndKind::Reply {
-                    credits = inlet.credits();
-                    let terms = Terms { window: WINDOW, credits, value_max };
-                    locked.state.machine.tell_terms(locked.now, channel, to, terms);
-                }
-                let budget = Budget::new(locked.state.buffered_max);
-                let bridge = Box::new(ReceivingBridge::new(inlet, credits, budget, self.encoding, Some(to)));
-                locked.driver.stretch(locked.state, channel, Some(to), bridge);
+            for (end, gone) in ends {
+                go(end, gone, to, self.encoding, locked);
             }
         });
         if let Some(panic) = panic {
@@ -213,27 +403,88 @@ impl Leaving {
     }
 }
 
+/// An end that was handed over. `None`: it was somebody else's too, who keeps it.
+enum Gone {
+    First(Option<Agent>),
+    On(Option<CarriedEnd>),
+}
+
+/// A message has been taken by a receiver on that node, and this end with it.
+fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    match (&end.going, gone) {
+        (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let mut credits = 0;
+            if end.kind != EndKind::Reply {
+                credits = inlet.credits();
+                let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
+                locked.state.machine.tell_terms(locked.now, end.channel, to, terms);
+            }
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
+            let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
+            locked.driver.stretch(locked.state, end.channel, Some(to), Box::new(bridge));
+        }
+        (Going::On(_, trip, _), Gone::On(Some(carried))) => {
+            locked.state.machine.sender_left(locked.now, end.channel, *trip, to);
+            // Its agent first: it would hear that its sender is gone.
+            locked.state.take_bridge((end.channel, Which::Sender), move |_, bridge| {
+                if let Some(bridge) = bridge.into_sender() {
+                    bridge.depart();
+                }
+                drop(carried);
+            });
+        }
+        (Going::Over, Gone::On(carried)) => locked.state.garbage.push(Box::new(carried)),
+        _ => keep(&end, to, locked),
+    }
+}
+
 impl Arriving {
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
-    pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
-        for (channel, end) in self.0 {
-            let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(locked.state.machine.value_max()));
-            if !locked.state.machine.adopt(channel, home, terms) {
-                // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
-                locked.state.garbage.push(Box::new(end));
-                continue;
+    pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+        for ArrivingEnd { channel, coming, end } in self.0 {
+            match coming {
+                Coming::First => adopt_first(channel, end, from, encoding, locked),
+                Coming::On(place, encoding) => adopt_on(channel, end, place, from, encoding, locked),
+                // Dropped, its agent is a receiver that is gone.
+                Coming::Over => locked.state.garbage.push(Box::new(end)),
             }
-            let Some(Agent::Outlet(outlet)) = end.agent else {
-                // Nobody here wanted it.
-                locked.state.machine.end_proxy(locked.now, channel, End::Gone);
-                continue;
-            };
-            let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
-            let bridge = match terms {
-                Some(terms) => bridge.for_reply(terms.value_max),
-                None => bridge,
-            };
-            locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
         }
     }
+}
+
+fn adopt_first(channel: ChannelId, end: AdoptedEnd, home: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(locked.state.machine.value_max()));
+    if !locked.state.machine.adopt(channel, home, terms) {
+        // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+        return locked.state.garbage.push(Box::new(end));
+    }
+    let Some(Agent::Outlet(outlet)) = end.agent else {
+        // Nobody here wanted it.
+        return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
+    };
+    let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
+    let bridge = match terms {
+        Some(terms) => bridge.for_reply(terms.value_max),
+        None => bridge,
+    };
+    locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+}
+
+/// A sender that has been on its way before: it is known where it is used.
+fn adopt_on(
+    channel: ChannelId,
+    end: AdoptedEnd,
+    place: SenderPlace,
+    from: NodeId,
+    encoding: Encoding,
+    locked: &mut Locked<'_>,
+) {
+    let _ = locked.state.machine.sender_arrives(locked.now, channel, place, from);
+    let Some(Agent::Outlet(outlet)) = end.agent else {
+        return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
+    };
+    let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
+    let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, end.kind == EndKind::Reply);
+    locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
 }

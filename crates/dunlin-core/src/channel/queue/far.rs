@@ -272,6 +272,13 @@ impl<T> Queue<T> {
         std::mem::take(&mut self.lending.owed)
     }
 
+    /// The same for another sender elsewhere, in the place of the one before.
+    pub(crate) fn lend_anew(&mut self, wakes: &mut Wakes) -> u32 {
+        self.lending.granted = 0;
+        self.lending.owed = 0;
+        self.lend(wakes)
+    }
+
     /// So many places at most are promised from now on, beside what is buffered.
     pub(crate) fn lend_at_most(&mut self, places: u32, wakes: &mut Wakes) {
         self.lending.most = places.max(1);
