@@ -188,6 +188,11 @@ impl<T: Send + 'static> Outlet<T> {
         Self { chan, buffered }
     }
 
+    /// What was buffered here, and has not been said: whoever carries the channel itself elsewhere takes it along, and drops this.
+    pub fn take_buffered(&self) -> Vec<T> {
+        self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
+    }
+
     /// The channel whose half this stands at, as in the wait records.
     pub fn channel(&self) -> ChannelId {
         self.chan.record.id()
@@ -384,6 +389,12 @@ impl<T: Send + 'static> Inlet<T> {
     /// whoever sent this breaks the protocol.
     pub fn push(&self, value: T) -> Result<usize, T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
+    }
+
+    /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what was restored before. To be said before
+    /// all else.
+    pub fn restore(&self, value: T) {
+        self.chan.with_queue(|queue, _, after| queue.restore(value, after));
     }
 
     /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].

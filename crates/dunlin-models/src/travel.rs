@@ -438,7 +438,7 @@ impl Travel {
             ProxyHears::Moved(again) => {
                 for ticket in again {
                     match half.open.get(&ticket) {
-                        Some(value) => node.machine.offer(NOW, CHANNEL, ticket, bytes(*value)),
+                        Some(value) => node.machine.offer_again(NOW, CHANNEL, ticket, bytes(*value)),
                         // It is being asked back.
                         None if self.scenario.slow => {}
                         None => {
@@ -474,17 +474,26 @@ impl Travel {
             }
             ProxyHears::Lost { unknown, not_taken, taken } => {
                 half.failed = true;
-                for (ticket, value) in std::mem::take(&mut half.open) {
-                    let fate = if unknown.contains(&ticket) {
+                let mut fates = Vec::new();
+                let mut unheard = None;
+                half.open.retain(|ticket, value| {
+                    let fate = if unknown.contains(ticket) {
                         Fate::Unknown
-                    } else if not_taken.contains(&ticket) {
+                    } else if not_taken.contains(ticket) {
                         Fate::NotTaken
-                    } else if taken.contains(&ticket) {
+                    } else if taken.contains(ticket) {
                         Fate::Received
                     } else {
-                        self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
-                        return;
+                        unheard = Some(*ticket);
+                        return true;
                     };
+                    fates.push((*value, fate));
+                    false
+                });
+                if let Some(ticket) = unheard.filter(|_| !self.scenario.slow) {
+                    self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
+                }
+                for (value, fate) in fates {
                     self.fate(value, fate);
                 }
             }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dunlin::prelude::*;
-use dunlin::{Reply, call};
+use dunlin::{Callee, Reply, call};
 
 /// Nodes of an application of their own, which is named for the test.
 async fn nodes<const N: usize>(test: &str) -> [Node; N] {
@@ -17,7 +17,7 @@ async fn nodes<const N: usize>(test: &str) -> [Node; N] {
 }
 
 fn run(test: impl Future<Output = Result>) {
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    let limited = async { tokio::time::timeout(Duration::from_secs(3), test).await.expect("the test hangs") };
     dunlin::block_on(limited).unwrap();
 }
 
@@ -272,6 +272,210 @@ fn a_place_for_a_reply_goes_on() {
         served?;
         worked?;
         assert_eq!(answer?, "5 from afar");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_receiver_goes_to_another_node_and_on() {
+    run(async {
+        let [a, b, c] = nodes("a_receiver_goes").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let mut ca = way::<Receiver<u32>>(&c, &a, "ca").await?;
+        let (mut tx, mut rx) = channel::<u32>();
+        for n in 0..20 {
+            rx = carry(rx, &mut ab).await?;
+            let (sent, received) = par!(tx.send(3 * n), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n);
+            rx = carry(rx, &mut bc).await?;
+            let (sent, received) = par!(tx.send(3 * n + 1), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n + 1);
+            rx = carry(rx, &mut ca).await?;
+            let (sent, received) = par!(tx.send(3 * n + 2), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n + 2);
+        }
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// What is buffered goes along, in order; so do places that were promised, and the policy.
+#[test]
+fn a_buffer_moves_with_its_receiver() {
+    run(async {
+        let [a, b, c] = nodes("a_buffer_moves").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let mut cb = way::<Receiver<u32>>(&c, &b, "cb").await?;
+        let (mut tx, mut rx) = channel_with::<u32>(fifo(4));
+        for n in 0..3 {
+            tx.send(n).await?;
+        }
+        rx = carry(rx, &mut ab).await?;
+        let (mut next, mut expected) = (3, 0);
+        for _ in 0..10 {
+            tx.send(next).await?;
+            rx = carry(rx, &mut bc).await?;
+            assert_eq!((rx.recv().await?, rx.recv().await?), (expected, expected + 1));
+            tx.send(next + 1).await?;
+            next += 2;
+            expected += 2;
+            rx = carry(rx, &mut cb).await?;
+        }
+        assert!(tx.send(next).within(Duration::from_secs(5)).await.is_ok());
+        drop(tx);
+        while expected <= next {
+            assert_eq!(rx.recv().await?, expected);
+            expected += 1;
+        }
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A send that stands when the receiver leaves is received where that is.
+#[test]
+fn an_offer_finds_its_receiver() {
+    run(async {
+        let [a, b, c] = nodes("an_offer_finds").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let rx = carry(rx, &mut ab).await?;
+        let move_and_receive = async {
+            let mut rx = carry(rx, &mut bc).await?;
+            let first = rx.recv().await?;
+            Ok::<_, dunlin::Error>((first, rx))
+        };
+        let (sent, received) = par!(tx.send(1), move_and_receive);
+        sent?;
+        let (first, mut rx) = received?;
+        assert_eq!(first, 1);
+        let (sent, received) = par!(tx.send(2), rx.recv());
+        sent?;
+        assert_eq!(received?, 2);
+        Ok(())
+    });
+}
+
+/// Both ends, from node to node, at the same time.
+#[test]
+fn both_ends_travel_at_once() {
+    run(async {
+        let nodes: [Node; 3] = nodes("both_ends_travel").await;
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        for n in 0..3 {
+            let next = &nodes[(n + 1) % 3];
+            let before = &nodes[(n + 2) % 3];
+            senders.push(way::<Sender<usize>>(&nodes[n], next, &format!("sender {n}")).await?);
+            receivers.push(way::<Receiver<usize>>(&nodes[n], before, &format!("receiver {n}")).await?);
+        }
+        let (tx, rx) = channel::<usize>();
+        let mut tx = carry(tx, &mut senders[0]).await?;
+        let mut rx = carry(rx, &mut receivers[0]).await?;
+        let (mut at, mut from) = (1, 2);
+        for n in 0..40 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+            let (moved, came) = par!(carry(tx, &mut senders[at]), carry(rx, &mut receivers[from]));
+            (tx, rx) = (moved?, came?);
+            (at, from) = ((at + 1) % 3, (from + 2) % 3);
+        }
+        drop(rx);
+        assert!(tx.send(0).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+/// A server that is handed on goes on serving the same clients.
+#[test]
+fn a_callee_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("a_callee_goes_on").await;
+        let mut ab = way::<Callee<u32, u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Callee<u32, u32>>(&b, &c, "bc").await?;
+        let (mut caller, callee) = call::<u32, u32>();
+        let mut callee = carry(callee, &mut ab).await?;
+        let ask = async {
+            for n in 0..10 {
+                assert_eq!(caller.call(n).await?, n + 1);
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let serve = async {
+            for _ in 0..5 {
+                let (n, reply) = callee.accept().await?.split();
+                reply.send(n + 1).expect("the caller waits");
+            }
+            let mut callee = carry(callee, &mut bc).await?;
+            for _ in 0..5 {
+                let (n, reply) = callee.accept().await?.split();
+                reply.send(n + 1).expect("the caller waits");
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (asked, served) = par!(ask, serve);
+        asked?;
+        served
+    });
+}
+
+#[derive(Clone)]
+struct Mine;
+
+impl dunlin::Buffering for Mine {
+    fn admit(&mut self, _: usize) -> dunlin::Admit {
+        dunlin::Admit::Keep
+    }
+}
+
+/// What cannot go is refused, with the value.
+#[test]
+fn what_cannot_go_stays() {
+    run(async {
+        let [a, b] = nodes("what_cannot_go_stays").await;
+        let (mut way, _there) = way::<Receiver<u32>>(&a, &b, "way").await?;
+        let (mut tx, rx) = channel_with::<u32>(Mine);
+        let refused = way.send(rx).await.unwrap_err();
+        assert!(refused.to_string().contains("a policy of your own"), "{refused}");
+        let mut rx = refused.into_value();
+        tx.send(1).await?;
+        assert_eq!(rx.recv().await?, 1);
+        let (mut pairs, _there) = self::way::<(Sender<u32>, Receiver<u32>)>(&a, &b, "pairs").await?;
+        let refused = pairs.send(channel()).await.unwrap_err();
+        assert!(refused.to_string().contains("both ends of one channel"), "{refused}");
+        Ok(())
+    });
+}
+
+/// Ends in values that are buffered at a home that moves.
+#[test]
+fn ends_move_with_the_buffer_that_they_are_in() {
+    run(async {
+        let [a, b, c] = nodes("ends_move_with_the_buffer").await;
+        let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<Sender<u32>>>(&b, &c, "bc").await?;
+        let (mut ends, rx) = channel_with::<Sender<u32>>(fifo(4));
+        let rx = carry(rx, &mut ab).await?;
+        let mut receivers = Vec::new();
+        for _ in 0..3 {
+            let (tx, rx) = channel::<u32>();
+            ends.send(tx).await?;
+            receivers.push(rx);
+        }
+        let mut rx = carry(rx, &mut bc).await?;
+        for (n, inner) in (0..).zip(&mut receivers) {
+            let mut tx = rx.recv().await?;
+            let (sent, received) = par!(tx.send(n), inner.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
         Ok(())
     });
 }

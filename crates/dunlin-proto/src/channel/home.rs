@@ -11,7 +11,9 @@ use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
+use crate::wire::{
+    Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome, Travel, Which,
+};
 
 impl Machine {
     /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
@@ -57,6 +59,11 @@ impl Machine {
             attached.credits = terms.credits.into();
             self.tell(now, to, channel, FromHome::Attached(terms));
         }
+    }
+
+    /// The message with the receiver of this channel has not been taken: nobody has heard of the channel.
+    pub fn forget_half(&mut self, channel: ChannelId) {
+        self.proxies.remove(&channel);
     }
 
     /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
@@ -177,8 +184,16 @@ impl Machine {
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
         home.attached.retain(|_, from| !from.gone);
+        // One that has come, and has not been told that this is its home, hears nothing else.
+        let untold: Vec<NodeId> =
+            home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
+        home.attached.retain(|_, from| from.told);
         for node in nodes {
-            self.tell(now, node, channel, FromHome::Ended(how.clone()));
+            if untold.contains(&node) {
+                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            } else {
+                self.tell(now, node, channel, FromHome::Ended(how.clone()));
+            }
         }
         self.forget_home_if_over(channel);
     }

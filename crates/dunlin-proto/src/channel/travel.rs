@@ -217,6 +217,8 @@ pub(crate) struct Visitor {
     /// So many values are still to come; the driver has been told of all.
     missing: u64,
     arrived: bool,
+    /// The sender was lost after that.
+    lost_since: bool,
     /// Senders that have been told of this home before it is one.
     takers: Vec<(NodeId, u64)>,
     /// Those of them that are lost.
@@ -273,7 +275,9 @@ impl Machine {
                 Leaving::Ready(place, trip)
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
-            Whereabouts::Known if proxy.may_speak() && proxy.standing() == 0 && !proxy.unanswered && !proxy.gone => {
+            Whereabouts::Known
+                if proxy.may_speak() && proxy.standing() == 0 && proxy.terms.is_some() && !proxy.unanswered && !proxy.gone =>
+            {
                 if proxy.way.undrained {
                     proxy.way.undrained = false;
                     proxy.way.draining = true;
@@ -670,11 +674,10 @@ impl Machine {
         if home.phase.has_said_so() {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        if home.ended.is_some() && !home.phase.is_away() {
-            // A half that takes the sender again does not hear how the channel ended, and will say nothing more.
+        if let Some(how) = home.ended.clone().filter(|_| !home.phase.is_away()) {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
-            return self.tell(now, from, channel, FromHome::NotHome(transfer));
+            return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
         }
         let present =
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
@@ -725,6 +728,10 @@ impl Machine {
             };
         }
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
+        if home.ended.is_some() {
+            // As soon as its sender has noticed there is no home any more.
+            return Leaving::Wait;
+        }
         let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
         let joined = !home.attached.is_empty() || home.phase.ended.is_some();
         if home.many || !known || !joined || home.phase.stage != Stage::Here {
@@ -732,6 +739,21 @@ impl Machine {
         }
         home.phase.packed = Some(trip);
         Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
+    }
+
+    /// Whether the receiver of this channel is here.
+    pub fn has_home(&self, channel: ChannelId) -> bool {
+        self.homes.contains_key(&channel) || self.visitors.contains_key(&channel)
+    }
+
+    /// Whether the receiver is in a message, or elsewhere.
+    pub fn receiver_is_away(&self, channel: ChannelId) -> bool {
+        self.homes.get(&channel).is_some_and(|home| home.phase.is_away())
+    }
+
+    /// Whether no node has a sending half.
+    pub fn home_is_left(&self, channel: ChannelId) -> bool {
+        self.homes.get(&channel).is_none_or(|home| home.attached.is_empty())
     }
 
     /// The message with the receiver has not been taken.
@@ -830,6 +852,7 @@ impl Machine {
             state: None,
             missing: 0,
             arrived: false,
+            lost_since: false,
             takers: Vec::new(),
             lost: BTreeSet::new(),
             over: None,
@@ -977,7 +1000,10 @@ impl Machine {
                     return Err("a value that its home has not announced");
                 }
                 if total > self.config.value_max as u64 {
-                    return Err("a value larger than the terms allow");
+                    // The home before this one took larger ones. It cannot be told, and nobody else has the value.
+                    let _ = self.begin_value(from, channel, Head::Sent, total, first, false);
+                    self.fail_visitor(now, channel, End::Lost);
+                    return Ok(());
                 }
                 if let Some(value) = self.begin_value(from, channel, Head::Sent, total, first, true) {
                     self.buffered_value(now, channel, from, value);
@@ -1034,6 +1060,10 @@ impl Machine {
             home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
         }
         self.homes.insert(channel, home);
+        if visitor.lost_since {
+            let me = self.me().node;
+            self.hears(channel, me, HomeHears::Lost(Vec::new()));
+        }
         if let Some(node) = sender
             && !visitor.takers.iter().any(|(taker, _)| *taker == node)
         {
@@ -1151,12 +1181,18 @@ impl Machine {
                 Whereabouts::Taking { moved } => !moved && how != End::Lost,
                 Whereabouts::Known => false,
             };
-        if asks || hears {
-            if proxy.way.giver == Some(from) {
+        let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
+        if asks || hears || told {
+            if proxy.way.giver == Some(from) || told {
                 proxy.way.giver = None;
             }
-            proxy.way.over = Some(how);
-            self.lose_proxy(now, channel);
+            if how == End::Lost {
+                return self.lose_proxy(now, channel);
+            }
+            proxy.backlog.clear();
+            proxy.way.again.clear();
+            self.proxy_hears(channel, ProxyHears::Ended(how.clone()));
+            self.end_way(now, channel, how);
         }
     }
 
@@ -1226,6 +1262,7 @@ impl Machine {
             {
                 state.sender = None;
                 state.ended.get_or_insert(End::Lost);
+                visitor.lost_since = visitor.arrived;
             }
             if visitor.lent == Some(node) {
                 self.lapse_receiver(now, channel, End::Lost);

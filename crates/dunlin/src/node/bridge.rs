@@ -5,11 +5,11 @@
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Reserved};
-use dunlin_core::carrier::{AnyInlet, AnyOutlet, Value};
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
@@ -28,10 +28,10 @@ use super::work::Says;
 pub(crate) trait Bridge: Send {
     /// Of which end of its channel the agent speaks.
     fn which(&self) -> Which;
-    /// Of a sending half: its channel in the core, and how its messages are written.
-    fn sends_on(&self) -> Option<(CoreId, Encoding)> {
-        None
-    }
+    /// Its channel in the core, and how messages are written on it.
+    fn core(&self) -> Option<(CoreId, Encoding)>;
+    /// Whether it has nothing that it has yet to say.
+    fn rests(&self) -> bool;
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// The channel's home has spoken to this sending half.
@@ -40,6 +40,8 @@ pub(crate) trait Bridge: Send {
     fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
     /// A sender that one of its messages waits for may be at rest.
     fn retry(&mut self, _: &Says<'_>) {}
+    /// The receiver of this home has left in a message.
+    fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
@@ -103,6 +105,8 @@ pub(crate) struct SendingBridge {
     kept: BTreeMap<Ticket, Kept>,
     /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
     blocked: VecDeque<Event<Value>>,
+    /// What is to be offered again at a new home, and cannot go yet.
+    anew: Vec<(Ticket, Value)>,
     /// Reservations that are to be tried again when the choice is not busy any more.
     later: BTreeMap<Ticket, Request>,
     /// Ends in values of which the user has been told that nobody knows, though it may yet be heard.
@@ -124,6 +128,7 @@ impl SendingBridge {
             value_max: None,
             kept: BTreeMap::new(),
             blocked: VecDeque::new(),
+            anew: Vec::new(),
             later: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             fail_fast,
@@ -399,6 +404,7 @@ impl SendingBridge {
             outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
         }
         fail_early(outlet, &mut self.early, &why_ended(how));
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
         fail_blocked(outlet, &mut self.blocked, &why_ended(how));
         match how {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
@@ -450,6 +456,7 @@ impl SendingBridge {
             }
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
         fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
     }
@@ -495,7 +502,26 @@ impl SendingBridge {
                 says.withdraw(ticket);
                 continue;
             };
-            self.hear(Event::FirmOffer(ticket, kept.back(says)), says);
+            self.offer_anew(ticket, kept.back(says), says);
+        }
+    }
+
+    fn offer_anew(&mut self, ticket: Ticket, value: Value, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        match self.encode(&value, says) {
+            Ok((bytes, leaving)) => {
+                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                says.speak(|locked| {
+                    self.open_homes(&kept.leaving, locked);
+                    locked.state.machine.offer_again(locked.now, says.channel, ticket, bytes);
+                });
+                self.kept.insert(ticket, kept);
+            }
+            Err(NotNow::Later) => self.anew.push((ticket, value)),
+            Err(NotNow::Never(why)) => {
+                outlet.failed(ticket, Some(value), why);
+                says.withdraw(ticket);
+            }
         }
     }
 }
@@ -510,6 +536,7 @@ impl Drop for SendingBridge {
             outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
         fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
     }
@@ -559,11 +586,19 @@ impl Bridge for SendingBridge {
         Which::Sender
     }
 
-    fn sends_on(&self) -> Option<(CoreId, Encoding)> {
+    fn core(&self) -> Option<(CoreId, Encoding)> {
         self.outlet.as_ref().map(|outlet| (outlet.channel(), self.encoding))
     }
 
+    fn rests(&self) -> bool {
+        let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
+        offers && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+    }
+
     fn retry(&mut self, says: &Says<'_>) {
+        for (ticket, value) in std::mem::take(&mut self.anew) {
+            self.offer_anew(ticket, value, says);
+        }
         if !self.unblock(says) {
             self.outlet = None;
             return;
@@ -602,7 +637,10 @@ impl Bridge for SendingBridge {
                 self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
                 self.granted(terms, credits, says);
             }
-            ProxyHears::Moved(tickets) => self.offer_again(tickets, says),
+            ProxyHears::Moved(tickets) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.offer_again(tickets, says);
+            }
             // What it says to whom waits for it is the driver's.
             ProxyHears::Rests | ProxyHears::Departed => {}
             ProxyHears::Rejected(why) => {
@@ -630,7 +668,9 @@ impl Bridge for SendingBridge {
                 outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
             }
             ProxyHears::Withdrawn(ticket) => {
-                let value = self.kept.remove(&ticket).map(|kept| kept.back(says));
+                let anew = self.anew.iter().position(|(other, _)| *other == ticket);
+                let anew = anew.map(|at| self.anew.remove(at).1);
+                let value = anew.or_else(|| self.kept.remove(&ticket).map(|kept| kept.back(says)));
                 outlet.withdrawn(ticket, value);
             }
             ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
@@ -719,12 +759,41 @@ pub(crate) struct ReceivingBridge {
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
     arriving: BTreeMap<Ticket, Arriving>,
+    /// The receiver came in a message, and the channel is still to follow.
+    visits: bool,
+    /// The receiver, if it has left in a message.
+    lent: Option<CarriedEnd>,
+    /// That message was taken, and the receiver is gone.
+    lapsed: bool,
+    /// Its values are to go there. They do as soon as the receiver is here.
+    ships: Option<NodeId>,
+    /// There is no sender any more, and why.
+    over: Option<End>,
 }
 
 impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
     pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
-        Self { inlet: Some(inlet), credits, budget, lends: true, encoding, from, arriving: BTreeMap::new() }
+        Self {
+            inlet: Some(inlet),
+            credits,
+            budget,
+            lends: true,
+            encoding,
+            from,
+            arriving: BTreeMap::new(),
+            visits: false,
+            lent: None,
+            lapsed: false,
+            ships: None,
+            over: None,
+        }
+    }
+
+    /// The receiver has come in a message, and is asked for.
+    pub(crate) fn visiting(mut self) -> Self {
+        self.visits = true;
+        self
     }
 
     /// Of a place for a reply.
@@ -750,6 +819,67 @@ impl ReceivingBridge {
                 arriving.adopt(from, encoding, locked);
             }
         });
+    }
+
+    /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
+    fn ship(&mut self, says: &Says<'_>) {
+        let Some(to) = self.ships else { return };
+        let Some(end) = self.lent.take() else { return };
+        let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
+        let (mut values, mut left) = (Vec::new(), Vec::new());
+        let bytes_max = says.speak(|locked| locked.state.machine.value_max());
+        for value in outlet.take_buffered() {
+            // It came from another node, and so did its ends, which nobody here has used.
+            match message::leave(&value, self.encoding, bytes_max, says) {
+                Ok((bytes, leaving)) => {
+                    values.push(bytes);
+                    left.push((leaving, value));
+                }
+                Err(_) => {
+                    // The receiver would not know that one is missing: it hears that the channel is lost.
+                    left.into_iter().for_each(|(leaving, _): (Leaving, Value)| leaving.stay(says));
+                    says.end_home(full_poison("a value that was buffered could not be written again"));
+                    return self.inlet = None;
+                }
+            }
+        }
+        says.speak(|locked| {
+            left.iter().for_each(|(leaving, _)| leaving.open_homes(to, locked));
+            locked.state.machine.ship(locked.now, says.channel, values);
+        });
+        for (leaving, value) in left {
+            leaving.hand_over(value, to, says);
+        }
+        // Both agents go, and nobody here hears of it.
+        drop(outlet);
+        self.inlet = None;
+    }
+
+    /// The sender has ended the channel, or is lost.
+    fn ended(&mut self, how: End, says: &Says<'_>) {
+        let Some(inlet) = &self.inlet else { return };
+        match how {
+            End::Retired => inlet.retire(),
+            End::Poisoned(poison) => inlet.poison(reason(&poison)),
+            over => {
+                self.over.get_or_insert(over);
+                self.finish(says);
+            }
+        }
+    }
+
+    /// There is no sender any more. If the receiver has left, it hears of that where it is.
+    fn finish(&mut self, says: &Says<'_>) {
+        if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
+            return;
+        }
+        says.end_home(End::Gone);
+        let inlet = self.inlet.take();
+        if self.over == Some(End::Lost)
+            && let Some(inlet) = inlet
+        {
+            inlet.down();
+        }
     }
 
     /// `false`: the receiver has gone.
@@ -814,6 +944,25 @@ impl Bridge for ReceivingBridge {
         Which::Receiver
     }
 
+    fn core(&self) -> Option<(CoreId, Encoding)> {
+        self.inlet.as_ref().map(|inlet| (inlet.channel(), self.encoding))
+    }
+
+    fn rests(&self) -> bool {
+        !self.visits && self.arriving.is_empty() && self.over.is_none()
+    }
+
+    fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
+        if !self.lapsed {
+            self.lent = Some(end);
+            self.ship(says);
+        }
+    }
+
+    fn retry(&mut self, says: &Says<'_>) {
+        self.finish(says);
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
@@ -857,6 +1006,16 @@ impl Bridge for ReceivingBridge {
                     says.failed(from, ticket, Failure::Undecodable(why));
                 }
             },
+            HomeHears::Sent(bytes) if self.visits => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    inlet.restore(value);
+                    if let Some(arriving) = arriving {
+                        says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                    }
+                }
+                // The home before this one has read it.
+                Err(why) => inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into()),
+            },
             HomeHears::Sent(bytes) => {
                 let len = bytes.len();
                 match message::arrive(inlet.shape(), bytes, self.encoding) {
@@ -886,12 +1045,7 @@ impl Bridge for ReceivingBridge {
                 }
             }
             HomeHears::Revoke(ticket) => inlet.revoke(ticket),
-            HomeHears::Ended(End::Retired) => inlet.retire(),
-            HomeHears::Ended(End::Poisoned(poison)) => inlet.poison(reason(&poison)),
-            HomeHears::Ended(End::Gone) => {
-                says.end_home(End::Gone);
-                self.inlet = None;
-            }
+            HomeHears::Ended(how) => self.ended(how, says),
             HomeHears::Take => {
                 self.from = Some(from);
                 self.credits = if self.lends { inlet.credits_anew() } else { 0 };
@@ -902,20 +1056,46 @@ impl Bridge for ReceivingBridge {
                 };
                 says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
             }
-            // No receiver leaves its node yet.
-            HomeHears::Leave
-            | HomeHears::Empty
-            | HomeHears::Arrived(_)
-            | HomeHears::Lapsed(_)
-            | HomeHears::Failed(_) => {
-                debug_assert!(false, "a receiver that has not left is elsewhere");
+            HomeHears::Leave => {
+                // Nobody receives here; but what was received before has to be said first.
+                while let Some(inlet) = &mut self.inlet
+                    && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
+                {
+                    if !self.hear(event, says) {
+                        self.inlet = None;
+                    }
+                }
+                says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }
-            HomeHears::Lost(_) | HomeHears::Ended(End::Lost) => {
-                says.end_home(End::Gone);
-                if let Some(inlet) = self.inlet.take() {
-                    inlet.down();
+            HomeHears::Empty => {
+                self.ships = Some(from);
+                self.ship(says);
+            }
+            HomeHears::Arrived(how) => {
+                self.visits = false;
+                says.speak(|locked| locked.state.machine.install(locked.now, channel));
+                if let Some(how) = how {
+                    self.ended(how, says);
+                    if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
+                        self.ended(End::Gone, says);
+                    }
                 }
             }
+            HomeHears::Lapsed(_) => {
+                self.lapsed = true;
+                // Its receiver is gone, which is heard by its inlet.
+                self.lent = None;
+            }
+            HomeHears::Failed(how) => {
+                let inlet = self.inlet.take();
+                match (how, inlet) {
+                    (End::Lost, Some(inlet)) => inlet.down(),
+                    (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
+                    _ => {}
+                }
+                self.lent = None;
+            }
+            HomeHears::Lost(_) => self.ended(End::Lost, says),
         }
     }
 

@@ -37,9 +37,11 @@ const BUFFERED_MAX: u64 = 16 << 20;
 pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(super) stretched: BTreeMap<Half, Stretched>,
-    /// The channels of sending halves, by their channels in the core.
-    pub(super) by_core: BTreeMap<CoreId, ChannelId>,
-    /// Senders that messages wait for, to be at rest, and the channels of those messages.
+    /// The halves here, by their channels in the core.
+    pub(super) by_core: BTreeMap<CoreId, Half>,
+    /// Channels in the core of which an end is in a message for the first time, and how they are named there.
+    pub(super) first: BTreeMap<CoreId, ChannelId>,
+    /// Channels whose ends messages wait for, to be at rest, and the channels of those messages.
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<ChannelId>>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
@@ -92,6 +94,7 @@ impl Driver {
                 machine,
                 stretched: BTreeMap::new(),
                 by_core: BTreeMap::new(),
+                first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
@@ -212,6 +215,7 @@ impl Driver {
                     _ => {}
                 }
                 state.tell((channel, Which::Receiver), Told::Home(from, heard));
+                state.has_settled(channel);
             }
             Action::Proxy(channel, heard) => {
                 if let ProxyHears::Ended(End::Gone)
@@ -220,7 +224,7 @@ impl Driver {
                 {
                     self.over(state, now, channel);
                 }
-                if let ProxyHears::Home(..) = heard
+                if let ProxyHears::Home(..) | ProxyHears::Moved(_) = heard
                     && let Some(home) = state.machine.home_of(channel)
                 {
                     state.meets((channel, Which::Sender), home);

@@ -4,24 +4,27 @@
 //! that has been on its way before, where it comes from ([`Going`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
 //! are what they are.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. A sending end (a sender, a caller, a place for a reply) goes anywhere, from where its channel's
-//! receiver is or from elsewhere; ends that receive, and shared ones, are refused so far.
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; shared ones are
+//! refused so far.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use dunlin_core::carrier::{AdoptedEnd, Agent, CarriedEnd, EndKind, Inbox, Outbox, Sealed, Shape, StagedEnd, Value};
-use dunlin_core::{Why, fifo, rendezvous};
+use dunlin_core::carrier::{
+    AdoptedEnd, Agent, CarriedEnd, EndKind, Inbox, Outbox, PolicyNote, Sealed, Shape, StagedEnd, Value,
+};
+use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_core::{Policy, Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
-use dunlin_proto::{SenderPlace, Trip};
+use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
 
 use super::bridge::{ReceivingBridge, SendingBridge};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
 use super::id;
-use super::work::Says;
+use super::work::{Says, Told};
 
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
@@ -45,18 +48,28 @@ impl From<Why> for NotNow {
 
 /// How an end goes.
 enum Going {
-    /// Its channel has both ends on this node, whose receiver is its home then.
+    /// Its channel has both ends on this node, and is named for the message.
     First,
-    /// Its channel's receiver is elsewhere: from where the sender goes, and how its messages are written.
-    On(SenderPlace, Trip, Encoding),
+    /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
+    On(Place, Trip, Encoding),
     /// Its channel is over.
     Over,
+}
+
+/// Where an end is.
+#[derive(Clone)]
+enum Place {
+    Sender(SenderPlace),
+    Receiver(ReceiverPlace),
 }
 
 /// An end of a message that leaves.
 struct LeavingEnd {
     channel: ChannelId,
+    core: Option<CoreId>,
     kind: EndKind,
+    /// Of an end that receives.
+    policy: Option<PolicyNote>,
     going: Going,
 }
 
@@ -71,7 +84,7 @@ pub(crate) struct Leaving {
 /// How an end has come.
 enum Coming {
     First,
-    On(SenderPlace, Encoding),
+    On(Place, Encoding),
     Over,
 }
 
@@ -112,6 +125,10 @@ pub(crate) fn leave(
     if let Some(end) = staged.iter().find(|end| code(end.kind).is_none()) {
         return Err(Why::Unsendable(format!("a {} cannot leave its node yet", end.kind).into()).into());
     }
+    if staged.iter().any(|end| which(end.kind) == Which::Receiver && end.policy.is_none()) {
+        let why = "a receiver cannot leave its node if its channel has a policy of your own, which the other node may not have";
+        return Err(Why::Unsendable(why.into()).into());
+    }
     let leaving =
         Leaving { sealed: Some(sealed), ends: says.speak(|locked| pack(&staged, says.channel, locked))?, encoding };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
@@ -128,36 +145,22 @@ pub(crate) fn leave(
     Ok((message.freeze(), leaving))
 }
 
+/// Which end of its channel it is.
+fn which(kind: EndKind) -> Which {
+    match kind {
+        EndKind::Receiver { .. } | EndKind::Callee => Which::Receiver,
+        _ => Which::Sender,
+    }
+}
+
 /// How each of these ends goes. If one cannot yet, none does.
 fn pack(staged: &[StagedEnd], carrying: ChannelId, locked: &mut Locked<'_>) -> Result<Vec<LeavingEnd>, NotNow> {
     let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
     for end in staged {
-        let half = end.channel.and_then(|core| locked.state.sending_half(core));
-        let Some((channel, encoding)) = half else {
-            ends.push(LeavingEnd { channel: id::channel(), kind: end.kind, going: Going::First });
-            continue;
-        };
-        let ready = match locked.state.machine.has_half(channel) {
-            _ if channel == carrying => Err(Why::Unsendable("a sender cannot go over its own channel".into()).into()),
-            false => {
-                Err(Why::Unsendable("a sender whose name has not found its other end cannot leave its node".into())
-                    .into())
-            }
-            // What it has been used for, and the machine has not heard, comes first.
-            true if !locked.state.is_quiet(channel) => Err(NotNow::Later),
-            true => match locked.state.machine.pack_sender(locked.now, channel) {
-                dunlin_proto::Leaving::Ready(place, trip) => Ok(Going::On(place, trip, encoding)),
-                dunlin_proto::Leaving::Over(_) => Ok(Going::Over),
-                dunlin_proto::Leaving::Wait => Err(NotNow::Later),
-            },
-        };
-        match ready {
-            Ok(going) => ends.push(LeavingEnd { channel, kind: end.kind, going }),
+        match pack_end(end, carrying, &ends, locked) {
+            Ok(end) => ends.push(end),
             Err(why) => {
                 ends.iter().for_each(|end| unpack(end, locked));
-                if matches!(why, NotNow::Later) {
-                    locked.state.wait_for(channel, carrying);
-                }
                 return Err(why);
             }
         }
@@ -165,15 +168,103 @@ fn pack(staged: &[StagedEnd], carrying: ChannelId, locked: &mut Locked<'_>) -> R
     Ok(ends)
 }
 
+fn pack_end(
+    end: &StagedEnd,
+    carrying: ChannelId,
+    before: &[LeavingEnd],
+    locked: &mut Locked<'_>,
+) -> Result<LeavingEnd, NotNow> {
+    let never = |why: &'static str| Err(NotNow::Never(Why::Unsendable(why.into())));
+    let (core, kind, policy) = (end.channel, end.kind, end.policy);
+    let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
+        if end.is_far {
+            return never("an end whose name was joined to its other end on this node cannot leave it");
+        }
+        if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
+            if before.iter().any(|other| other.core == core) {
+                return never("both ends of one channel cannot go in one message");
+            }
+            // The other end is on its way, and it is still to be known whether it goes.
+            locked.state.wait_for(first, carrying);
+            return Err(NotNow::Later);
+        }
+        let channel = id::channel();
+        if let Some(core) = core {
+            locked.state.first.insert(core, channel);
+        }
+        return Ok(LeavingEnd { channel, core, kind, policy, going: Going::First });
+    };
+    let channel = half.0;
+    if channel == carrying {
+        return never("an end cannot go over its own channel");
+    }
+    let known = match half.1 {
+        Which::Sender => locked.state.machine.has_half(channel),
+        Which::Receiver => locked.state.machine.has_home(channel),
+    };
+    if !known {
+        return never("an end whose name has not found its other end cannot leave its node");
+    }
+    if half.1 == Which::Receiver && locked.state.machine.home_of(carrying) == Some(locked.state.machine.me().node) {
+        return never("a receiver cannot go over a channel that has travelled and has both ends on this node");
+    }
+    // What it has been used for, and the machine has not heard, comes first.
+    let leaving = if !locked.state.is_quiet(half) {
+        dunlin_proto::Leaving::Wait
+    } else {
+        match half.1 {
+            Which::Sender => into_place(locked.state.machine.pack_sender(locked.now, channel), Place::Sender),
+            Which::Receiver => into_place(locked.state.machine.pack_receiver(channel), Place::Receiver),
+        }
+    };
+    let going = match leaving {
+        dunlin_proto::Leaving::Ready(place, trip) => Going::On(place, trip, encoding),
+        dunlin_proto::Leaving::Over(_) => Going::Over,
+        dunlin_proto::Leaving::Wait => {
+            locked.state.wait_for(channel, carrying);
+            return Err(NotNow::Later);
+        }
+    };
+    Ok(LeavingEnd { channel, core, kind, policy, going })
+}
+
+fn into_place<T>(leaving: dunlin_proto::Leaving<T>, place: fn(T) -> Place) -> dunlin_proto::Leaving<Place> {
+    match leaving {
+        dunlin_proto::Leaving::Ready(end, trip) => dunlin_proto::Leaving::Ready(place(end), trip),
+        dunlin_proto::Leaving::Wait => dunlin_proto::Leaving::Wait,
+        dunlin_proto::Leaving::Over(how) => dunlin_proto::Leaving::Over(how),
+    }
+}
+
 /// The end stays where it was.
 fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
-    match &end.going {
-        Going::First => {
-            locked.state.machine.forget_home(end.channel);
-            locked.state.forget((end.channel, Which::Receiver));
+    let channel = end.channel;
+    match (&end.going, which(end.kind)) {
+        (Going::First, Which::Sender) => {
+            locked.state.machine.forget_home(channel);
+            locked.state.forget((channel, Which::Receiver));
         }
-        Going::On(_, trip, _) => locked.state.machine.sender_stays(end.channel, *trip),
-        Going::Over => {}
+        (Going::First, Which::Receiver) => {
+            locked.state.machine.forget_half(channel);
+            locked.state.forget((channel, Which::Sender));
+        }
+        (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
+        (Going::On(_, trip, _), Which::Receiver) => {
+            locked.state.machine.receiver_stays(channel, *trip);
+            locked.state.tell((channel, Which::Receiver), Told::Retry);
+        }
+        (Going::Over, _) => {}
+    }
+    not_first(end, locked);
+}
+
+/// It is known whether this end, in a message for the first time, has gone.
+fn not_first(end: &LeavingEnd, locked: &mut Locked<'_>) {
+    if let (Going::First, Some(core)) = (&end.going, end.core)
+        && locked.state.first.get(&core) == Some(&end.channel)
+    {
+        locked.state.first.remove(&core);
+        locked.state.has_settled(end.channel);
     }
 }
 
@@ -184,23 +275,33 @@ const OVER: u8 = 0x20;
 
 fn write_end(end: &LeavingEnd, out: &mut BytesMut) {
     let Some(code) = code(end.kind) else { return };
-    match &end.going {
-        Going::First => {
-            out.put_u8(code);
-            out.put_u128(end.channel.0);
-        }
-        Going::On(place, _, encoding) => {
-            out.put_u8(code | ON);
-            out.put_u128(end.channel.0);
-            out.put_u8(encoding.code());
-            out.put_u64(place.transfer);
-            out.put_u64(place.epoch);
-            write_node(place.home, &place.addresses, out);
-            write_node(place.sponsor, &place.sponsor_addresses, out);
-        }
-        Going::Over => {
-            out.put_u8(code | OVER);
-            out.put_u128(end.channel.0);
+    let flags = match &end.going {
+        Going::First => 0,
+        Going::On(..) => ON,
+        Going::Over => OVER,
+    };
+    out.put_u8(code | flags);
+    out.put_u128(end.channel.0);
+    if let Some(policy) = &end.policy {
+        // A few numbers: that cannot fail, nor be long.
+        let policy = postcard::to_allocvec(policy).unwrap_or_default();
+        out.put_u8(policy.len() as u8);
+        out.put_slice(&policy);
+    }
+    if let Going::On(place, _, encoding) = &end.going {
+        out.put_u8(encoding.code());
+        match place {
+            Place::Sender(place) => {
+                out.put_u64(place.transfer);
+                out.put_u64(place.epoch);
+                write_node(place.home, &place.addresses, out);
+                write_node(place.sponsor, &place.sponsor_addresses, out);
+            }
+            Place::Receiver(place) => {
+                out.put_u64(place.claim);
+                out.put_u64(place.epoch);
+                write_node(place.home, &place.addresses, out);
+            }
         }
     }
 }
@@ -229,23 +330,40 @@ fn read_node(bytes: &mut Bytes) -> Option<(NodeId, Vec<String>)> {
     Some((NodeId(node), addresses))
 }
 
-fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Coming)> {
+/// What is said of one end: its channel, what it is, its policy if it receives, and how it comes.
+fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Policy, Coming)> {
     let code = bytes.try_get_u8().ok()?;
     let channel = ChannelId(bytes.try_get_u128().ok()?);
     let kind = kind(code & !(ON | OVER))?;
+    let policy = match kind {
+        EndKind::Reply => fifo(1),
+        _ if which(kind) == Which::Sender => rendezvous(),
+        _ => {
+            let length = usize::from(bytes.try_get_u8().ok()?);
+            if bytes.len() < length {
+                return None;
+            }
+            postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy()?
+        }
+    };
     let coming = match code & (ON | OVER) {
         0 => Coming::First,
         OVER => Coming::Over,
         ON => {
             let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
-            let (transfer, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+            let (count, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
             let (home, addresses) = read_node(bytes)?;
-            let (sponsor, sponsor_addresses) = read_node(bytes)?;
-            Coming::On(SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses }, encoding)
+            let place = if which(kind) == Which::Receiver {
+                Place::Receiver(ReceiverPlace { claim: count, epoch, home, addresses })
+            } else {
+                let (sponsor, sponsor_addresses) = read_node(bytes)?;
+                Place::Sender(SenderPlace { transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
+            };
+            Coming::On(place, encoding)
         }
         _ => return None,
     };
-    Some((channel, kind, coming))
+    Some((channel, kind, policy, coming))
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
@@ -261,8 +379,8 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     let mut inbox = Inbox::new(Vec::new());
     let mut comings = Vec::with_capacity(count.into());
     for token in 0..u64::from(count) {
-        let (channel, kind, coming) = read_end(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
-        inbox.expect(token, kind, if kind == EndKind::Reply { fifo(1) } else { rendezvous() });
+        let (channel, kind, policy, coming) = read_end(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
+        inbox.expect(token, kind, policy);
         comings.push(Some((channel, coming)));
     }
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
@@ -282,6 +400,9 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::Sender { may_poison: false } => 1,
         EndKind::Caller => 2,
         EndKind::Reply => 3,
+        EndKind::Receiver { may_poison: true } => 4,
+        EndKind::Receiver { may_poison: false } => 5,
+        EndKind::Callee => 6,
         _ => return None,
     })
 }
@@ -292,6 +413,9 @@ fn kind(code: u8) -> Option<EndKind> {
         1 => EndKind::Sender { may_poison: false },
         2 => EndKind::Caller,
         3 => EndKind::Reply,
+        4 => EndKind::Receiver { may_poison: true },
+        5 => EndKind::Receiver { may_poison: false },
+        6 => EndKind::Callee,
         _ => return None,
     })
 }
@@ -318,23 +442,44 @@ fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<
 
 /// The message was taken, or may have been, but the end is still here.
 fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
-    match &end.going {
-        Going::First => end_first(end.channel, end.kind, to, locked),
-        // Its home is told first by who has it, and believes nobody else.
-        Going::On(_, trip, _) => {
-            locked.state.machine.sender_back(locked.now, end.channel, *trip);
+    let (channel, now) = (end.channel, locked.now);
+    match (&end.going, which(end.kind)) {
+        (Going::First, Which::Sender) => end_first(channel, end.kind, to, locked),
+        (Going::First, Which::Receiver) => {
+            locked.state.machine.end_proxy(now, channel, End::Gone);
+            locked.state.forget((channel, Which::Sender));
         }
-        Going::Over => {}
+        (Going::On(_, trip, _), which) => {
+            // Who is first to say that it has the end is believed, and nobody else.
+            let is_here = match which {
+                Which::Sender => locked.state.machine.sender_back(now, channel, *trip),
+                Which::Receiver => locked.state.machine.receiver_back(now, channel, *trip),
+            };
+            if is_here && which == Which::Receiver {
+                locked.state.tell((channel, Which::Receiver), Told::Retry);
+            }
+        }
+        (Going::Over, _) => {}
     }
+    not_first(end, locked);
 }
 
 impl Leaving {
-    /// The message goes: its ends will be asked for at their channels' homes, if those are here, as soon as it has been taken.
+    /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
         for end in self.ends.iter().filter(|end| matches!(end.going, Going::First)) {
-            locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
-            locked.driver.expect(locked.state, (end.channel, Which::Receiver), Some(to));
+            let other = match which(end.kind) {
+                Which::Sender => {
+                    locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
+                    Which::Receiver
+                }
+                Which::Receiver => {
+                    let _ = locked.state.machine.adopt(end.channel, to, None);
+                    Which::Sender
+                }
+            };
+            locked.driver.expect(locked.state, (end.channel, other), Some(to));
         }
     }
 
@@ -350,8 +495,12 @@ impl Leaving {
         says.speak(|locked| {
             for end in &self.ends {
                 match &end.going {
-                    Going::On(_, trip, _) => {
+                    Going::On(_, trip, _) if which(end.kind) == Which::Sender => {
                         locked.state.machine.sender_back(locked.now, end.channel, *trip);
+                    }
+                    Going::On(_, trip, _) => {
+                        locked.state.machine.receiver_back(locked.now, end.channel, *trip);
+                        locked.state.tell((end.channel, Which::Receiver), Told::Retry);
                     }
                     Going::First | Going::Over => unpack(end, locked),
                 }
@@ -411,32 +560,44 @@ enum Gone {
 
 /// A message has been taken by a receiver on that node, and this end with it.
 fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    let channel = end.channel;
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
             let mut credits = 0;
             if end.kind != EndKind::Reply {
                 credits = inlet.credits();
                 let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
-                locked.state.machine.tell_terms(locked.now, end.channel, to, terms);
+                locked.state.machine.tell_terms(locked.now, channel, to, terms);
             }
             let budget = Budget::new(locked.state.buffered_max);
             let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
             let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
-            locked.driver.stretch(locked.state, end.channel, Some(to), Box::new(bridge));
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
         }
-        (Going::On(_, trip, _), Gone::On(Some(carried))) => {
-            locked.state.machine.sender_left(locked.now, end.channel, *trip, to);
-            // Its agent first: it would hear that its sender is gone.
-            locked.state.take_bridge((end.channel, Which::Sender), move |_, bridge| {
-                if let Some(bridge) = bridge.into_sender() {
-                    bridge.depart();
-                }
-                drop(carried);
-            });
+        (Going::First, Gone::First(Some(Agent::Outlet(outlet)))) => {
+            let bridge = SendingBridge::new(outlet, Some(to), encoding, false);
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
         }
+        (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
+            Which::Sender => {
+                locked.state.machine.sender_left(locked.now, channel, *trip, to);
+                // Its agent first: it would hear that its sender is gone.
+                locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
+                    if let Some(bridge) = bridge.into_sender() {
+                        bridge.depart();
+                    }
+                    drop(carried);
+                });
+            }
+            Which::Receiver => {
+                locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+                locked.state.tell((channel, Which::Receiver), Told::Lent(carried));
+            }
+        },
         (Going::Over, Gone::On(carried)) => locked.state.garbage.push(Box::new(carried)),
-        _ => keep(&end, to, locked),
+        _ => return keep(&end, to, locked),
     }
+    not_first(&end, locked);
 }
 
 impl Arriving {
@@ -453,38 +614,74 @@ impl Arriving {
     }
 }
 
-fn adopt_first(channel: ChannelId, end: AdoptedEnd, home: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
-    let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(locked.state.machine.value_max()));
-    if !locked.state.machine.adopt(channel, home, terms) {
+fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    if locked.state.machine.knows(channel) {
         // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
         return locked.state.garbage.push(Box::new(end));
     }
+    let value_max = locked.state.machine.value_max();
+    if which(end.kind) == Which::Receiver {
+        let reply_terms = terms_of_reply(value_max);
+        locked.state.machine.open_home_to(channel, reply_terms, declaration(), other);
+        let credits = match &end.agent {
+            Some(Agent::Inlet(inlet)) => inlet.credits(),
+            _ => 0,
+        };
+        let terms = Terms { window: WINDOW, credits, value_max };
+        locked.state.machine.tell_terms(locked.now, channel, other, terms);
+        let Some(Agent::Inlet(inlet)) = end.agent else {
+            return locked.state.machine.end_home(locked.now, channel, End::Gone);
+        };
+        let budget = Budget::new(locked.state.buffered_max);
+        let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(other));
+        return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
+    }
+    let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(value_max));
+    let _ = locked.state.machine.adopt(channel, other, terms);
     let Some(Agent::Outlet(outlet)) = end.agent else {
         // Nobody here wanted it.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
     };
-    let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
+    let bridge = SendingBridge::new(outlet, Some(other), encoding, false);
     let bridge = match terms {
         Some(terms) => bridge.for_reply(terms.value_max),
         None => bridge,
     };
-    locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+    locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
 }
 
-/// A sender that has been on its way before: it is known where it is used.
+/// An end that has been on its way before.
 fn adopt_on(
     channel: ChannelId,
     end: AdoptedEnd,
-    place: SenderPlace,
+    place: Place,
     from: NodeId,
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {
-    let _ = locked.state.machine.sender_arrives(locked.now, channel, place, from);
-    let Some(Agent::Outlet(outlet)) = end.agent else {
-        return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
-    };
-    let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
-    let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, end.kind == EndKind::Reply);
-    locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
+    let now = locked.now;
+    match (place, end.agent) {
+        (Place::Sender(place), agent) => {
+            // It is known where it is used.
+            let _ = locked.state.machine.sender_arrives(now, channel, place, from);
+            let Some(Agent::Outlet(outlet)) = agent else {
+                return locked.state.machine.end_proxy(now, channel, End::Gone);
+            };
+            let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
+            let is_reply = end.kind == EndKind::Reply;
+            let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply);
+            locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
+        }
+        (Place::Receiver(place), agent) => {
+            let home = place.home;
+            let _ = locked.state.machine.receiver_arrives(now, channel, place, from);
+            let Some(Agent::Inlet(inlet)) = agent else {
+                return locked.state.machine.drop_receiver(now, channel);
+            };
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
+            locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+            locked.state.machine.use_receiver(now, channel);
+        }
+    }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
 use dunlin_proto::wire::{End, Failure, Which};
@@ -47,6 +48,8 @@ pub(crate) enum Told {
     ConnectionLost,
     /// What it waits for may have happened.
     Retry,
+    /// The receiver of this home has left in a message.
+    Lent(CarriedEnd),
     /// The bridge is needed elsewhere; the channel is over here.
     Take(Taking),
     /// It is dropped once all has been said that the end has to say now.
@@ -60,8 +63,8 @@ pub(crate) type Taking = Box<dyn FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send>;
 pub(crate) struct Stretched {
     /// `None`: somebody works on it, or it has not [come yet](State::expect).
     bridge: Option<Box<dyn Bridge>>,
-    /// Of a sending half: its channel in the core, and how its messages are written.
-    sends_on: Option<(CoreId, Encoding)>,
+    /// Its channel in the core, and how messages are written on it.
+    core: Option<(CoreId, Encoding)>,
     waker: Arc<EndWaker>,
     /// The other node, once it is known.
     peer: Option<NodeId>,
@@ -144,6 +147,7 @@ impl Job {
                 Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
                 Some(Told::Retry) => bridge.retry(&says),
+                Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::ConnectionLost) => bridge.connection_lost(&says),
                 Some(Told::Until(until)) => self.until.push(until),
                 Some(Told::Take(taking)) => {
@@ -248,9 +252,9 @@ impl Driver {
         }
         if let Some(stretched) = state.stretched.get_mut(&half) {
             stretched.expected = false;
-            stretched.sends_on = bridge.sends_on();
-            if let Some((core, _)) = stretched.sends_on {
-                state.by_core.insert(core, channel);
+            stretched.core = bridge.core();
+            if let Some((core, _)) = stretched.core {
+                state.by_core.insert(core, half);
             }
             stretched.bridge = Some(bridge);
             stretched.waker.wake_by_ref();
@@ -263,7 +267,7 @@ impl Driver {
         waker.carried_by(peer.and_then(|peer| state.bell_of(peer)));
         let expected = Stretched {
             bridge: None,
-            sends_on: None,
+            core: None,
             waker,
             peer,
             told: VecDeque::new(),
@@ -369,34 +373,34 @@ impl State {
         said
     }
 
-    /// The sending half here whose channel in the core this is, and how its messages are written.
-    pub(super) fn sending_half(&self, core: CoreId) -> Option<(ChannelId, Encoding)> {
-        let channel = *self.by_core.get(&core)?;
-        let (_, encoding) = self.stretched.get(&(channel, Which::Sender))?.sends_on?;
-        Some((channel, encoding))
+    /// The half here whose channel in the core this is, and how its messages are written.
+    pub(super) fn half_of(&self, core: CoreId) -> Option<(Half, Encoding)> {
+        let half = *self.by_core.get(&core)?;
+        let (_, encoding) = self.stretched.get(&half)?.core?;
+        Some((half, encoding))
     }
 
     fn remove(&mut self, half: Half) {
         let Some(gone) = self.stretched.remove(&half) else { return };
-        if let Some((core, _)) = gone.sends_on {
+        if let Some((core, _)) = gone.core {
             self.by_core.remove(&core);
         }
         self.garbage.push(Box::new(gone));
     }
 
-    /// Whether this sending half has nothing to say that the machine has not heard.
-    pub(super) fn is_quiet(&self, channel: ChannelId) -> bool {
-        self.stretched.get(&(channel, Which::Sender)).is_some_and(|stretched| {
-            stretched.bridge.is_some() && stretched.told.is_empty() && !stretched.again && !stretched.waker.is_stirred()
+    /// Whether this half has nothing to say that the machine has not heard.
+    pub(super) fn is_quiet(&self, half: Half) -> bool {
+        self.stretched.get(&half).is_some_and(|stretched| {
+            stretched.bridge.as_ref().is_some_and(|bridge| bridge.rests()) && stretched.told.is_empty() && !stretched.again && !stretched.waker.is_stirred()
         })
     }
 
-    /// A message on `carrying` waits until the sender of `channel`, which is in it, is at rest.
+    /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
     pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: ChannelId) {
         self.awaited.entry(channel).or_default().insert(carrying);
     }
 
-    /// Something of this channel has been settled: messages that wait for its sender look again.
+    /// Something of this channel has been settled: messages that wait for one of its ends look again.
     pub(super) fn has_settled(&mut self, channel: ChannelId) {
         for carrying in self.awaited.remove(&channel).into_iter().flatten() {
             self.tell((carrying, Which::Sender), Told::Retry);

@@ -354,6 +354,15 @@ impl<T> Queue<T> {
         Ok(self.buffer.len())
     }
 
+    /// A value that was in the buffer of this channel's home before this one.
+    pub(crate) fn restore(&mut self, value: T, after: &mut After<T>) {
+        if self.poison.is_some() || self.lending.receiver_gone {
+            return after.dropped.push(value);
+        }
+        self.buffer.push_back(value);
+        self.wake_watchers(&mut after.wakes);
+    }
+
     /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.
     pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
         self.release_forgotten(Handle::END, after);
