@@ -175,6 +175,11 @@ impl Machine {
     /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
+        if let Some(to) = home.phase.moves_to() {
+            // The sender looks there already.
+            self.homes.remove(&channel);
+            return self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
+        }
         match home.ended {
             None => home.ended = Some(how.clone()),
             // Poison counts after a retirement, for whoever is still there.

@@ -187,7 +187,15 @@ enum Stage {
 impl HomePhase {
     /// Whether the sender has been told that the receiver is elsewhere.
     pub(crate) fn has_said_so(&self) -> bool {
-        matches!(self.stage, Stage::Leaving(_) | Stage::Emptying(_))
+        self.moves_to().is_some()
+    }
+
+    /// Where the sender has been told that it is.
+    pub(crate) fn moves_to(&self) -> Option<NodeId> {
+        match self.stage {
+            Stage::Leaving(to) | Stage::Emptying(to) => Some(to),
+            Stage::Here | Stage::Asked(_) => None,
+        }
     }
 
     /// Whether the receiver is in a message, or with somebody who took it from one.

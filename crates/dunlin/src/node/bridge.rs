@@ -767,6 +767,10 @@ pub(crate) struct ReceivingBridge {
     lapsed: bool,
     /// Its values are to go there. They do as soon as the receiver is here.
     ships: Option<NodeId>,
+    /// The agent in that receiver's place, what was buffered, and what of it has been written.
+    outlet: Option<AnyOutlet>,
+    shipping: VecDeque<Value>,
+    shipped: Vec<(Bytes, Leaving, Value)>,
     /// There is no sender any more, and why.
     over: Option<End>,
 }
@@ -786,6 +790,9 @@ impl ReceivingBridge {
             lent: None,
             lapsed: false,
             ships: None,
+            outlet: None,
+            shipping: VecDeque::new(),
+            shipped: Vec::new(),
             over: None,
         }
     }
@@ -824,34 +831,44 @@ impl ReceivingBridge {
     /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
     fn ship(&mut self, says: &Says<'_>) {
         let Some(to) = self.ships else { return };
-        let Some(end) = self.lent.take() else { return };
-        let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
-        let (mut values, mut left) = (Vec::new(), Vec::new());
+        if let Some(end) = self.lent.take() {
+            let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
+            self.shipping = outlet.take_buffered().into();
+            self.outlet = Some(outlet);
+        }
+        if self.outlet.is_none() {
+            return;
+        }
         let bytes_max = says.speak(|locked| locked.state.machine.value_max());
-        for value in outlet.take_buffered() {
-            // It came from another node, and so did its ends, which nobody here has used.
+        while let Some(value) = self.shipping.pop_front() {
             match message::leave(&value, self.encoding, bytes_max, says) {
-                Ok((bytes, leaving)) => {
-                    values.push(bytes);
-                    left.push((leaving, value));
-                }
-                Err(_) => {
-                    // The receiver would not know that one is missing: it hears that the channel is lost.
-                    left.into_iter().for_each(|(leaving, _): (Leaving, Value)| leaving.stay(says));
-                    says.end_home(full_poison("a value that was buffered could not be written again"));
-                    return self.inlet = None;
+                Ok((bytes, leaving)) => self.shipped.push((bytes, leaving, value)),
+                // An end in it has come, and has not heard of its home yet.
+                Err(NotNow::Later) => return self.shipping.push_front(value),
+                Err(NotNow::Never(why)) => {
+                    // The receiver would not know that one is missing: it hears that the channel is over.
+                    let shipped = std::mem::take(&mut self.shipped);
+                    shipped.into_iter().for_each(|(_, leaving, _)| leaving.stay(says));
+                    says.end_home(full_poison(&format!("a value that was buffered could not be written again: {why}")));
+                    return self.leave();
                 }
             }
         }
+        let (values, left): (Vec<_>, Vec<_>) =
+            self.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
         says.speak(|locked| {
-            left.iter().for_each(|(leaving, _)| leaving.open_homes(to, locked));
+            left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to, locked));
             locked.state.machine.ship(locked.now, says.channel, values);
         });
         for (leaving, value) in left {
             leaving.hand_over(value, to, says);
         }
-        // Both agents go, and nobody here hears of it.
-        drop(outlet);
+        self.leave();
+    }
+
+    /// Both agents go, and nobody here hears of it.
+    fn leave(&mut self) {
+        self.outlet = None;
         self.inlet = None;
     }
 
@@ -960,6 +977,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn retry(&mut self, says: &Says<'_>) {
+        self.ship(says);
         self.finish(says);
     }
 

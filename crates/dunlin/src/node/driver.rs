@@ -41,8 +41,8 @@ pub(crate) struct State {
     pub(super) by_core: BTreeMap<CoreId, Half>,
     /// Channels in the core of which an end is in a message for the first time, and how they are named there.
     pub(super) first: BTreeMap<CoreId, ChannelId>,
-    /// Channels whose ends messages wait for, to be at rest, and the channels of those messages.
-    pub(super) awaited: BTreeMap<ChannelId, BTreeSet<ChannelId>>,
+    /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
+    pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.

@@ -24,7 +24,7 @@ use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
 use super::id;
-use super::work::{Says, Told};
+use super::work::{Half, Says, Told};
 
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
@@ -130,7 +130,7 @@ pub(crate) fn leave(
         return Err(Why::Unsendable(why.into()).into());
     }
     let leaving =
-        Leaving { sealed: Some(sealed), ends: says.speak(|locked| pack(&staged, says.channel, locked))?, encoding };
+        Leaving { sealed: Some(sealed), ends: says.speak(|locked| pack(&staged, says.half(), locked))?, encoding };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
     message.put_u8(leaving.ends.len() as u8);
     for end in &leaving.ends {
@@ -154,7 +154,7 @@ fn which(kind: EndKind) -> Which {
 }
 
 /// How each of these ends goes. If one cannot yet, none does.
-fn pack(staged: &[StagedEnd], carrying: ChannelId, locked: &mut Locked<'_>) -> Result<Vec<LeavingEnd>, NotNow> {
+fn pack(staged: &[StagedEnd], carrying: Half, locked: &mut Locked<'_>) -> Result<Vec<LeavingEnd>, NotNow> {
     let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
     for end in staged {
         match pack_end(end, carrying, &ends, locked) {
@@ -170,7 +170,7 @@ fn pack(staged: &[StagedEnd], carrying: ChannelId, locked: &mut Locked<'_>) -> R
 
 fn pack_end(
     end: &StagedEnd,
-    carrying: ChannelId,
+    carrying: Half,
     before: &[LeavingEnd],
     locked: &mut Locked<'_>,
 ) -> Result<LeavingEnd, NotNow> {
@@ -195,7 +195,7 @@ fn pack_end(
         return Ok(LeavingEnd { channel, core, kind, policy, going: Going::First });
     };
     let channel = half.0;
-    if channel == carrying {
+    if channel == carrying.0 {
         return never("an end cannot go over its own channel");
     }
     let known = match half.1 {
@@ -205,7 +205,7 @@ fn pack_end(
     if !known {
         return never("an end whose name has not found its other end cannot leave its node");
     }
-    if half.1 == Which::Receiver && locked.state.machine.home_of(carrying) == Some(locked.state.machine.me().node) {
+    if half.1 == Which::Receiver && locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node) {
         return never("a receiver cannot go over a channel that has travelled and has both ends on this node");
     }
     // What it has been used for, and the machine has not heard, comes first.

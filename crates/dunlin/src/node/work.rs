@@ -80,9 +80,14 @@ pub(crate) struct Stretched {
 pub(crate) struct Says<'a> {
     driver: &'a Arc<Driver>,
     pub(crate) channel: ChannelId,
+    which: Which,
 }
 
 impl Says<'_> {
+    pub(super) fn half(&self) -> Half {
+        (self.channel, self.which)
+    }
+
     /// Speaks to the machine. Code of users must not run within this.
     pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         self.driver.speak(f)
@@ -131,7 +136,7 @@ impl Job {
                 Err(text) => format!("a message panicked: {text}"),
             };
             let Some(bridge) = &mut self.bridge else { return Turn::Taken };
-            if catch(|| bridge.fail(&panicked, &Says { driver, channel: self.half.0 })).is_err() {
+            if catch(|| bridge.fail(&panicked, &Says { driver, channel: self.half.0, which: self.half.1 })).is_err() {
                 break;
             }
         }
@@ -139,7 +144,7 @@ impl Job {
     }
 
     fn turn(&mut self, driver: &Arc<Driver>) -> Turn {
-        let says = Says { driver, channel: self.half.0 };
+        let says = Says { driver, channel: self.half.0, which: self.half.1 };
         loop {
             let told = self.told.pop_front();
             let Some(bridge) = &mut self.bridge else { return Turn::Taken };
@@ -396,14 +401,14 @@ impl State {
     }
 
     /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
-    pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: ChannelId) {
+    pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: Half) {
         self.awaited.entry(channel).or_default().insert(carrying);
     }
 
     /// Something of this channel has been settled: messages that wait for one of its ends look again.
     pub(super) fn has_settled(&mut self, channel: ChannelId) {
         for carrying in self.awaited.remove(&channel).into_iter().flatten() {
-            self.tell((carrying, Which::Sender), Told::Retry);
+            self.tell(carrying, Told::Retry);
         }
     }
 
