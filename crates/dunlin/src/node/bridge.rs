@@ -761,6 +761,8 @@ pub(crate) struct ReceivingBridge {
     arriving: BTreeMap<Ticket, Arriving>,
     /// The receiver came in a message, and the channel is still to follow.
     visits: bool,
+    /// How the receiver has ended it meanwhile.
+    early_ends: Vec<End>,
     /// The receiver, if it has left in a message.
     lent: Option<CarriedEnd>,
     /// That message was taken, and the receiver is gone.
@@ -787,6 +789,7 @@ impl ReceivingBridge {
             from,
             arriving: BTreeMap::new(),
             visits: false,
+            early_ends: Vec::new(),
             lent: None,
             lapsed: false,
             ships: None,
@@ -911,6 +914,11 @@ impl ReceivingBridge {
         if let Some(end) = end {
             // Before it is gone it may poison what it has retired, and release what it holds.
             let goes_on = end != End::Gone;
+            if self.visits {
+                // As soon as the channel has followed.
+                self.early_ends.push(end);
+                return true;
+            }
             says.end_home(end);
             return goes_on;
         }
@@ -966,7 +974,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.arriving.is_empty() && self.over.is_none()
+        !self.visits && self.early_ends.is_empty() && self.arriving.is_empty() && self.over.is_none()
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
@@ -1092,6 +1100,13 @@ impl Bridge for ReceivingBridge {
             HomeHears::Arrived(how) => {
                 self.visits = false;
                 says.speak(|locked| locked.state.machine.install(locked.now, channel));
+                for end in std::mem::take(&mut self.early_ends) {
+                    let is_gone = end == End::Gone;
+                    says.end_home(end);
+                    if is_gone {
+                        return self.inlet = None;
+                    }
+                }
                 if let Some(how) = how {
                     self.ended(how, says);
                     if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
