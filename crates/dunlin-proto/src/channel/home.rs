@@ -190,8 +190,7 @@ impl Machine {
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
         home.attached.retain(|_, from| !from.gone);
         // One that has come, and has not been told that this is its home, hears nothing else.
-        let untold: Vec<NodeId> =
-            home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
+        let untold: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
         home.attached.retain(|_, from| from.told);
         for node in nodes {
             if untold.contains(&node) {

@@ -284,7 +284,11 @@ impl Machine {
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
             Whereabouts::Known
-                if proxy.may_speak() && proxy.standing() == 0 && proxy.terms.is_some() && !proxy.unanswered && !proxy.gone =>
+                if proxy.may_speak()
+                    && proxy.standing() == 0
+                    && proxy.terms.is_some()
+                    && !proxy.unanswered
+                    && !proxy.gone =>
             {
                 if proxy.way.undrained {
                     proxy.way.undrained = false;

@@ -20,7 +20,7 @@ use dunlin_proto::{HomeHears, Machine, ProxyHears};
 use super::budget::Budget;
 use super::codec::Encoding;
 use super::driver::Locked;
-use super::message::{self, Arriving, Leaving, NotNow, WINDOW};
+use super::message::{self, Arriving, Completion, Leaving, NotNow, WINDOW};
 use super::name::describe;
 use super::work::Says;
 
@@ -237,14 +237,14 @@ impl SendingBridge {
         }
     }
 
-    fn encode(&self, value: &Value, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        message::leave(value, self.encoding, self.value_max.unwrap_or(0), says)
+    fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
+        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
     }
 
     fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
-            Reserved::Granted(value) => match self.encode(&value, says) {
+            Reserved::Granted(value) => match self.encode(&value, Completion::Taken, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
                     let granted = says.speak(|locked| {
@@ -319,7 +319,7 @@ impl SendingBridge {
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
-            Event::FirmOffer(ticket, value) => match self.encode(&value, says) {
+            Event::FirmOffer(ticket, value) => match self.encode(&value, Completion::Taken, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                     says.speak(|locked| {
@@ -339,7 +339,7 @@ impl SendingBridge {
             Event::ChoiceOffer(ticket, choice) => says.speak(|locked| {
                 locked.state.machine.offer_choice(locked.now, says.channel, ticket, choice);
             }),
-            Event::Sent(value) => match self.encode(&value, says) {
+            Event::Sent(value) => match self.encode(&value, Completion::Sent, says) {
                 Ok((bytes, leaving)) => {
                     says.speak(|locked| {
                         self.open_homes(&leaving, locked);
@@ -508,7 +508,7 @@ impl SendingBridge {
 
     fn offer_anew(&mut self, ticket: Ticket, value: Value, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
-        match self.encode(&value, says) {
+        match self.encode(&value, Completion::Taken, says) {
             Ok((bytes, leaving)) => {
                 let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                 says.speak(|locked| {
@@ -844,7 +844,7 @@ impl ReceivingBridge {
         }
         let bytes_max = says.speak(|locked| locked.state.machine.value_max());
         while let Some(value) = self.shipping.pop_front() {
-            match message::leave(&value, self.encoding, bytes_max, says) {
+            match message::leave(&value, self.encoding, bytes_max, Completion::Sent, says) {
                 Ok((bytes, leaving)) => self.shipped.push((bytes, leaving, value)),
                 // An end in it has come, and has not heard of its home yet.
                 Err(NotNow::Later) => return self.shipping.push_front(value),

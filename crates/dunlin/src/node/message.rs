@@ -50,6 +50,8 @@ impl From<Why> for NotNow {
 enum Going {
     /// Its channel has both ends on this node, and is named for the message.
     First,
+    /// The same of a sender, in a message that is complete when it is sent: what its home says at once could arrive before it.
+    Late(SenderPlace, Trip),
     /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
     On(Place, Trip, Encoding),
     /// Its channel is over.
@@ -98,11 +100,21 @@ struct ArrivingEnd {
 /// The ends of a message that has arrived, until it has been received.
 pub(crate) struct Arriving(Vec<ArrivingEnd>);
 
+/// When a message is complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// When it has been received.
+    Taken,
+    /// When it is sent.
+    Sent,
+}
+
 /// Writes a message. Its ends stay where they are.
 pub(crate) fn leave(
     value: &Value,
     encoding: Encoding,
     bytes_max: u64,
+    completion: Completion,
     says: &Says<'_>,
 ) -> Result<(Bytes, Leaving), NotNow> {
     let mut outbox = Outbox::new();
@@ -129,12 +141,15 @@ pub(crate) fn leave(
         let why = "a receiver cannot leave its node if its channel has a policy of your own, which the other node may not have";
         return Err(Why::Unsendable(why.into()).into());
     }
-    let leaving =
-        Leaving { sealed: Some(sealed), ends: says.speak(|locked| pack(&staged, says.half(), locked))?, encoding };
+    let leaving = Leaving {
+        sealed: Some(sealed),
+        ends: says.speak(|locked| pack(&staged, completion, says.half(), locked))?,
+        encoding,
+    };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
     message.put_u8(leaving.ends.len() as u8);
     for end in &leaving.ends {
-        write_end(end, &mut message);
+        write_end(end, encoding, &mut message);
     }
     message.put_slice(&body[1..]);
     if message.len() as u64 > bytes_max {
@@ -154,10 +169,15 @@ fn which(kind: EndKind) -> Which {
 }
 
 /// How each of these ends goes. If one cannot yet, none does.
-fn pack(staged: &[StagedEnd], carrying: Half, locked: &mut Locked<'_>) -> Result<Vec<LeavingEnd>, NotNow> {
+fn pack(
+    staged: &[StagedEnd],
+    completion: Completion,
+    carrying: Half,
+    locked: &mut Locked<'_>,
+) -> Result<Vec<LeavingEnd>, NotNow> {
     let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
     for end in staged {
-        match pack_end(end, carrying, &ends, locked) {
+        match pack_end(end, completion, carrying, &ends, locked) {
             Ok(end) => ends.push(end),
             Err(why) => {
                 ends.iter().for_each(|end| unpack(end, locked));
@@ -170,6 +190,7 @@ fn pack(staged: &[StagedEnd], carrying: Half, locked: &mut Locked<'_>) -> Result
 
 fn pack_end(
     end: &StagedEnd,
+    completion: Completion,
     carrying: Half,
     before: &[LeavingEnd],
     locked: &mut Locked<'_>,
@@ -192,7 +213,15 @@ fn pack_end(
         if let Some(core) = core {
             locked.state.first.insert(core, channel);
         }
-        return Ok(LeavingEnd { channel, core, kind, policy, going: Going::First });
+        let mut going = Going::First;
+        if completion == Completion::Sent && which(kind) == Which::Sender && kind != EndKind::Reply {
+            let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+            locked.state.machine.pair(channel, terms);
+            if let dunlin_proto::Leaving::Ready(place, trip) = locked.state.machine.pack_sender(locked.now, channel) {
+                going = Going::Late(place, trip);
+            }
+        }
+        return Ok(LeavingEnd { channel, core, kind, policy, going });
     };
     let channel = half.0;
     if channel == carrying.0 {
@@ -248,6 +277,10 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
             locked.state.machine.forget_half(channel);
             locked.state.forget((channel, Which::Sender));
         }
+        (Going::Late(..), _) => {
+            locked.state.machine.forget_home(channel);
+            locked.state.machine.forget_half(channel);
+        }
         (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
         (Going::On(_, trip, _), Which::Receiver) => {
             locked.state.machine.receiver_stays(channel, *trip);
@@ -260,7 +293,7 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
 
 /// It is known whether this end, in a message for the first time, has gone.
 fn not_first(end: &LeavingEnd, locked: &mut Locked<'_>) {
-    if let (Going::First, Some(core)) = (&end.going, end.core)
+    if let (Going::First | Going::Late(..), Some(core)) = (&end.going, end.core)
         && locked.state.first.get(&core) == Some(&end.channel)
     {
         locked.state.first.remove(&core);
@@ -273,11 +306,12 @@ const ON: u8 = 0x10;
 /// In a code: its channel is over.
 const OVER: u8 = 0x20;
 
-fn write_end(end: &LeavingEnd, out: &mut BytesMut) {
+/// `encoding`: how a new channel's messages are written.
+fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
     let Some(code) = code(end.kind) else { return };
     let flags = match &end.going {
         Going::First => 0,
-        Going::On(..) => ON,
+        Going::Late(..) | Going::On(..) => ON,
         Going::Over => OVER,
     };
     out.put_u8(code | flags);
@@ -288,22 +322,31 @@ fn write_end(end: &LeavingEnd, out: &mut BytesMut) {
         out.put_u8(policy.len() as u8);
         out.put_slice(&policy);
     }
-    if let Going::On(place, _, encoding) = &end.going {
-        out.put_u8(encoding.code());
-        match place {
-            Place::Sender(place) => {
-                out.put_u64(place.transfer);
-                out.put_u64(place.epoch);
-                write_node(place.home, &place.addresses, out);
-                write_node(place.sponsor, &place.sponsor_addresses, out);
-            }
-            Place::Receiver(place) => {
-                out.put_u64(place.claim);
-                out.put_u64(place.epoch);
-                write_node(place.home, &place.addresses, out);
+    match &end.going {
+        Going::First | Going::Over => {}
+        Going::Late(place, _) => {
+            out.put_u8(encoding.code());
+            write_sender(place, out);
+        }
+        Going::On(place, _, encoding) => {
+            out.put_u8(encoding.code());
+            match place {
+                Place::Sender(place) => write_sender(place, out),
+                Place::Receiver(place) => {
+                    out.put_u64(place.claim);
+                    out.put_u64(place.epoch);
+                    write_node(place.home, &place.addresses, out);
+                }
             }
         }
     }
+}
+
+fn write_sender(place: &SenderPlace, out: &mut BytesMut) {
+    out.put_u64(place.transfer);
+    out.put_u64(place.epoch);
+    write_node(place.home, &place.addresses, out);
+    write_node(place.sponsor, &place.sponsor_addresses, out);
 }
 
 fn write_node(node: NodeId, addresses: &[String], out: &mut BytesMut) {
@@ -459,6 +502,7 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
                 locked.state.tell((channel, Which::Receiver), Told::Retry);
             }
         }
+        (Going::Late(..), _) => return unpack(end, locked),
         (Going::Over, _) => {}
     }
     not_first(end, locked);
@@ -502,7 +546,7 @@ impl Leaving {
                         locked.state.machine.receiver_back(locked.now, end.channel, *trip);
                         locked.state.tell((end.channel, Which::Receiver), Told::Retry);
                     }
-                    Going::First | Going::Over => unpack(end, locked),
+                    Going::First | Going::Late(..) | Going::Over => unpack(end, locked),
                 }
             }
         });
@@ -534,8 +578,9 @@ impl Leaving {
         let ends = (0u64..).zip(self.ends).map(|(token, end)| {
             let carried = carried.next_if(|carried| carried.token() == token);
             let gone = match (&end.going, carried) {
-                (Going::First, Some(carried)) => Gone::First(carried.into_agent().ok()),
-                (Going::First, None) => Gone::First(None),
+                (Going::First | Going::Late(..), carried) => {
+                    Gone::First(carried.and_then(|carried| carried.into_agent().ok()))
+                }
                 (Going::On(..) | Going::Over, carried) => Gone::On(carried),
             };
             (end, gone)
@@ -573,6 +618,12 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
             let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
             let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+        }
+        (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None);
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            locked.state.machine.sender_left(locked.now, channel, *trip, to);
         }
         (Going::First, Gone::First(Some(Agent::Outlet(outlet)))) => {
             let bridge = SendingBridge::new(outlet, Some(to), encoding, false);

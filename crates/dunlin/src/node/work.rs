@@ -396,7 +396,10 @@ impl State {
     /// Whether this half has nothing to say that the machine has not heard.
     pub(super) fn is_quiet(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| {
-            stretched.bridge.as_ref().is_some_and(|bridge| bridge.rests()) && stretched.told.is_empty() && !stretched.again && !stretched.waker.is_stirred()
+            stretched.bridge.as_ref().is_some_and(|bridge| bridge.rests())
+                && stretched.told.is_empty()
+                && !stretched.again
+                && !stretched.waker.is_stirred()
         })
     }
 
