@@ -30,7 +30,7 @@ pub enum ConnectionState {
     Down(Down),
 }
 
-/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](super::Node::conflicts).
+/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](crate::node::Node::conflicts).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameConflict {
