@@ -60,6 +60,8 @@ pub(super) struct Carrier {
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
+    /// The peer says no more.
+    ended: bool,
     /// The work on channels is done: what has come of it is to be written.
     worked: bool,
     /// There may be more to read, than was read at once.
@@ -87,6 +89,7 @@ impl Carrier {
             flushing: false,
             more: false,
             parting: false,
+            ended: false,
             worked: false,
             unread: false,
             told: false,
@@ -188,6 +191,9 @@ impl Carrier {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ended {
+            return Poll::Pending;
+        }
         let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(READ.max(self.missing));
@@ -197,7 +203,12 @@ impl Carrier {
         let bytes = ready!(reading.poll(cx))?;
         self.unread = bytes >= READ_AT_ONCE;
         self.carried += bytes;
-        if bytes == 0 { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) } else { Poll::Ready(Ok(())) }
+        if bytes > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // It may still read what this side says last: the answer to its goodbye.
+        self.ended = self.parting;
+        if self.ended { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) }
     }
 
     /// `Ready`: all is written.
@@ -235,6 +246,7 @@ impl Carrier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
@@ -291,5 +303,63 @@ mod tests {
         carrier.out.push(Bytes::from_static(b"krill"));
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
+    }
+
+    /// Has nothing more to give, and takes what it is given once it may.
+    struct HalfClosed {
+        takes: Arc<AtomicBool>,
+        taken: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl AsyncRead for HalfClosed {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for HalfClosed {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if !self.takes.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            self.taken.lock().unwrap().extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Socket for HalfClosed {
+        fn peer(&self) -> String {
+            "half closed".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_words_go_to_who_says_no_more() {
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let driver = || {
+            let machine = Machine::new(Config::new("krill"), me, 1);
+            Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me))
+        };
+        for parting in [true, false] {
+            let (takes, taken) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<u8>>>::default());
+            let socket = HalfClosed { takes: takes.clone(), taken: taken.clone() };
+            let mut carrier = Carrier::new(driver(), SocketId(0), Arc::default(), Box::new(socket));
+            carrier.out.push(Bytes::from_static(b"krill"));
+            carrier.parting = parting;
+            let mut cx = Context::from_waker(Waker::noop());
+            // While there is something to be said to it, it is not over.
+            assert_eq!(carrier.poll(&mut cx).is_pending(), parting);
+            takes.store(true, Ordering::Relaxed);
+            if parting {
+                assert!(matches!(carrier.poll(&mut cx), Poll::Ready(Step::Over)));
+                assert_eq!(*taken.lock().unwrap(), b"krill");
+            }
+        }
     }
 }

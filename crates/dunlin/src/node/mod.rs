@@ -33,7 +33,7 @@
 //! - **Several addresses** (the default, on loopback): where no service answers, the next free address gets one. It lets 3 seconds pass before it admits
 //!   anybody, in which those come back who were joined or admitted before. But two services that do not hear of each other, since the network is split or
 //!   one was held up for longer than the grace period, both admit. So a name may be joined twice, once in each part.
-//! - **When they meet**, the service at the later address gives way: it looks every 2 seconds whether there is one before it. All who used it
+//! - **When they meet**, the service at the later address gives way: it looks every 5 seconds whether there is one before it. All who used it
 //!   declare their ends anew, and the earlier service's are believed. Of those that come second, an end that is not joined is refused: its operations
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
@@ -48,7 +48,7 @@
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
-//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub.rs` knows names.
+//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
 
 mod bell;
 mod bridge;

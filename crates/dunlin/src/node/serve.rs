@@ -20,7 +20,7 @@ const PORTS: std::ops::Range<u16> = 7400..7416;
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// So often a node that serves names looks whether another one does, at an address that comes before its own.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(5);
 
 /// So often a node asks somebody who listens at such an address.
 const ASKS: u32 = 3;
