@@ -531,8 +531,8 @@ impl Machine {
         })
     }
 
-    /// Whether [`fill`](Self::fill) would write of values that others have been sending for a while: these can wait for a moment, if somebody may
-    /// soon have something to say that would come before them.
+    /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
+    /// may soon have something small to say, which would come before them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(&socket) else {
             return false;

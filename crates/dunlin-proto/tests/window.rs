@@ -370,3 +370,26 @@ fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
     assert_eq!(buffer.len(), 50);
     assert!(b.has_something(now, socket));
 }
+
+/// What is large, and may be written, is what can wait for a moment.
+#[test]
+fn what_can_wait_is_large_and_may_be_written() {
+    let mut world = World::new(u64::MAX, 10);
+    let (now, socket) = (Time(world.now), world.socket);
+    let a = &mut world.machines[0];
+    let mut out = Vec::new();
+    assert!(!a.has_more_of_values(socket));
+    a.offer(now, PING, 1, Bytes::from_static(b"krill"));
+    assert!(a.has_something(now, socket) && !a.has_more_of_values(socket), "it is small");
+    assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; MB])));
+    assert!(a.has_more_of_values(socket));
+    a.fill(now, socket, ROOM, &mut out);
+    assert!(a.has_more_of_values(socket), "there are more pieces");
+    while a.fill(now, socket, ROOM, &mut out) > 0 {}
+    assert!(!a.has_more_of_values(socket), "all is written");
+    for _ in 0..4 {
+        assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; MB])));
+    }
+    while a.fill(now, socket, ROOM, &mut out) > 0 {}
+    assert!(!a.has_more_of_values(socket), "nothing more may be on its way");
+}
