@@ -68,9 +68,11 @@ pub(super) struct Carrier {
     unread: bool,
     /// An end here was told something, ...
     told: bool,
+    /// ... and it was a receiving one, ...
+    told_receiver: bool,
     /// ... and so many bytes were carried, since others had their turn.
     carried: usize,
-    /// An acknowledgement waits for what the ends that were told something may say.
+    /// What is large waits for what the ends that were told something may say.
     waits: bool,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
@@ -93,6 +95,7 @@ impl Carrier {
             worked: false,
             unread: false,
             told: false,
+            told_receiver: false,
             carried: 0,
             waits: false,
             linger: None,
@@ -136,20 +139,25 @@ impl Carrier {
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
-                (self.told, self.carried) = (false, 0);
+                self.turn_is_over();
                 if !self.parting {
                     return Poll::Pending;
                 }
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
-            if self.waits || self.carried >= TURN || (self.told && (self.unread || self.more)) {
-                (self.told, self.carried) = (false, 0);
+            let answers_wait = (self.told_receiver && self.unread) || (self.told && self.more);
+            if self.waits || answers_wait || self.carried >= TURN {
+                self.turn_is_over();
                 // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
         }
+    }
+
+    fn turn_is_over(&mut self) {
+        (self.told, self.told_receiver, self.carried) = (false, false, 0);
     }
 
     /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
@@ -161,6 +169,7 @@ impl Carrier {
             if arrived {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.told |= locked.state.machine.tells();
+                self.told_receiver |= locked.state.machine.tells_receivers();
             }
             driver.act(locked.state, locked.now);
             let work = self.bell.stirred() > 0;
@@ -181,7 +190,7 @@ impl Carrier {
         self.more = true;
         if self.out.is_empty() {
             // It waits once: what is said then may be for somebody else.
-            self.waits = !self.waits && !self.parting && self.told && locked.state.machine.only_acknowledges(self.id);
+            self.waits = !self.waits && !self.parting && self.told && locked.state.machine.has_more_of_values(self.id);
             if !self.waits {
                 let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
                 self.carried += bytes;
