@@ -128,6 +128,10 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         Some(self.id())
     }
 
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(true)
+    }
+
     fn into_agent(self) -> Result<Agent, Self> {
         Ok(Agent::Inlet(Inlet::new(self).into()))
     }
@@ -162,6 +166,10 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 
     fn channel(&self) -> Option<ChannelId> {
         Some(self.id())
+    }
+
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(false)
     }
 
     fn into_agent(self) -> Result<Agent, Self> {
@@ -201,6 +209,11 @@ where
     // A face of a bundle has several channels.
     fn channel(&self) -> Option<ChannelId> {
         None
+    }
+
+    // Nothing takes its place.
+    fn is_stretched(&self) -> bool {
+        false
     }
 
     // Claims would have to be carried, and those have no agents yet.
@@ -254,6 +267,10 @@ macro_rules! moves_as {
 
             fn alone(self) -> Option<Self> {
                 self.into_inner().alone().map(Self::over)
+            }
+
+            fn is_stretched(&self) -> bool {
+                self.$inner().is_stretched()
             }
 
             fn into_agent(self) -> Result<Agent, Self> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
 use dunlin::prelude::*;
+use dunlin::{Callee, Caller};
+use serde::{Deserialize, Serialize};
 
 /// Nodes of an application of their own, which is named for the test.
 async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
@@ -399,6 +401,224 @@ fn poison_before_the_receiver_is_there() {
         assert_eq!(why.strength(), dunlin::Strength::from(2));
         let (sent, got) = par!(immune.send(7), strong.recv());
         assert_eq!((sent?, got?), ((), 7));
+        Ok(())
+    });
+}
+
+/// What a message may carry beside values: some ends, and those that cannot leave their node yet.
+#[derive(Serialize, Deserialize)]
+enum Parcel {
+    Nothing,
+    Sender(Sender<u8>),
+    Receiver(Receiver<u8>),
+    Callee(Callee<u8, u8>),
+    SharedSender(Shared<Sender<u8>>),
+    SharedReceiver(Shared<Receiver<u8>>),
+    SharedCaller(Shared<Caller<u8, u8>>),
+    Face(ShopServer),
+    SharedFace(Shared<ShopClient>),
+}
+
+/// Each end comes back with its send's error, and is as before; the channel that did not carry it goes on.
+#[test]
+fn an_end_that_cannot_leave_its_node_yet_comes_back() {
+    run(async {
+        let [a, b] = nodes("cannot_leave", "memory:").await;
+        let mut tx = a.sender::<Parcel>("parcels").await?;
+        let mut rx = b.receiver::<Parcel>("parcels").await?;
+
+        let (mut here, end) = channel();
+        let Parcel::Receiver(mut end) = refused(&mut tx, Parcel::Receiver(end), "receiver").await else { panic!() };
+        let (sent, got) = par!(here.send(1), end.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+
+        let (mut caller, end) = call::<u8, u8>();
+        let Parcel::Callee(mut end) = refused(&mut tx, Parcel::Callee(end), "callee").await else { panic!() };
+        let (reply, ()) = par!(caller.call(1), async { end.accept().await.unwrap().reply(2).unwrap() });
+        assert_eq!(reply, Ok(2));
+
+        let (end, mut here) = channel();
+        let Parcel::SharedSender(mut end) = refused(&mut tx, Parcel::SharedSender(end.share()), "shared").await else {
+            panic!()
+        };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+
+        let (mut here, end) = channel();
+        let end = Parcel::SharedReceiver(end.share());
+        let Parcel::SharedReceiver(mut end) = refused(&mut tx, end, "shared").await else { panic!() };
+        let (sent, got) = par!(here.send(1), end.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+
+        let (end, mut callee) = call::<u8, u8>();
+        let end = Parcel::SharedCaller(end.share());
+        let Parcel::SharedCaller(mut end) = refused(&mut tx, end, "shared").await else { panic!() };
+        let (reply, ()) = par!(end.call(1), async { callee.accept().await.unwrap().reply(2).unwrap() });
+        assert_eq!(reply, Ok(2));
+
+        let (client, server) = Shop::pair();
+        let Parcel::Face(server) = refused(&mut tx, Parcel::Face(server), "callee").await else { panic!() };
+        let keeper = spawn(keeper(server));
+        let Parcel::SharedFace(mut client) = refused(&mut tx, Parcel::SharedFace(client.share()), "shared").await
+        else {
+            panic!()
+        };
+        assert_eq!(client.claim().await?.price.call("krill".to_owned()).await?, 5);
+        drop(client);
+        assert!(keeper.await?.is_err());
+
+        let (end, mut here) = channel();
+        let (sent, received) = par!(tx.send(Parcel::Sender(end)), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        let Parcel::Sender(mut end) = received? else { panic!() };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+        Ok(())
+    });
+}
+
+/// The send's value, which cannot be sent.
+async fn refused(tx: &mut Sender<Parcel>, parcel: Parcel, what: &str) -> Parcel {
+    match tx.send(parcel).await {
+        Err(SendError::NotTaken { value, why: Why::Unsendable(why) }) => {
+            assert!(why.as_str().contains(what), "{why}");
+            value
+        }
+        Err(error) => panic!("{what}: {error}"),
+        Ok(()) => panic!("{what}: it has gone"),
+    }
+}
+
+/// An end whose channel leads elsewhere already, by a name or since it came in a message, stays here, is told so, and works.
+#[test]
+fn an_end_that_leads_elsewhere_stays() {
+    run(async {
+        let [a, b, c] = nodes("stays", "memory:").await;
+        let mut there = b.sender::<Travels>("to c").await?;
+        let _rx = c.receiver::<Travels>("to c").await?;
+        let stays = async |there: &mut Sender<Travels>, end: Travels| match there.send(end).await {
+            Err(SendError::NotTaken { value, why: Why::Unsendable(why) }) => {
+                assert!(why.as_str().contains("leads to another node already"), "{why}");
+                value
+            }
+            other => panic!("{:?}", other.map_err(|error| error.to_string())),
+        };
+
+        let mut tx = a.sender::<Travels>("to b").await?;
+        let mut rx = b.receiver::<Travels>("to b").await?;
+        let ((end, mut here), (caller, mut callee)) = (channel(), call());
+        let (sent, received) = par!(tx.send(Travels::Sender(end)), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        let Travels::Sender(mut end) = stays(&mut there, received?).await else { panic!() };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent?, got?), ((), 1));
+
+        let (sent, received) = par!(tx.send(Travels::Caller(caller)), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        let Travels::Caller(mut caller) = stays(&mut there, received?).await else { panic!() };
+        let (reply, asked) = par!(caller.call(1), async { Ok::<_, Error>(callee.accept().await?.reply(2)) });
+        assert_eq!((reply?, asked?), (2, Ok(())));
+
+        let (named, mut here) = (b.sender::<u8>("numbers").await?, a.receiver::<u8>("numbers").await?);
+        let Travels::Sender(mut end) = stays(&mut there, Travels::Sender(named)).await else { panic!() };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent?, got?), ((), 1));
+        Ok(())
+    });
+}
+
+#[derive(Serialize, Deserialize)]
+enum Travels {
+    Sender(Sender<u8>),
+    Caller(Caller<u8, u8>),
+}
+
+/// But a place for a reply may go on: who accepted a call lets a third node answer it.
+#[test]
+fn a_place_for_a_reply_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("reply_goes_on", "memory:").await;
+        let (mut asks, mut asked) = (a.client::<Shop>("shop").await?, b.server::<Shop>("shop").await?);
+        let mut tx = b.sender::<dunlin::Reply<u64>>("places").await?;
+        let mut rx = c.receiver::<dunlin::Reply<u64>>("places").await?;
+        let (reply, sent, given) = par!(
+            asks.price.call("krill".to_owned()),
+            async {
+                let (_word, place) = asked.price.accept().await?.split();
+                tx.send(place).await.map_err(|error| Error::other(error.to_string()))
+            },
+            async { Ok::<_, Error>(rx.recv().await?.send(7)) }
+        );
+        sent?;
+        assert_eq!((reply?, given?), (7, Ok(())));
+        Ok(())
+    });
+}
+
+/// Told at the sender, with the size and the limit, also if a choice offers it; and the channel goes on.
+#[test]
+fn a_value_that_is_too_large_stays_at_its_sender() {
+    run(async {
+        let node = || Node::builder().app("too_large").names("memory:names-of-too_large").listen("memory:");
+        let (a, b) = (node().join().await?, node().message_max_bytes(1000).join().await?);
+        let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        let is_told = |error: SendError<Vec<u8>>| {
+            let Some(&Why::TooLarge { bytes, bytes_max }) = error.why() else { panic!("{error}") };
+            assert_eq!((bytes, bytes_max, error.into_value().len()), (1001, 1000, 1001));
+        };
+        is_told(tx.send(vec![1; 1001]).await.unwrap_err());
+        let (sent, received) = par!(
+            async {
+                let mut slot = Some(vec![1; 1001]);
+                let sent = alt! { sent = tx.send_from(&mut slot) => sent };
+                assert!(matches!(sent, Err(SendError::NotTaken { why: Why::TooLarge { .. }, .. })), "{sent:?}");
+                assert_eq!(slot.map(|value| value.len()), Some(1001));
+                tx.send(vec![2; 1000]).await
+            },
+            rx.recv()
+        );
+        assert_eq!((sent?, received?), ((), vec![2; 1000]));
+        Ok(())
+    });
+}
+
+/// Who has nothing to do with a node has no connection to it; who has two things, has one.
+#[test]
+fn a_connection_is_made_when_it_is_needed() {
+    run(async {
+        let [names, a, b] = nodes("when_needed", "127.0.0.1:0").await;
+        let _served = names.receiver::<u8>("here").await?;
+        let (mut of_a, mut of_b) = (a.connections(), b.connections());
+        // Of each other's ends they need nothing.
+        let _alone = (a.receiver::<u8>("of a").await?, b.receiver::<u8>("of b").await?);
+        for ups in [&mut of_a, &mut of_b] {
+            while let Ok((peer, _)) = ups.try_recv() {
+                assert_eq!(peer, names.me());
+            }
+        }
+        let mut ends = Vec::new();
+        for name in ["first", "second"] {
+            ends.push((a.sender::<u8>(name).await?, b.receiver::<u8>(name).await?));
+            ends.push((
+                b.sender::<u8>(&format!("{name}, back")).await?,
+                a.receiver::<u8>(&format!("{name}, back")).await?,
+            ));
+        }
+        for (tx, rx) in &mut ends {
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            assert_eq!((sent?, received?), ((), 1));
+        }
+        for (ups, me, other) in [(&mut of_a, a.me(), b.me()), (&mut of_b, b.me(), a.me())] {
+            let mut up = Vec::new();
+            while let Ok((peer, state)) = ups.try_recv() {
+                assert_eq!(state, ConnectionState::Up, "{me}");
+                up.push(peer);
+            }
+            up.retain(|peer| *peer != names.me());
+            assert_eq!(up, [other], "{me}");
+        }
+        assert!(a.listening()[0].starts_with("127.0.0.1:"));
         Ok(())
     });
 }

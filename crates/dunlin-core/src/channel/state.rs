@@ -1050,6 +1050,13 @@ impl<T> Chan<T> {
 
     // ---- agents
 
+    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_stretched(&self, sending: bool) -> bool {
+        let g = self.state.lock();
+        g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
+    }
+
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
         let mut after: After<T> = After::new();

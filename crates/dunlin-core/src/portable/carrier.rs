@@ -232,6 +232,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn alone(self) -> Option<Self>;
     /// The channel, if it is one.
     fn channel(&self) -> Option<ChannelId>;
+    /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
+    fn is_stretched(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Result<Agent, Self>;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
@@ -285,6 +287,9 @@ pub struct StagedEnd {
     /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
     /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
     pub channel: Option<ChannelId>,
+    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
+    /// does: a carrier that cannot tell that half where this end goes has to refuse it.
+    pub stretched: bool,
 }
 
 struct Staged {
@@ -742,6 +747,7 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
+    let stretched = end.is_stretched();
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
@@ -750,7 +756,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(Staged { end: StagedEnd { token, kind, channel }, place, another });
+        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, stretched }, place, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

@@ -4,7 +4,7 @@
 //! channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what they are.
 //!
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
-//! channel has its receiver on the sending node can go; other ends are refused.
+//! channel has its receiver on the sending node can go; other ends are refused, those too that came from another node or lead there by name.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -48,6 +48,10 @@ pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
+    if let Some(end) = sealed.ends().find(|end| end.stretched) {
+        let why = format!("a {} whose channel leads to another node already cannot go on from here yet", end.kind);
+        return Err(Why::Unsendable(why.into()));
+    }
     let kinds: Vec<EndKind> = sealed.ends().map(|end| end.kind).collect();
     if kinds.is_empty() {
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
