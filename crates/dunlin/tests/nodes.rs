@@ -583,6 +583,25 @@ fn a_value_that_is_too_large_stays_at_its_sender() {
     });
 }
 
+/// A place in a buffer was promised beforehand, so its send is over before anybody looks at the value: both ends are told.
+#[test]
+fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
+    run(async {
+        let node = || Node::builder().app("promised").names("memory:names-of-promised").listen("memory:");
+        let (a, b) = (node().join().await?, node().message_max_bytes(1000).join().await?);
+        let mut rx = b.receiver::<Vec<u8>>("blobs").policy(fifo(4)).await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        tx.send(vec![1; 1000]).await?;
+        assert_eq!(rx.recv().await?.len(), 1000);
+        assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
+        let Err(RecvError::Poisoned(why)) = rx.recv().await else { panic!("not poisoned") };
+        assert!(why.as_str().contains("1001 bytes") && why.as_str().contains("at most 1000"), "{why}");
+        let sent = tx.send(vec![2; 10]).await;
+        assert_eq!(sent, Err(SendError::NotTaken { value: vec![2; 10], why: Why::Poisoned(why) }));
+        Ok(())
+    });
+}
+
 /// Who has nothing to do with a node has no connection to it; who has two things, has one.
 #[test]
 fn a_connection_is_made_when_it_is_needed() {
