@@ -1,8 +1,11 @@
 //! Nodes: named channels between nodes of one program, over memory and TCP.
 #![cfg(feature = "net")]
 
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
 use dunlin::prelude::*;
 use dunlin::{Callee, Caller};
@@ -606,8 +609,11 @@ fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
 #[test]
 fn a_connection_is_made_when_it_is_needed() {
     run(async {
-        let [names, a, b] = nodes("when_needed", "127.0.0.1:0").await;
-        let _served = names.receiver::<u8>("here").await?;
+        let [names] = nodes("when_needed", "127.0.0.1:0").await;
+        while !names.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let [a, b] = nodes("when_needed", "127.0.0.1:0").await;
         let (mut of_a, mut of_b) = (a.connections(), b.connections());
         // Of each other's ends they need nothing.
         let _alone = (a.receiver::<u8>("of a").await?, b.receiver::<u8>("of b").await?);
@@ -628,16 +634,80 @@ fn a_connection_is_made_when_it_is_needed() {
             let (sent, received) = par!(tx.send(1), rx.recv());
             assert_eq!((sent?, received?), ((), 1));
         }
-        for (ups, me, other) in [(&mut of_a, a.me(), b.me()), (&mut of_b, b.me(), a.me())] {
-            let mut up = Vec::new();
-            while let Ok((peer, state)) = ups.try_recv() {
-                assert_eq!(state, ConnectionState::Up, "{me}");
-                up.push(peer);
+        let (here, there) = (a.me(), b.me());
+        a.leave().await?;
+        b.leave().await?;
+        for (mut ups, me, other) in [(of_a, here, there), (of_b, there, here)] {
+            let mut states = Vec::new();
+            while let Some((peer, state)) = ups.next().await? {
+                assert!(peer == other || peer == names.me(), "{me}");
+                states.extend((peer == other).then_some(state));
             }
-            up.retain(|peer| *peer != names.me());
-            assert_eq!(up, [other], "{me}");
+            assert!(matches!(states[..], [ConnectionState::Up, ConnectionState::Down(_)]), "{me}: {states:?}");
         }
-        assert!(a.listening()[0].starts_with("127.0.0.1:"));
         Ok(())
     });
+}
+
+thread_local! {
+    /// This thread is within a poll of the test's own future.
+    static CALLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Memory that notes on whose path it is dialled.
+#[derive(Clone, Default)]
+struct Watched(Arc<Mutex<Vec<bool>>>);
+
+impl Network for Watched {
+    fn scheme(&self) -> &'static str {
+        "watched"
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
+        let note = || self.0.lock().unwrap().push(CALLER.get());
+        note();
+        Box::pin(async move {
+            note();
+            Memory.dial(address).await
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Listener>>> {
+        Memory.listen(address)
+    }
+}
+
+#[test]
+fn nobody_dials_on_a_caller_s_path() {
+    let watched = Watched::default();
+    let node = || {
+        let builder = Node::builder().app("callers").names("memory:names-of-callers").listen("watched:");
+        builder.network(watched.clone()).join()
+    };
+    let mut calls = Box::pin(async {
+        // Who serves the names has met both, so they dial each other over what is watched.
+        let names = node().await?;
+        while !names.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let (a, b) = (node().await?, node().await?);
+        let mut rx = b.receiver::<u8>("numbers").await?;
+        let mut tx = a.sender::<u8>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent?, received?), ((), 7));
+        let mut far = b.sender::<u8>("far").await?;
+        let mut here = a.receiver::<u8>("far").await?;
+        let (sent, received) = par!(far.send(8), here.recv());
+        assert_eq!((sent?, received?), ((), 8));
+        a.leave().await?;
+        b.leave().await
+    });
+    run(std::future::poll_fn(move |cx| {
+        CALLER.set(true);
+        let polled = calls.as_mut().poll(cx);
+        CALLER.set(false);
+        polled
+    }));
+    let dials = watched.0.lock().unwrap();
+    assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
 }
