@@ -132,8 +132,8 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         None
     }
 
-    fn is_far(&self) -> bool {
-        self.chan().has_agent(true)
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(true)
     }
 
     fn into_agent(self) -> Result<Agent, Self> {
@@ -176,8 +176,8 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
         self.chan().policy().and_then(|policy| PolicyNote::of(&policy))
     }
 
-    fn is_far(&self) -> bool {
-        self.chan().has_agent(false)
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(false)
     }
 
     fn into_agent(self) -> Result<Agent, Self> {
@@ -223,7 +223,7 @@ where
         None
     }
 
-    fn is_far(&self) -> bool {
+    fn is_stretched(&self) -> bool {
         false
     }
 
@@ -271,8 +271,8 @@ macro_rules! moves_as {
                 self.$inner().policy()
             }
 
-            fn is_far(&self) -> bool {
-                self.$inner().is_far()
+            fn is_stretched(&self) -> bool {
+                self.$inner().is_stretched()
             }
 
             fn another(&self) -> Another<Self> {

@@ -426,6 +426,30 @@ fn a_callee_goes_on() {
     });
 }
 
+/// Ends that were found by a name.
+#[test]
+fn named_ends_go_on() {
+    run(async {
+        let [a, b, c] = nodes("named_ends_go_on").await;
+        let (tx, rx) = way::<u32>(&a, &b, "numbers").await?;
+        let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
+        let mut ba = way::<Receiver<u32>>(&b, &a, "ba").await?;
+        let mut tx = carry(tx, &mut ac).await?;
+        let mut rx = carry(rx, &mut ba).await?;
+        for n in 0..5 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        // The name is free again.
+        let (mut tx, mut rx) = way::<u32>(&b, &c, "numbers").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        Ok(())
+    });
+}
+
 #[derive(Clone)]
 struct Mine;
 

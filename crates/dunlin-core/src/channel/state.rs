@@ -1057,19 +1057,19 @@ impl<T> Chan<T> {
         Some(policy)
     }
 
-    /// Whether an agent stands at the other end.
-    #[cfg(feature = "serde")]
-    pub(crate) fn has_agent(&self, of_sender: bool) -> bool {
-        let g = self.state.lock();
-        g.queue.as_ref().is_some_and(|queue| if of_sender { queue.outlet.is_some() } else { queue.inlet.is_some() })
-    }
-
     /// Whether the sending, or else the receiving, end is gone.
     pub(crate) fn is_left(&self, sending: bool) -> bool {
         self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents
+
+    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_stretched(&self, sending: bool) -> bool {
+        let g = self.state.lock();
+        g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
+    }
 
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {

@@ -269,8 +269,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn channel(&self) -> Option<ChannelId>;
     /// Of an end that receives: the channel's policy, if that can be said.
     fn policy(&self) -> Option<PolicyNote>;
-    /// Whether an agent stands at the other end of the channel.
-    fn is_far(&self) -> bool;
+    /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
+    fn is_stretched(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Result<Agent, Self>;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
@@ -326,8 +326,9 @@ pub struct StagedEnd {
     pub channel: Option<ChannelId>,
     /// Of an end that receives: the channel's policy. `None`: a user's own, which no other program has.
     pub policy: Option<PolicyNote>,
-    /// Whether an agent stands at the other end of the channel already: then this end does not get another one.
-    pub is_far: bool,
+    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
+    /// does: a carrier that cannot tell that half where this end goes has to refuse it.
+    pub stretched: bool,
 }
 
 struct Staged {
@@ -785,7 +786,7 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
-    let (policy, is_far) = (end.policy(), end.is_far());
+    let (policy, stretched) = (end.policy(), end.is_stretched());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
@@ -794,7 +795,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, is_far }, place, another });
+        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, stretched }, place, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

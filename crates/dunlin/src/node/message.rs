@@ -198,7 +198,7 @@ fn pack_end(
     let never = |why: &'static str| Err(NotNow::Never(Why::Unsendable(why.into())));
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
     let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
-        if end.is_far {
+        if end.stretched {
             return never("an end whose name was joined to its other end on this node cannot leave it");
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
