@@ -664,6 +664,17 @@ impl Network for Watched {
 }
 
 #[test]
+fn a_node_listens_on_loopback_unless_it_is_told() {
+    run(async {
+        let node = Node::builder().app("loopback").names("memory:names-of-loopback").join().await?;
+        let [address] = node.listening() else { panic!("{:?}", node.listening()) };
+        let address: std::net::SocketAddr = address.parse().expect("an address of TCP");
+        assert!(address.ip().is_loopback(), "{address}");
+        Ok(())
+    });
+}
+
+#[test]
 fn nobody_dials_on_a_caller_s_path() {
     let watched = Watched::default();
     let node = || {
