@@ -124,7 +124,6 @@ impl fmt::Debug for Simulated {
 /// What ends on two nodes cannot do.
 pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
     match feature {
-        Feature::Stretched => Some("Why::Unsendable: a receiver cannot leave its node yet (tests/holes.rs)"),
         Feature::Moved => Some("a value crosses as a copy, and both are dropped (tests/holes.rs)"),
         _ => joined::hole(feature, kind),
     }

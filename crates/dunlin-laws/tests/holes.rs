@@ -89,20 +89,3 @@ fn the_senders_half_does_not_know_what_the_channel_is_immune_to() {
     rig.settle();
     assert!(tx.is_closed() && rx.is_closed());
 }
-
-/// A receiver cannot go to another node yet, so nobody there can join a broadcast.
-#[test]
-fn a_receiver_stays_on_its_node() {
-    let kind = Kind::new("rendezvous", rendezvous(), 0, Full::Waits);
-    let (transport, rig) = (Simulated::default(), Rig::new(0));
-    assert!(transport.hole(Feature::Stretched, &kind).is_some());
-    transport.begin(&rig, 0);
-    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(kind.policy, &mut |_| {});
-    rig.settle();
-    let (_joined, joiner) = dunlin::broadcast::<u8>();
-    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(joiner.join())).out() else {
-        panic!("it has gone")
-    };
-    drop((tx, rx, rig));
-    transport.end();
-}
