@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dunlin::Caller;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
 use dunlin::prelude::*;
-use dunlin::Caller;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of an application of their own, which is named for the test.

@@ -199,6 +199,12 @@ impl Policy {
         self
     }
 
+    /// Whether a receiver of a channel with this policy can go to another node: a policy of your own ([`Buffering`]) cannot be said to another
+    /// program.
+    pub fn is_portable(&self) -> bool {
+        self.kind != Kind::Own
+    }
+
     pub(crate) fn buffering(&self) -> Option<Box<dyn Buffering>> {
         self.make.as_ref().map(|make| make())
     }

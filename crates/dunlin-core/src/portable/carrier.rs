@@ -221,7 +221,7 @@ impl PolicyNote {
     /// `None`: it is a user's own, which no other program has.
     pub(super) fn of(policy: &Policy) -> Option<Self> {
         let bound = |bound: Option<Bound>| bound.and_then(|b| Some((NonZeroUsize::new(b.max)?, b.overflow)));
-        (policy.kind != Kind::Own).then(|| Self {
+        policy.is_portable().then(|| Self {
             kind: policy.kind,
             senders: bound(policy.senders),
             receivers: bound(policy.receivers),
