@@ -664,6 +664,9 @@ impl World {
                 self.senders[at].lost = true;
                 self.sender_over(at, None);
             }
+            heard @ (ProxyHears::Moved(_) | ProxyHears::Home(..) | ProxyHears::Rests | ProxyHears::Departed) => {
+                self.broke(format!("sender {at}, which does not travel, hears {heard:?}"));
+            }
         }
     }
 
@@ -957,7 +960,7 @@ impl World {
         for offer in self.channels[at].queue.clone() {
             let why = match &how {
                 End::Poisoned(reason) => Failure::Poisoned(reason.clone()),
-                End::Gone | End::Retired => Failure::Closed,
+                End::Gone | End::Retired | End::Lost => Failure::Closed,
             };
             self.fail(at, offer, why);
         }
@@ -1128,6 +1131,12 @@ impl World {
                 }
                 self.procs[proc].views[from].lost_told = true;
             }
+            heard @ (HomeHears::Take
+            | HomeHears::Leave
+            | HomeHears::Empty
+            | HomeHears::Arrived(_)
+            | HomeHears::Lapsed(_)
+            | HomeHears::Failed(_)) => self.broke(format!("channel {at}, which does not travel, hears {heard:?}")),
         }
         self.tidy(at);
     }
