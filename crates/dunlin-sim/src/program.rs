@@ -55,6 +55,8 @@ pub(crate) struct Offer {
     pub(crate) decided_in: u64,
     /// Its place among what went on credit.
     pub(crate) number: u64,
+    /// The ends in it.
+    pub(crate) cargo: Vec<usize>,
 }
 
 /// A choice of a sending process: at most one of its offers happens.
@@ -117,7 +119,9 @@ pub(crate) struct Channel {
     pub(crate) opened: Option<u64>,
     /// How it ended, and in which event.
     pub(crate) ended: Option<(End, u64)>,
-    many: bool,
+    /// It carries ends that travel.
+    pub(crate) mail: bool,
+    pub(crate) many: bool,
     /// 0: rendezvous.
     room: u64,
     terms: Terms,
@@ -155,6 +159,7 @@ impl World {
                 self.new_sender(channel);
             }
         }
+        self.set_up_travel();
     }
 
     pub(crate) fn new_channel(&mut self, proc: usize) {
@@ -171,6 +176,7 @@ impl World {
             proc,
             opened: None,
             ended: None,
+            mail: false,
             many,
             room,
             terms,
@@ -186,14 +192,19 @@ impl World {
 
     /// A sender for this channel, at a node that has none.
     pub(crate) fn new_sender(&mut self, channel: usize) {
-        let home = self.procs[self.channels[channel].proc].node;
         let node = self.random.index(self.plan.nodes);
+        self.new_sender_at(channel, node);
+    }
+
+    pub(crate) fn new_sender_at(&mut self, channel: usize, node: usize) {
+        let home = self.procs[self.channels[channel].proc].node;
         let proc = self.current[node];
+        let most = if self.channels[channel].mail { 70 } else { 10 };
         let taken = self
             .senders
             .iter()
             .any(|sender| sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender));
-        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > 10 {
+        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > most {
             return;
         }
         let misfit = self.random.chance(4);
@@ -260,7 +271,7 @@ impl World {
         while !retired
             && self.senders[at].credits > 0
             && !self.healed
-            && self.offers.len() < 80
+            && self.offers.len() < self.plan.offers_max
             && self.random.chance(40)
         {
             self.send(at);
@@ -294,7 +305,7 @@ impl World {
         let id = self.channels[channel].id;
         let now = self.time();
         let open: Vec<usize> = self.open_offers(at).collect();
-        let full = open.len() >= 6 || self.offers.len() >= 80 || !sender.ended.is_empty();
+        let full = open.len() >= 6 || self.offers.len() >= self.plan.offers_max || !sender.ended.is_empty();
         match self.random.below(100) {
             0..30 if !full => {
                 let offer = self.new_offer(at, None);
@@ -317,6 +328,17 @@ impl World {
             92..93 => self.sender_ends(at, &open),
             _ => {}
         }
+    }
+
+    /// Offers a message with ends in it.
+    pub(crate) fn mails(&mut self, at: usize, cargo: Vec<usize>) {
+        let offer = self.new_offer(at, None);
+        let (size, sender) = (self.offers[offer].size, &self.senders[at]);
+        let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
+        self.note(21, offer as u64, || format!("sender {at} offers {offer}, {size} bytes, with {cargo:?}"));
+        self.offers[offer].cargo = cargo;
+        self.procs[proc].machine.offer(now, id, offer as u64, value(offer, size));
+        self.pump(proc);
     }
 
     /// One value on a credit.
@@ -351,6 +373,7 @@ impl World {
             outcome: None,
             decided_in: 0,
             number: 0,
+            cargo: Vec::new(),
         }
     }
 
@@ -555,12 +578,19 @@ impl World {
                 None => self.broke(format!("the connection died, and of {offer} nothing was told")),
             }
         }
+        if self.channels[self.senders[at].channel].mail && !self.healed {
+            let node = self.procs[self.senders[at].proc].node;
+            self.new_sender_at(self.senders[at].channel, node);
+        }
         if !self.healed && self.random.chance(60) {
             self.new_sender(self.senders[at].channel);
         }
     }
 
     pub(crate) fn proxy_hears(&mut self, proc: usize, channel: ChannelId, heard: ProxyHears) {
+        if let Some(line) = self.line_of(channel) {
+            return self.line_half_hears(line, proc, heard);
+        }
         let found = self.senders.iter().rposition(|sender| {
             sender.proc == proc && self.channels[sender.channel].id == channel && sender.stage != Stage::Over
         });
@@ -595,6 +625,8 @@ impl World {
                     return self.broke(format!("{offer} is told to be held, and no receive has it"));
                 }
                 self.offers[offer].held_told = true;
+                let to = self.procs[self.channels[self.senders[at].channel].proc].node;
+                self.ends_left(self.offers[offer].cargo.clone(), proc, to);
                 if let Some(choice) = self.offers[offer].choice {
                     self.choice_decided(choice, Some(offer));
                 }
@@ -695,6 +727,11 @@ impl World {
             _ => {}
         }
         self.offers[offer].outcome = Some(outcome);
+        let cargo = self.offers[offer].cargo.clone();
+        if !cargo.is_empty() {
+            let to = self.procs[self.channels[self.offers[offer].channel].proc].node;
+            self.ends_concluded(cargo, self.senders[self.offers[offer].sender].proc, to, outcome);
+        }
         if let Some(choice) = self.offers[offer].choice
             && !self.choices[choice].decided
         {
@@ -882,6 +919,8 @@ impl World {
             self.offers[offer].at_home = AtHome::Done;
             self.home_call(offer, |machine, now, id, from| machine.taken(now, id, from, offer as u64));
         }
+        let from = self.procs[self.senders[self.offers[offer].sender].proc].node;
+        self.ends_arrive(self.offers[offer].cargo.clone(), self.channels[at].proc, from);
     }
 
     /// A value is taken: once, and not if its sender was told otherwise, and nothing else of its choice.
@@ -973,6 +1012,9 @@ impl World {
     }
 
     pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, from: usize, heard: HomeHears) {
+        if let Some(line) = self.line_of(channel) {
+            return self.line_home_hears(line, proc, node_id(from), heard);
+        }
         let found = self.channels.iter().position(|known| known.id == channel && known.proc == proc);
         let Some(at) = found else {
             return self.broke(format!("a channel that is not there hears {heard:?}"));

@@ -3,6 +3,8 @@
 //! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
 //! it known: a sender's by [`ToHome::Take`], a receiver's by [`Travel::Fetch`].
 
+mod passage;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -12,6 +14,8 @@ use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
+
+pub use passage::{Passage, Stand};
 
 /// Which of the messages that an end left a node in; the machine's word for it.
 pub type Trip = u64;
