@@ -143,6 +143,9 @@ pub(crate) struct Cargo {
     trip: Trip,
     /// The one who sent it knows that it was taken.
     left: bool,
+    /// Another one has come to where it was, so that this one is void.
+    void: bool,
+    by: usize,
 }
 
 fn bytes(line: usize, value: usize, size: usize) -> Bytes {
@@ -452,7 +455,7 @@ impl World {
             Leaving::Ready(place, trip) => {
                 half.in_hand = false;
                 half.leaving = false;
-                self.cargos.push(Cargo { line: at, place: Place::Sender(place), trip, left: false });
+                self.cargos.push(Cargo { line: at, place: Place::Sender(place), trip, left: false, void: false, by: proc });
                 Some(self.cargos.len() - 1)
             }
             Leaving::Wait => {
@@ -477,7 +480,7 @@ impl World {
         let home = self.lines[at].homes.get_mut(&proc).filter(|home| home.in_hand && home.held.is_none())?;
         let Leaving::Ready(place, trip) = self.procs[proc].machine.pack_receiver(id) else { return None };
         home.in_hand = false;
-        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false });
+        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
         let cargo = self.cargos.len() - 1;
         self.note(78, at as u64, || format!("line {at}: the receiver is to leave: {cargo}"));
         Some(cargo)
@@ -489,6 +492,9 @@ impl World {
     fn end_stays(&mut self, cargo: usize, proc: usize) {
         let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
         let id = self.lines[at].id;
+        if self.cargos[cargo].void {
+            return;
+        }
         let machine = &mut self.procs[proc].machine;
         match self.cargos[cargo].place {
             Place::Sender(_) => {
@@ -582,32 +588,35 @@ impl World {
                 self.lines[at].touched.push(node);
             }
             let machine = &mut self.procs[proc].machine;
+            let is_sender = matches!(self.cargos[cargo].place, Place::Sender(_));
             let arrival = match self.cargos[cargo].place.clone() {
-                Place::Sender(place) => {
-                    let arrival = machine.sender_arrives(now, id, place, from);
-                    let half = self.lines[at].halves.entry(proc).or_default();
-                    if arrival == Arrival::Guest {
-                        let open = std::mem::take(&mut half.open);
-                        *half = Half::default();
-                        if !open.is_empty() {
-                            self.orphans.push((at, proc, open.into_keys().collect()));
-                        }
-                    }
-                    self.lines[at].halves.entry(proc).or_default().in_hand = true;
-                    arrival
-                }
-                Place::Receiver(place) => {
-                    let arrival = machine.receiver_arrives(now, id, place, from);
-                    if arrival == Arrival::Guest {
-                        self.lines[at].homes.insert(proc, Home::new(Receiver::Guest));
-                    }
-                    match self.lines[at].homes.get_mut(&proc) {
-                        Some(home) => home.in_hand = true,
-                        None => self.broke(format!("line {at}: the receiver returns, and was never here")),
-                    }
-                    arrival
-                }
+                Place::Sender(place) => machine.sender_arrives(now, id, place, from),
+                Place::Receiver(place) => machine.receiver_arrives(now, id, place, from),
             };
+            if arrival == Arrival::Guest {
+                let here = |other: &&mut Cargo| {
+                    other.line == at && other.by == proc && matches!(other.place, Place::Sender(_)) == is_sender
+                };
+                self.cargos.iter_mut().filter(here).for_each(|other| other.void = true);
+            }
+            match arrival {
+                Arrival::Stale => {}
+                Arrival::Guest if is_sender => {
+                    let half = self.lines[at].halves.insert(proc, Half { in_hand: true, ..Half::default() });
+                    if let Some(half) = half.filter(|half| half.in_hand && !half.failed) {
+                        // It is lost, which its program has yet to hear.
+                        self.orphans.push((at, proc, half.open.into_keys().collect()));
+                    }
+                }
+                Arrival::Guest => {
+                    self.lines[at].homes.insert(proc, Home::new(Receiver::Guest));
+                }
+                Arrival::Returned if is_sender => self.lines[at].halves.entry(proc).or_default().in_hand = true,
+                Arrival::Returned => match self.home(at, proc) {
+                    Some(home) => home.in_hand = true,
+                    None => self.broke(format!("line {at}: the receiver returns, and was never here")),
+                },
+            }
             self.note(81, at as u64, || format!("line {at}: cargo {cargo} arrives at n{node}: {arrival:?}"));
             self.pump(proc);
         }
@@ -737,6 +746,16 @@ impl World {
                     self.procs[proc].machine.end_proxy(now, id, End::Gone);
                 }
             }
+            ProxyHears::Lost { unknown, not_taken, taken }
+                if let Some(orphan) = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc)) =>
+            {
+                let (_, _, open) = self.orphans.remove(orphan);
+                self.claims_loss(at, "another sender has taken the place of this one".to_owned());
+                if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
+                    self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
+                }
+                not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
+            }
             ProxyHears::Lost { unknown, not_taken, taken } => {
                 if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
                     self.claims_loss(at, "the sender hears that its home is lost".to_owned());
@@ -782,12 +801,12 @@ impl World {
 
     fn value_told(&mut self, at: usize, proc: usize, ticket: u64, outcome: Outcome) {
         let value = ticket as usize;
-        if let Some(orphan) = self
-            .orphans
-            .iter_mut()
-            .find(|(line, by, values)| (*line, *by) == (at, proc) && values.contains(&value))
-        {
-            orphan.2.retain(|other| *other != value);
+        // What was told before another sender came in its place.
+        let orphan = |(line, by, values): &&mut (usize, usize, Vec<usize>)| {
+            (*line, *by) == (at, proc) && values.contains(&value)
+        };
+        if let Some((_, _, values)) = self.orphans.iter_mut().find(orphan) {
+            values.retain(|other| *other != value);
             return self.value_concluded(at, value, outcome);
         }
         let Some(half) = self.half(at, proc) else { return };
@@ -1214,7 +1233,7 @@ impl World {
                 self.sender_ended(at, &how);
                 if let Some(home) = self.home(at, proc) {
                     home.granted = 0;
-                    let poison = how != End::Gone;
+                    let poison = matches!(how, End::Poisoned(_) | End::Retired);
                     home.ended.get_or_insert(how.clone());
                     if poison {
                         self.is_poisoned(at, proc, how);
@@ -1408,6 +1427,7 @@ impl World {
                 }
                 let is_home = home.is_some_and(|home| home.state == Receiver::Home);
                 if stand.home.is_some() != is_home {
+                    eprintln!("DEBUG {}", self.procs[proc].machine.model_state(line.id));
                     wrong.push(format!("line {at}: at rest n{node} is a home: {}, has the receiver: {is_home}", !is_home));
                 }
                 if is_home && home.is_some_and(|home| !home.in_hand) && !guest {

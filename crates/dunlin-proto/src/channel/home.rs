@@ -176,9 +176,17 @@ impl Machine {
         }
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
-        home.attached.retain(|_, from| !from.gone);
+        let strangers: Vec<NodeId> =
+            home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
+        home.attached.retain(|_, from| !from.gone && from.told);
+        let transfer = home.transfer;
         for node in nodes {
-            self.tell(now, node, channel, FromHome::Ended(how.clone()));
+            if strangers.contains(&node) {
+                // It waits to hear whether this is its home, and for nothing else.
+                self.tell(now, node, channel, FromHome::NotHome(transfer));
+            } else {
+                self.tell(now, node, channel, FromHome::Ended(how.clone()));
+            }
         }
         self.forget_home_if_over(channel);
     }

@@ -68,6 +68,8 @@ pub enum Arrival {
     Guest,
     /// It had left from here, and nobody has used it: it is as it was.
     Returned,
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later.
+    Stale,
 }
 
 /// Where a sending half stands with its home.
@@ -225,6 +227,10 @@ pub(crate) struct Visitor {
     takers: Vec<(NodeId, u64)>,
     /// Those of them that are lost.
     lost: BTreeSet<NodeId>,
+    /// The sender's node, if it was lost after the driver had been told that all is here.
+    lost_late: Option<NodeId>,
+    /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: too late.
+    late_answers: Vec<NodeId>,
     over: Option<End>,
 }
 
@@ -382,7 +388,8 @@ impl Machine {
         }
     }
 
-    /// A sender has come to this node in a message from `from`, and was taken.
+    /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
+    /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
@@ -393,6 +400,13 @@ impl Machine {
                     self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
                 }
                 return Arrival::Returned;
+            }
+            if !proxy.way.is_away() {
+                if place.transfer <= proxy.way.transfer {
+                    self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                    return Arrival::Stale;
+                }
+                self.lose_superseded(now, channel);
             }
             // It has been used elsewhere since, of which the home's word is still on its way.
             self.settle_lent(now, channel);
@@ -516,10 +530,7 @@ impl Machine {
             FromHome::Superseded(transfer)
                 if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
             {
-                // Somebody else has it who was not sure of it: what this half has offered was not taken.
-                let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
-                proxy.way.again.extend(again);
-                self.lose_proxy(now, channel);
+                self.lose_superseded(now, channel);
             }
             FromHome::Drained if is_home && proxy.way.draining => {
                 proxy.way.draining = false;
@@ -535,6 +546,14 @@ impl Machine {
             said => return Ok(Some(said)),
         }
         Ok(None)
+    }
+
+    /// Somebody else has it who was not sure of it: what this half has offered was not taken.
+    fn lose_superseded(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
+        proxy.way.again.extend(again);
+        self.lose_proxy(now, channel);
     }
 
     fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
@@ -798,11 +817,20 @@ impl Machine {
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
+        let mut late_answers = Vec::new();
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
+            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            if !(is_away && same) && place.claim <= visitor.place.claim {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                return Arrival::Stale;
+            }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            late_answers = std::mem::take(&mut visitor.late_answers);
+            if visitor.fetching && visitor.state.is_none() {
+                late_answers.push(visitor.place.home);
+            }
             if let Some(to) = lent {
                 self.say(now, to, settled);
             }
@@ -825,6 +853,8 @@ impl Machine {
             arrived: false,
             takers: Vec::new(),
             lost: BTreeSet::new(),
+            lost_late: None,
+            late_answers,
             over: None,
         };
         self.visitors.insert(channel, visitor);
@@ -1022,6 +1052,8 @@ impl Machine {
         home.epoch = state.epoch;
         home.transfer = state.transfer;
         home.phase.ended = state.ended;
+        // No fetch of a home before this one is one of this.
+        home.phase.claim = state.epoch << 32;
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
             home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
@@ -1032,6 +1064,9 @@ impl Machine {
         {
             // It may have failed before it could say so here.
             self.say(now, node, Frame::Travel(channel, Travel::Where(state.epoch)));
+        }
+        if let Some(node) = visitor.lost_late {
+            self.hears(channel, node, HomeHears::Lost(Vec::new()));
         }
         for (node, transfer) in visitor.takers {
             self.hear_take(now, node, channel, transfer);
@@ -1093,6 +1128,10 @@ impl Machine {
             Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
             Travel::Over(Which::Receiver, how) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && let Some(late) = visitor.late_answers.iter().position(|node| *node == from)
+                {
+                    visitor.late_answers.remove(late);
+                } else if let Some(visitor) = self.visitors.get_mut(&channel)
                     && (visitor.giver == Some(from) || visitor.place.home == from)
                     && visitor.state.is_none()
                 {
@@ -1187,6 +1226,7 @@ impl Machine {
             home.phase.lent = None;
             home.phase.packed = None;
             self.hears(channel, from, HomeHears::Lapsed(how));
+            self.forget_home_if_over(channel);
         }
     }
 
@@ -1219,7 +1259,9 @@ impl Machine {
             {
                 state.sender = None;
                 state.ended.get_or_insert(End::Lost);
+                visitor.lost_late = visitor.arrived.then_some(node);
             }
+            visitor.late_answers.retain(|other| *other != node);
             if visitor.lent == Some(node) {
                 self.lapse_receiver(now, channel, End::Lost);
             } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
@@ -1239,6 +1281,7 @@ impl Machine {
                     home.phase.lent = None;
                     home.phase.packed = None;
                     self.hears(channel, node, HomeHears::Lapsed(End::Lost));
+                    self.forget_home_if_over(channel);
                 }
                 Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
                     self.homes.remove(&channel);
