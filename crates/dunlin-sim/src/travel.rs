@@ -470,7 +470,8 @@ impl World {
                 None
             }
         };
-        self.note(77, at as u64, || format!("line {at}: the sender is to leave: {packed:?}"));
+        let node = self.procs[proc].node;
+        self.note(77, at as u64, || format!("line {at}: the sender is to leave n{node}: {packed:?}"));
         self.pump(proc);
         packed
     }
@@ -482,7 +483,8 @@ impl World {
         home.in_hand = false;
         self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
         let cargo = self.cargos.len() - 1;
-        self.note(78, at as u64, || format!("line {at}: the receiver is to leave: {cargo}"));
+        let node = self.procs[proc].node;
+        self.note(78, at as u64, || format!("line {at}: the receiver is to leave n{node}: {cargo}"));
         Some(cargo)
     }
 
@@ -521,7 +523,7 @@ impl World {
     fn receiver_is_here(&mut self, at: usize, proc: usize) {
         let stand = self.procs[proc].machine.stand(self.lines[at].id);
         let Some(home) = self.home(at, proc) else {
-            return self.broke(format!("line {at}: the receiver is here again, and there is none"));
+            return self.claims_loss(at, "the receiver is here again, and somebody else has had it".to_owned());
         };
         home.in_hand = true;
         if home.state == Receiver::Guest && !stand.visitor {
@@ -892,7 +894,7 @@ impl World {
                     }
                 };
                 if uses {
-                    self.note(85, at as u64, || format!("line {at}: the receiver is used"));
+                    self.note(85, at as u64, || format!("line {at}: the receiver is used by process {proc}"));
                     if let Some(home) = self.lines[at].homes.get_mut(&proc) {
                         home.state = Receiver::Fetching;
                     }
@@ -967,8 +969,14 @@ impl World {
         if line.values[value].choice {
             return;
         }
-        if let Some(last) = line.last_received.replace(value).filter(|last| *last > value) {
-            self.broke(format!("line {at}: {value} is received after {last}"));
+        let by = line.values[value].by;
+        let Some(last) = line.last_received.replace(value).filter(|last| *last > value) else { return };
+        let what = format!("{value} is received after {last}");
+        if line.values[last].by == by {
+            self.broke(format!("line {at}: {what}"));
+        } else {
+            // Two nodes had the sender after an unknown message.
+            self.claims_loss(at, what);
         }
     }
 
@@ -1427,7 +1435,6 @@ impl World {
                 }
                 let is_home = home.is_some_and(|home| home.state == Receiver::Home);
                 if stand.home.is_some() != is_home {
-                    eprintln!("DEBUG {}", self.procs[proc].machine.model_state(line.id));
                     wrong.push(format!("line {at}: at rest n{node} is a home: {}, has the receiver: {is_home}", !is_home));
                 }
                 if is_home && home.is_some_and(|home| !home.in_hand) && !guest {

@@ -334,7 +334,15 @@ impl Machine {
         if let Some(how) = proxy.way.over.clone() {
             return self.end_way(now, channel, how);
         }
+        if self.has_lost(to) {
+            self.sender_lapsed(now, channel, to, End::Lost);
+        }
         self.forget_passed_on(now, channel);
+    }
+
+    /// Whether the connection that a message came or went by is over. Who is told of that message may be told of this first.
+    fn has_lost(&self, node: NodeId) -> bool {
+        !self.is_me(node) && !self.connections.get(&node).is_some_and(|connection| connection.was_up)
     }
 
     /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
@@ -423,7 +431,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.giver = Some(from);
+        proxy.way.giver = (!self.has_lost(from)).then_some(from);
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -508,7 +516,10 @@ impl Machine {
         let is_home = proxy.home == from;
         let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
         match said {
-            FromHome::HomeIs { transfer, epoch, terms } if taking && transfer == proxy.way.transfer => {
+            FromHome::HomeIs { transfer, epoch, terms }
+                if (taking || (is_home && proxy.way.state == Whereabouts::Asking))
+                    && transfer == proxy.way.transfer =>
+            {
                 self.home_is(now, channel, epoch, terms)?;
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
@@ -596,6 +607,20 @@ impl Machine {
         proxy.way.state = Whereabouts::Asking;
         let epoch = proxy.way.epoch + 1;
         self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
+    }
+
+    /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
+    pub(crate) fn take_anew(&mut self, now: Time, node: NodeId) {
+        let asking = |proxy: &Proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking;
+        let channels: Vec<(ChannelId, u64)> = self
+            .proxies
+            .iter()
+            .filter(|(_, proxy)| asking(proxy))
+            .map(|(channel, proxy)| (*channel, proxy.way.transfer))
+            .collect();
+        for (channel, transfer) in channels {
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
     }
 
     fn answer_askers(&mut self, now: Time, channel: ChannelId) {
@@ -771,10 +796,16 @@ impl Machine {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
+            if self.has_lost(to) {
+                self.receiver_lapsed(now, channel, to, End::Lost);
+            }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
+            if self.has_lost(to) {
+                self.receiver_lapsed(now, channel, to, End::Lost);
+            }
         } else {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
         }
@@ -810,6 +841,10 @@ impl Machine {
         if self.is_me(place.home)
             && let Some(home) = self.homes.get_mut(&channel)
         {
+            if home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                return Arrival::Stale;
+            }
             home.phase.packed = None;
             if let Some(to) = home.phase.lent.take() {
                 self.say(now, to, settled);
@@ -843,7 +878,7 @@ impl Machine {
         }
         let visitor = Visitor {
             place,
-            giver: Some(from),
+            giver: (!self.has_lost(from)).then_some(from),
             packed: None,
             lent: None,
             doubtful: false,
