@@ -47,7 +47,8 @@ const KINDS: [Fault; 8] =
 impl Plan {
     pub(crate) fn new(random: &mut Random) -> Self {
         let travels = random.chance(50);
-        let nodes = if travels { [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)] } else { [2, 2, 2, 2, 3, 3, 4][random.index(7)] };
+        let nodes =
+            if travels { [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)] } else { [2, 2, 2, 2, 3, 3, 4][random.index(7)] };
         let mut config = config(random);
         let mut value_max = 1000;
         if random.chance(12) {

@@ -344,7 +344,8 @@ impl World {
     fn asks_back(&mut self, at: usize, proc: usize) {
         let (id, now) = (self.lines[at].id, self.time());
         let Some(half) = self.lines[at].halves.get(&proc) else { return };
-        let open: Vec<usize> = half.open.iter().filter(|(_, open)| !open.withdrawing).map(|(value, _)| *value).collect();
+        let open: Vec<usize> =
+            half.open.iter().filter(|(_, open)| !open.withdrawing).map(|(value, _)| *value).collect();
         let value = open[self.random.index(open.len())];
         let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) else { return };
         if open.held {
@@ -446,7 +447,7 @@ impl World {
     fn pack_sender(&mut self, at: usize, proc: usize) -> Option<usize> {
         let (id, now) = (self.lines[at].id, self.time());
         let packed = self.procs[proc].machine.pack_sender(now, id);
-        let Some(half) = self.half(at, proc) else { return None };
+        let half = self.half(at, proc)?;
         let packed = match packed {
             Leaving::Ready(_, _) if !half.open.is_empty() => {
                 self.broke(format!("line {at}: the sender is packed, and has offers that are open"));
@@ -455,7 +456,14 @@ impl World {
             Leaving::Ready(place, trip) => {
                 half.in_hand = false;
                 half.leaving = false;
-                self.cargos.push(Cargo { line: at, place: Place::Sender(place), trip, left: false, void: false, by: proc });
+                self.cargos.push(Cargo {
+                    line: at,
+                    place: Place::Sender(place),
+                    trip,
+                    left: false,
+                    void: false,
+                    by: proc,
+                });
                 Some(self.cargos.len() - 1)
             }
             Leaving::Wait => {
@@ -658,7 +666,8 @@ impl World {
                 }
             }
             ProxyHears::Released(ticket) => {
-                let held = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize))).is_some_and(|o| o.held);
+                let held =
+                    self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize))).is_some_and(|o| o.held);
                 if !held {
                     self.broke(format!("line {at}: {ticket} is released, and was not held"));
                 }
@@ -719,7 +728,9 @@ impl World {
                             return self.broke(format!("line {at}: {ticket} is to be offered again, and is taken"));
                         }
                         Some(open) => open.again = !open.withdrawing,
-                        None => return self.broke(format!("line {at}: {ticket} is to be offered again, and is not open")),
+                        None => {
+                            return self.broke(format!("line {at}: {ticket} is to be offered again, and is not open"));
+                        }
                     }
                 }
                 if slow {
@@ -859,7 +870,13 @@ impl World {
         open.granted = true;
         let size = self.lines[at].values[value].size;
         self.note(84, value as u64, || format!("line {at}: {value} is granted to request {request}"));
-        self.procs[proc].machine.grant(now, id, value as u64, request, bytes(at, value, size));
+        if !self.procs[proc].machine.grant(now, id, value as u64, request, bytes(at, value, size))
+            && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value))
+        {
+            // It is not asked for any more.
+            open.granted = false;
+            open.reserved = None;
+        }
         self.pump(proc);
     }
 
@@ -993,7 +1010,9 @@ impl World {
 
     fn takes(&mut self, at: usize, proc: usize, from: usize, value: usize, extended: bool) {
         let (id, now) = (self.lines[at].id, self.time());
-        self.note(87, value as u64, || format!("line {at}: {value} is taken{}", if extended { " and held" } else { "" }));
+        self.note(87, value as u64, || {
+            format!("line {at}: {value} is taken{}", if extended { " and held" } else { "" })
+        });
         if let Some(home) = self.home(at, proc) {
             home.queue.retain(|(_, other, _)| *other != value);
             home.held = extended.then_some((from, value)).or(home.held);
@@ -1418,8 +1437,7 @@ impl World {
         for (at, line) in self.lines.iter().enumerate() {
             let living = |proc: &usize| self.procs[*proc].alive && self.current[self.procs[*proc].node] == *proc;
             let stand = |proc: usize| self.procs[proc].machine.stand(line.id);
-            let in_hand =
-                || line.halves.iter().filter(|(proc, half)| living(proc) && half.in_hand && !half.failed);
+            let in_hand = || line.halves.iter().filter(|(proc, half)| living(proc) && half.in_hand && !half.failed);
             let receivers = || line.homes.iter().filter(|(proc, home)| living(proc) && home.in_hand);
             let unused_sender = in_hand().any(|(proc, _)| !stand(*proc).known);
             let guest = receivers().any(|(_, home)| home.state == Receiver::Guest);
@@ -1428,14 +1446,20 @@ impl World {
                 let has_sender = in_hand().any(|(by, _)| *by == proc);
                 let home = line.homes.get(&proc);
                 if stand.half != has_sender && !(stand.half && unused_sender) {
-                    wrong.push(format!("line {at}: at rest n{node} keeps a half: {}, has the sender: {has_sender}", stand.half));
+                    wrong.push(format!(
+                        "line {at}: at rest n{node} keeps a half: {}, has the sender: {has_sender}",
+                        stand.half
+                    ));
                 }
                 if stand.visitor && !guest {
                     wrong.push(format!("line {at}: at rest n{node} keeps a receiver that nobody has"));
                 }
                 let is_home = home.is_some_and(|home| home.state == Receiver::Home);
                 if stand.home.is_some() != is_home {
-                    wrong.push(format!("line {at}: at rest n{node} is a home: {}, has the receiver: {is_home}", !is_home));
+                    wrong.push(format!(
+                        "line {at}: at rest n{node} is a home: {}, has the receiver: {is_home}",
+                        !is_home
+                    ));
                 }
                 if is_home && home.is_some_and(|home| !home.in_hand) && !guest {
                     wrong.push(format!("line {at}: at rest n{node} waits for a receiver that nobody has"));
@@ -1452,13 +1476,17 @@ impl World {
                     wrong.push(format!("line {at}: there are {} senders, and nothing has failed", in_hand().count()));
                 }
                 if receivers().count() != 1 {
-                    wrong.push(format!("line {at}: there are {} receivers, and nothing has failed", receivers().count()));
+                    wrong.push(format!(
+                        "line {at}: there are {} receivers, and nothing has failed",
+                        receivers().count()
+                    ));
                 }
             }
             if line.receiver_said.is_empty() {
-                let lost = line.values.iter().position(|value| {
-                    matches!(value.outcome, Some(Outcome::Sent | Outcome::Taken)) && !value.received
-                });
+                let lost = line
+                    .values
+                    .iter()
+                    .position(|value| matches!(value.outcome, Some(Outcome::Sent | Outcome::Taken)) && !value.received);
                 let queued = |value: usize| line.homes.values().any(|home| home.buffer.contains(&value));
                 if let Some(value) = lost.filter(|value| !queued(*value)) {
                     wrong.push(format!("line {at}: {value} is lost, and nothing has failed"));

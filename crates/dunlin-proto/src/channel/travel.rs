@@ -95,8 +95,9 @@ pub(crate) struct Way {
     pub(crate) transfer: u64,
     /// Who speaks for it until its home knows it.
     sponsor: Option<(NodeId, Vec<String>)>,
-    /// Who gave it, and has to hear if it is dropped or lost before its home knows it.
-    giver: Option<NodeId>,
+    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
+    /// one will say that theirs is settled.
+    givers: Vec<NodeId>,
     /// It is in this message...
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
@@ -213,7 +214,8 @@ impl HomePhase {
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     place: ReceiverPlace,
-    giver: Option<NodeId>,
+    /// As a sender's.
+    givers: Vec<NodeId>,
     packed: Option<Trip>,
     lent: Option<NodeId>,
     doubtful: bool,
@@ -238,6 +240,12 @@ impl Visitor {
     fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some()
     }
+}
+
+/// Forgets one of the givers. `false`: that is not one.
+fn forget_giver(givers: &mut Vec<NodeId>, node: NodeId) -> bool {
+    let found = givers.iter().position(|giver| *giver == node);
+    found.map(|at| givers.remove(at)).is_some()
 }
 
 /// Until the driver has told the terms.
@@ -349,14 +357,14 @@ impl Machine {
     fn forget_passed_on(&mut self, now: Time, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get(&channel)
             && proxy.way.state == Whereabouts::Resting
-            && proxy.way.giver.is_none()
+            && proxy.way.givers.is_empty()
             && proxy.way.lent.is_some()
         {
             self.settle_lent(now, channel);
             self.drop_way(now, channel, &End::Lost);
         }
         if let Some(visitor) = self.visitors.get(&channel)
-            && visitor.giver.is_none()
+            && visitor.givers.is_empty()
             && let Some(to) = visitor.lent
         {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
@@ -399,11 +407,15 @@ impl Machine {
     /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
     /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
+        let lost = self.has_lost(from);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
+                if proxy.way.state == Whereabouts::Resting && !lost {
+                    proxy.way.givers.push(from);
+                }
                 if let Some(to) = lent {
                     self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
                 }
@@ -431,7 +443,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.giver = (!self.has_lost(from)).then_some(from);
+        proxy.way.givers.extend((!lost).then_some(from));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -450,10 +462,10 @@ impl Machine {
 
     /// It was dropped, or lost, before its home has heard of it.
     pub(super) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
-        if let Some(proxy) = self.proxies.remove(&channel)
-            && let Some(giver) = proxy.way.giver
-        {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how)));
+        if let Some(proxy) = self.proxies.remove(&channel) {
+            for giver in proxy.way.givers {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how.clone())));
+            }
         }
     }
 
@@ -477,10 +489,10 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let how = proxy.way.over.take().unwrap_or(how);
         let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
-        if let Some(giver) = proxy.way.giver.take()
-            && !admitted
-        {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+        for giver in std::mem::take(&mut proxy.way.givers) {
+            if !admitted {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+            }
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.packed.is_some() {
@@ -579,7 +591,7 @@ impl Machine {
         proxy.terms = Some(terms);
         proxy.way.epoch = epoch;
         proxy.way.state = Whereabouts::Known;
-        proxy.way.giver = None;
+        proxy.way.givers.clear();
         proxy.way.sponsor = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
@@ -852,7 +864,7 @@ impl Machine {
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
-        let mut late_answers = Vec::new();
+        let (mut late_answers, lost) = (Vec::new(), self.has_lost(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
@@ -862,6 +874,7 @@ impl Machine {
             }
             visitor.packed = None;
             let lent = visitor.lent.take();
+            visitor.givers.extend((same && !lost).then_some(from));
             late_answers = std::mem::take(&mut visitor.late_answers);
             if visitor.fetching && visitor.state.is_none() {
                 late_answers.push(visitor.place.home);
@@ -878,7 +891,7 @@ impl Machine {
         }
         let visitor = Visitor {
             place,
-            giver: (!self.has_lost(from)).then_some(from),
+            givers: Vec::from_iter((!lost).then_some(from)),
             packed: None,
             lent: None,
             doubtful: false,
@@ -915,8 +928,8 @@ impl Machine {
 
     fn lapse_receiver(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(visitor) = self.visitors.remove(&channel) else { return };
-        if let Some(giver) = visitor.giver {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how)));
+        for giver in visitor.givers {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how.clone())));
         }
         for (node, transfer) in visitor.takers {
             self.tell(now, node, channel, FromHome::NotHome(transfer));
@@ -1026,7 +1039,7 @@ impl Machine {
                 }
                 visitor.missing = state.values;
                 visitor.state = Some(state);
-                visitor.giver = None;
+                visitor.givers.clear();
                 self.complete(now, channel, from);
                 Ok(())
             }
@@ -1137,27 +1150,24 @@ impl Machine {
             Travel::Settled(Which::Sender) => {
                 if let Some(proxy) = self.proxies.get_mut(&channel)
                     && proxy.way.state == Whereabouts::Resting
-                    && proxy.way.giver == Some(from)
+                    && forget_giver(&mut proxy.way.givers, from)
+                    && proxy.way.givers.is_empty()
+                    && proxy.way.is_away()
                 {
-                    if proxy.way.is_away() {
-                        self.settle_lent(now, channel);
-                        self.drop_way(now, channel, &End::Lost);
-                    } else {
-                        proxy.way.giver = None;
-                    }
+                    self.settle_lent(now, channel);
+                    self.drop_way(now, channel, &End::Lost);
                 }
             }
             Travel::Settled(Which::Receiver) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && visitor.giver == Some(from)
+                    && forget_giver(&mut visitor.givers, from)
+                    && visitor.givers.is_empty()
+                    && visitor.is_away()
                 {
-                    visitor.giver = None;
-                    if visitor.is_away() {
-                        if let Some(to) = visitor.lent {
-                            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
-                        }
-                        self.visitors.remove(&channel);
+                    if let Some(to) = visitor.lent {
+                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
                     }
+                    self.visitors.remove(&channel);
                 }
             }
             Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
@@ -1167,12 +1177,10 @@ impl Machine {
                 {
                     visitor.late_answers.remove(late);
                 } else if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && (visitor.giver == Some(from) || visitor.place.home == from)
+                    && (visitor.givers.contains(&from) || visitor.place.home == from)
                     && visitor.state.is_none()
                 {
-                    if visitor.giver == Some(from) {
-                        visitor.giver = None;
-                    }
+                    visitor.givers.retain(|giver| *giver != from);
                     self.fail_visitor(now, channel, how);
                 }
             }
@@ -1211,7 +1219,7 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
         let asks = proxy.way.state == Whereabouts::Asking && is_sponsor;
-        let hears = proxy.way.giver == Some(from)
+        let hears = proxy.way.givers.contains(&from)
             && match proxy.way.state {
                 Whereabouts::Resting | Whereabouts::Asking => true,
                 // Whether another one is its home is for that one to say.
@@ -1219,9 +1227,7 @@ impl Machine {
                 Whereabouts::Known => false,
             };
         if asks || hears {
-            if proxy.way.giver == Some(from) {
-                proxy.way.giver = None;
-            }
+            proxy.way.givers.retain(|giver| *giver != from);
             proxy.way.over = Some(how);
             self.lose_proxy(now, channel);
         }
@@ -1271,9 +1277,7 @@ impl Machine {
         for channel in channels {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
             proxy.way.askers.retain(|(asker, _)| *asker != node);
-            if proxy.way.giver == Some(node) {
-                proxy.way.giver = None;
-            }
+            proxy.way.givers.retain(|giver| *giver != node);
             if proxy.way.lent == Some(node) {
                 self.sender_lapsed(now, channel, node, End::Lost);
             }
@@ -1286,9 +1290,7 @@ impl Machine {
                 visitor.takers.retain(|(taker, _)| *taker != node);
                 visitor.lost.insert(node);
             }
-            if visitor.giver == Some(node) {
-                visitor.giver = None;
-            }
+            visitor.givers.retain(|giver| *giver != node);
             if let Some(state) = &mut visitor.state
                 && state.sender.as_ref().is_some_and(|(sender, _)| *sender == node)
             {

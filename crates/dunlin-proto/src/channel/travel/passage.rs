@@ -61,7 +61,7 @@ impl Machine {
             match way.state {
                 Whereabouts::Known if way.draining => found.push((Passage::Draining, proxy.home)),
                 Whereabouts::Known => {}
-                Whereabouts::Resting => found.extend(way.giver.map(|giver| (Passage::Resting, giver))),
+                Whereabouts::Resting => found.extend(way.givers.iter().map(|giver| (Passage::Resting, *giver))),
                 Whereabouts::Taking { .. } => found.push((Passage::Taking, proxy.home)),
                 Whereabouts::Asking => found.extend(sponsor.map(|sponsor| (Passage::Asking, sponsor))),
             }
@@ -79,7 +79,7 @@ impl Machine {
             } else if visitor.fetching {
                 found.push((Passage::Fetching, visitor.place.home));
             } else {
-                found.extend(visitor.giver.map(|giver| (Passage::Resting, giver)));
+                found.extend(visitor.givers.iter().map(|giver| (Passage::Resting, *giver)));
             }
             found.extend(visitor.lent.map(|to| (Passage::Lent, to)));
         }
