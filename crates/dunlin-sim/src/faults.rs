@@ -15,6 +15,8 @@ pub(crate) struct Plan {
     pub(crate) nodes: usize,
     /// Some channels have ends that travel.
     pub(crate) travels: bool,
+    /// Ends are sent on rather than used.
+    pub(crate) restless: bool,
     /// So many values are offered by ordinary senders.
     pub(crate) offers_max: usize,
     pub(crate) config: Config,
@@ -46,7 +48,7 @@ const KINDS: [Fault; 8] =
 
 impl Plan {
     pub(crate) fn new(random: &mut Random) -> Self {
-        let travels = random.chance(50);
+        let travels = random.chance(60);
         let nodes =
             if travels { [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)] } else { [2, 2, 2, 2, 3, 3, 4][random.index(7)] };
         let mut config = config(random);
@@ -76,14 +78,15 @@ impl Plan {
         Self {
             nodes,
             travels,
+            restless: travels && random.chance(40),
             offers_max: if travels { 40 * nodes } else { 80 },
             config,
             heal_at: random.between(100_000, 1_800_000),
             latency: random.between(20, 4000),
             value_max,
-            pace: random.between(3000, 50_000),
+            pace: if travels { random.between(1000, 30_000) } else { random.between(3000, 50_000) },
             weights,
-            every: random.between(10_000, 400_000),
+            every: random.between(5000, if travels { 120_000 } else { 400_000 }),
             dial_fails,
             late_accepts,
             small_buffers,

@@ -55,6 +55,8 @@ struct Half {
     leaving: bool,
     /// Its channel is over.
     failed: bool,
+    /// It is here again after an unknown message, in which it had this number.
+    doubt: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,8 @@ struct Home {
     left: bool,
     /// It has said that the channel is over.
     over: bool,
+    /// What the message that brought it said of it.
+    claim: u64,
 }
 
 impl Home {
@@ -106,6 +110,7 @@ impl Home {
             ended: None,
             left: false,
             over: false,
+            claim: 0,
         }
     }
 }
@@ -127,6 +132,10 @@ pub(crate) struct Line {
     sender_said: Vec<End>,
     receiver_said: Vec<End>,
     asks: u64,
+    /// Who was told to have the sender, under which number.
+    admitted: BTreeMap<u64, usize>,
+    /// Claims of receivers that are at their home again.
+    void: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,7 +178,7 @@ impl World {
         for node in 0..self.plan.nodes {
             self.new_mail(self.current[node]);
         }
-        for _ in 0..self.random.between(1, 2) {
+        for _ in 0..self.random.between(1, 3) {
             let node = self.random.index(self.plan.nodes);
             self.new_line(self.current[node]);
         }
@@ -193,7 +202,7 @@ impl World {
 
     pub(crate) fn new_line(&mut self, proc: usize) {
         let id = ChannelId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
-        let room = if self.random.chance(50) { 0 } else { self.random.between(1, 6) };
+        let room = if self.random.chance(35) { 0 } else { self.random.between(1, 6) };
         let mut line = Line {
             id,
             room,
@@ -206,6 +215,8 @@ impl World {
             sender_said: Vec::new(),
             receiver_said: Vec::new(),
             asks: 0,
+            admitted: BTreeMap::new(),
+            void: Vec::new(),
         };
         line.halves.insert(proc, Half { in_hand: true, credits: room, ..Half::default() });
         line.homes.insert(proc, Home { granted: room, ..Home::new(Receiver::Home) });
@@ -274,11 +285,15 @@ impl World {
         let full = half.open.len() >= 5 || self.lines[at].values.len() >= 60;
         let firm = half.open.values().filter(|open| !open.withdrawing).count();
         match self.random.below(100) {
+            0..22 if self.plan.restless => self.sends_end(at, proc, true),
             0..22 if !full => self.offers_value(at, proc, false),
             22..32 if !full => self.offers_value(at, proc, true),
             32..52 if half.open.is_empty() && half.credits > 0 && !full => {
                 for _ in 0..self.random.between(1, half.credits) {
                     self.sends_value(at, proc);
+                }
+                if self.random.chance(80) {
+                    self.sends_end(at, proc, true);
                 }
             }
             52..64 if firm > 0 => self.asks_back(at, proc),
@@ -577,8 +592,19 @@ impl World {
                     self.note(80, at as u64, || format!("line {at}: cargo {cargo} is back: {back}"));
                     if back && is_sender {
                         self.sender_is_here(at, proc);
+                        if let (Place::Sender(place), Some(half)) =
+                            (&self.cargos[cargo].place, self.lines[at].halves.get_mut(&proc))
+                        {
+                            half.doubt = place.transfer;
+                        }
                     } else if back {
                         self.receiver_is_here(at, proc);
+                        let is_home = self.home(at, proc).is_some_and(|home| home.state == Receiver::Home);
+                        if let Place::Receiver(place) = &self.cargos[cargo].place
+                            && is_home
+                        {
+                            self.lines[at].void.push(place.claim);
+                        }
                         if let Some(home) = self.home(at, proc).filter(|home| home.state == Receiver::Guest) {
                             home.state = Receiver::Fetching;
                         }
@@ -619,7 +645,9 @@ impl World {
                     }
                 }
                 Arrival::Guest => {
-                    self.lines[at].homes.insert(proc, Home::new(Receiver::Guest));
+                    let Place::Receiver(place) = &self.cargos[cargo].place else { return };
+                    let home = Home { claim: place.claim, ..Home::new(Receiver::Guest) };
+                    self.lines[at].homes.insert(proc, home);
                 }
                 Arrival::Returned if is_sender => self.lines[at].halves.entry(proc).or_default().in_hand = true,
                 Arrival::Returned => match self.home(at, proc) {
@@ -716,6 +744,7 @@ impl World {
                 }
             }
             ProxyHears::Home(_, count) => {
+                self.is_admitted(at, proc);
                 if let Some(half) = self.half(at, proc) {
                     half.credits += u64::from(count);
                 }
@@ -783,6 +812,17 @@ impl World {
                 }
                 self.half_over(at, proc, None);
             }
+        }
+    }
+
+    /// Its home has told a sender that it knows it: and no other under the same number.
+    fn is_admitted(&mut self, at: usize, proc: usize) {
+        let stand = self.procs[proc].machine.stand(self.lines[at].id);
+        let Some(half) = self.half(at, proc).filter(|_| stand.known) else { return };
+        let number = stand.transfer.max(std::mem::take(&mut half.doubt));
+        let before = self.lines[at].admitted.insert(number, proc);
+        if let Some(before) = before.filter(|before| *before != proc) {
+            self.broke(format!("line {at}: processes {before} and {proc} are both told to have sender {number}"));
         }
     }
 
@@ -904,8 +944,8 @@ impl World {
                     waited_for || !idle
                 } else {
                     match self.random.below(100) {
-                        0..30 => true,
-                        30..70 => return self.sends_end(at, proc, false),
+                        0..30 if !self.plan.restless || self.random.chance(20) => true,
+                        0..70 => return self.sends_end(at, proc, false),
                         70..71 => return self.drop_receiver(at, proc),
                         _ => false,
                     }
@@ -1312,6 +1352,10 @@ impl World {
                 let (state, in_hand) = (home.state, home.in_hand);
                 home.state = Receiver::Home;
                 home.ended.clone_from(&ended);
+                let claim = home.claim;
+                if self.lines[at].void.contains(&claim) {
+                    return self.broke(format!("line {at}: a receiver is used that was at its home again"));
+                }
                 if state != Receiver::Fetching || !in_hand {
                     return self.broke(format!("line {at}: the receiver is at home, and was {state:?}"));
                 }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::{Attached, Home, HomeHears, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
 use crate::machine::Machine;
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
@@ -292,7 +293,7 @@ impl Machine {
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
             Whereabouts::Known if proxy.may_speak() && proxy.standing() == 0 && !proxy.unanswered && !proxy.gone => {
-                if proxy.way.undrained {
+                if proxy.way.undrained && !planted!(DrainSkipped) {
                     proxy.way.undrained = false;
                     proxy.way.draining = true;
                     self.say_to_home(now, channel, ToHome::Drain);
@@ -339,10 +340,14 @@ impl Machine {
         };
         proxy.way.packed = None;
         proxy.way.lent = Some(to);
+        if planted!(LentForgotten) {
+            self.proxies.remove(&channel);
+            return;
+        }
         if let Some(how) = proxy.way.over.clone() {
             return self.end_way(now, channel, how);
         }
-        if self.has_lost(to) {
+        if self.has_lost(to) && !planted!(LeftToNobody) {
             self.sender_lapsed(now, channel, to, End::Lost);
         }
         self.forget_passed_on(now, channel);
@@ -397,7 +402,7 @@ impl Machine {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && std::mem::take(&mut proxy.way.doubtful)
         {
-            proxy.way.transfer += 1;
+            proxy.way.transfer += u64::from(!planted!(TransferReused));
             proxy.way.state = Whereabouts::Taking { moved: true };
             let transfer = proxy.way.transfer;
             self.say_to_home(now, channel, ToHome::Take(transfer));
@@ -413,7 +418,7 @@ impl Machine {
             if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
-                if proxy.way.state == Whereabouts::Resting && !lost {
+                if proxy.way.state == Whereabouts::Resting && !lost && !planted!(ReturnUnanswered) {
                     proxy.way.givers.push(from);
                 }
                 if let Some(to) = lent {
@@ -422,7 +427,7 @@ impl Machine {
                 return Arrival::Returned;
             }
             if !proxy.way.is_away() {
-                if place.transfer <= proxy.way.transfer {
+                if place.transfer <= proxy.way.transfer && !planted!(StaleArrives) {
                     self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
                     return Arrival::Stale;
                 }
@@ -463,6 +468,9 @@ impl Machine {
     /// It was dropped, or lost, before its home has heard of it.
     pub(super) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
         if let Some(proxy) = self.proxies.remove(&channel) {
+            if planted!(LapsedKept) {
+                return;
+            }
             for giver in proxy.way.givers {
                 self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how.clone())));
             }
@@ -472,6 +480,7 @@ impl Machine {
     fn settle_lent(&mut self, now: Time, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && let Some(to) = proxy.way.lent.take()
+            && !planted!(SettledUntold)
         {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
         }
@@ -587,7 +596,8 @@ impl Machine {
         let Some(more) = all.checked_sub(sent + proxy.credits) else {
             return Err("a home that takes credits back");
         };
-        proxy.credits = all - sent;
+        let more = if planted!(CreditsTwice) { all } else { more };
+        proxy.credits += more;
         proxy.terms = Some(terms);
         proxy.way.epoch = epoch;
         proxy.way.state = Whereabouts::Known;
@@ -643,7 +653,7 @@ impl Machine {
         let (epoch, home) = (proxy.way.epoch, proxy.home);
         let (now_known, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut proxy.way.askers).into_iter().partition(|(_, min)| *min <= epoch);
-        proxy.way.askers = later;
+        proxy.way.askers = if planted!(WhereForgotten) { Vec::new() } else { later };
         for (node, _) in now_known {
             let addresses = self.addresses_of_any(home);
             self.say(now, node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
@@ -666,7 +676,7 @@ impl Machine {
         for (ticket, standing) in std::mem::take(&mut proxy.open) {
             match standing {
                 Standing::Held => return Err("a receiver that leaves within an extended receive"),
-                _ if proxy.way.withdrawing.contains(&ticket) => {
+                _ if proxy.way.withdrawing.contains(&ticket) && !planted!(AskedBackAgain) => {
                     withdrawn.push(ticket);
                     continue;
                 }
@@ -686,6 +696,9 @@ impl Machine {
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
         proxy.way.state = Whereabouts::Taking { moved: moved || me };
+        if planted!(MovedUntold) {
+            proxy.way.again.clear();
+        }
         let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().map(place_in_line).collect());
         for ticket in withdrawn {
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
@@ -716,7 +729,7 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         };
-        if home.phase.has_said_so() {
+        if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
         if home.ended.is_some() && !home.phase.is_away() {
@@ -729,10 +742,10 @@ impl Machine {
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
             Some((node, _)) if node == from && transfer == home.transfer => {}
-            Some((node, true)) if transfer > home.transfer => {
+            Some((node, true)) if transfer > home.transfer || planted!(StaleTake) => {
                 home.attached.remove(&node);
                 home.transfer = transfer;
-                if node != from {
+                if node != from && !planted!(SupersededUntold) {
                     self.tell(now, node, channel, FromHome::Superseded(transfer));
                 }
             }
@@ -808,14 +821,14 @@ impl Machine {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
-            if self.has_lost(to) {
+            if self.has_lost(to) && !planted!(LeftToNobody) {
                 self.receiver_lapsed(now, channel, to, End::Lost);
             }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
-            if self.has_lost(to) {
+            if self.has_lost(to) && !planted!(LeftToNobody) {
                 self.receiver_lapsed(now, channel, to, End::Lost);
             }
         } else {
@@ -868,13 +881,13 @@ impl Machine {
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
-            if !(is_away && same) && place.claim <= visitor.place.claim {
+            if !(is_away && same) && place.claim <= visitor.place.claim && !planted!(StaleArrives) {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
                 return Arrival::Stale;
             }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            visitor.givers.extend((same && !lost).then_some(from));
+            visitor.givers.extend((same && !lost && !planted!(ReturnUnanswered)).then_some(from));
             late_answers = std::mem::take(&mut visitor.late_answers);
             if visitor.fetching && visitor.state.is_none() {
                 late_answers.push(visitor.place.home);
@@ -957,7 +970,11 @@ impl Machine {
     /// Somebody uses the receiver.
     fn hear_fetch(&mut self, now: Time, from: NodeId, channel: ChannelId, claim: u64) {
         match self.homes.get_mut(&channel) {
-            Some(home) if home.phase.claim == claim && home.phase.is_away() && home.phase.stage == Stage::Here => {
+            Some(home)
+                if (home.phase.claim == claim || planted!(ClaimIgnored))
+                    && home.phase.is_away()
+                    && home.phase.stage == Stage::Here =>
+            {
                 home.phase.stage = Stage::Asked(from);
                 self.hears(channel, from, HomeHears::Leave);
             }
@@ -972,9 +989,15 @@ impl Machine {
         home.phase.stage = Stage::Leaving(to);
         let epoch = home.epoch + 1;
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
+        if planted!(MovingUntold) {
+            return self.hear_quiet(channel);
+        }
         for node in nodes {
             let addresses = self.addresses_of_any(to);
             self.tell(now, node, channel, FromHome::Moving { epoch, to, addresses });
+        }
+        if planted!(QuietSkipped) {
+            self.hear_quiet(channel);
         }
         self.empty_if_quiet(channel);
     }
@@ -1001,6 +1024,7 @@ impl Machine {
         let Some(home) = self.homes.get(&channel) else { return };
         let Stage::Emptying(to) = home.phase.stage else { return };
         let Some(home) = self.homes.remove(&channel) else { return };
+        let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
         let state = Moved {
             epoch: home.epoch + 1,
@@ -1296,7 +1320,7 @@ impl Machine {
             {
                 state.sender = None;
                 state.ended.get_or_insert(End::Lost);
-                visitor.lost_late = visitor.arrived.then_some(node);
+                visitor.lost_late = (visitor.arrived && !planted!(LateLossUntold)).then_some(node);
             }
             visitor.late_answers.retain(|other| *other != node);
             if visitor.lent == Some(node) {

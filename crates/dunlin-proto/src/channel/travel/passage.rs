@@ -36,6 +36,8 @@ pub struct Stand {
     pub half: bool,
     /// A sending half that is known to its home.
     pub known: bool,
+    /// The number of the half's last move.
+    pub transfer: u64,
     /// A receiver that came in a message and is not home, or the record of one that has been passed on.
     pub visitor: bool,
 }
@@ -48,6 +50,7 @@ impl Machine {
             home: self.homes.get(&channel).map(|home| home.attached.len()),
             half: half.is_some(),
             known: half.is_some_and(|half| half.way.state == Whereabouts::Known && !half.way.is_away()),
+            transfer: half.map_or(0, |half| half.way.transfer),
             visitor: self.visitors.contains_key(&channel),
         }
     }
