@@ -612,13 +612,16 @@ impl Travel {
             Carried::Sender(place) => match node.machine.sender_arrives(NOW, CHANNEL, place, id(from)) {
                 Arrival::Guest => node.half = Some(Half { in_hand: true, ..Half::default() }),
                 Arrival::Returned => node.half.get_or_insert_default().in_hand = true,
+                Arrival::Stale => {}
             },
-            Carried::Receiver(place) => {
-                if node.machine.receiver_arrives(NOW, CHANNEL, place, id(from)) == Arrival::Guest {
+            Carried::Receiver(place) => match node.machine.receiver_arrives(NOW, CHANNEL, place, id(from)) {
+                Arrival::Guest => {
                     node.receiver = Receiver::Guest;
+                    node.in_hand = true;
                 }
-                node.in_hand = true;
-            }
+                Arrival::Returned => node.in_hand = true,
+                Arrival::Stale => {}
+            },
         }
         self.act(me);
     }

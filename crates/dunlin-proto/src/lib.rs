@@ -70,7 +70,7 @@ mod random;
 pub mod time;
 pub mod wire;
 
-pub use channel::{Arrival, HomeHears, Leaving, ProxyHears, ReceiverPlace, SenderPlace, Trip};
+pub use channel::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip};
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State};
 pub use machine::{Action, Census, Closed, Machine};

@@ -880,7 +880,11 @@ impl Machine {
         if planted!(CreditsDoubled) && state == State::Resumed {
             self.grant_again(now, node);
         }
+        let is_new = matches!(state, State::Up(_));
         self.actions.push_back(Action::Connection(node, state));
+        if is_new {
+            self.take_anew(now, node);
+        }
         self.due_at(now + self.config.heartbeat);
         self.due_at(now + self.config.silence);
         self.act_write(id);

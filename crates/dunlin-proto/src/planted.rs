@@ -89,6 +89,46 @@ mod chosen {
         AbortUntold = "abort-untold",
         /// What a channel has to say goes out newest first.
         NewestFirst = "newest-first",
+        /// A sender is admitted under any number, also one that is not newer than the one that is known.
+        StaleTake = "stale-take",
+        /// A half is not told that its end is known elsewhere.
+        SupersededUntold = "superseded-untold",
+        /// Who gave a sender away forgets it before it is known elsewhere.
+        LentForgotten = "lent-forgotten",
+        /// A home moves before all that was on its way to it has arrived.
+        QuietSkipped = "quiet-skipped",
+        /// A sender is packed while what it has sent is on its way.
+        DrainSkipped = "drain-skipped",
+        /// A sponsor that is asked for a home that it does not know yet forgets who has asked.
+        WhereForgotten = "where-forgotten",
+        /// A sender that is dropped unused is not said to have lapsed.
+        LapsedKept = "lapsed-kept",
+        /// What stood when the home moved is not asked for again.
+        MovedUntold = "moved-untold",
+        /// The values of the buffer stay behind when the home moves.
+        BufferLeft = "buffer-left",
+        /// A receiver is given away for a claim that does not count any more.
+        ClaimIgnored = "claim-ignored",
+        /// The sender is not told that its home moves.
+        MovingUntold = "moving-untold",
+        /// Credits of the home before count besides those of the new one.
+        CreditsTwice = "credits-twice",
+        /// After an unknown message a sender is taken under the number that it had.
+        TransferReused = "transfer-reused",
+        /// Who passed a sender on is not told that it is in use.
+        SettledUntold = "settled-untold",
+        /// A home that has said where it goes still admits a sender.
+        OldHomeAdmits = "old-home-admits",
+        /// A new home is not told of a sender that was lost while it was made.
+        LateLossUntold = "late-loss-untold",
+        /// An end that has come back by another way is still answered for by its first giver.
+        ReturnUnanswered = "return-unanswered",
+        /// What was asked back when the home moved is neither given back nor forgotten.
+        AskedBackAgain = "asked-back-again",
+        /// An end that was taken by a node that is lost in the same breath is waited for.
+        LeftToNobody = "left-to-nobody",
+        /// Of two of one end at a node the one that came last counts.
+        StaleArrives = "stale-arrives",
     }
 
     thread_local! {

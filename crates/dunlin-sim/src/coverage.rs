@@ -104,10 +104,28 @@ pub enum Met {
     Withdrawing,
     /// A value sent on a credit that has not arrived.
     Sent,
+    /// An end in a message that has no outcome.
+    Packed,
+    /// An end that has come and is not used.
+    Resting,
+    /// An end that was given away and is not known to be used.
+    Lent,
+    /// A sender that has told its home that it is here.
+    Taking,
+    /// A sender that asks its sponsor where the home is.
+    Asking,
+    /// A sender that waits until all it has sent has arrived.
+    Draining,
+    /// A home that moves away.
+    Leaving,
+    /// A receiver that has asked for its home.
+    Fetching,
+    /// A receiver whose values are on their way.
+    Filling,
 }
 
 impl Met {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 27] = [
         Self::Idle,
         Self::Dialling,
         Self::Up,
@@ -126,6 +144,15 @@ impl Met {
         Self::Taken,
         Self::Withdrawing,
         Self::Sent,
+        Self::Packed,
+        Self::Resting,
+        Self::Lent,
+        Self::Taking,
+        Self::Asking,
+        Self::Draining,
+        Self::Leaving,
+        Self::Fetching,
+        Self::Filling,
     ];
 
     fn name(self) -> &'static str {
@@ -148,6 +175,15 @@ impl Met {
             Self::Taken => "taken",
             Self::Withdrawing => "withdrawing",
             Self::Sent => "sent",
+            Self::Packed => "packed",
+            Self::Resting => "resting",
+            Self::Lent => "lent",
+            Self::Taking => "taking",
+            Self::Asking => "asking",
+            Self::Draining => "draining",
+            Self::Leaving => "leaving",
+            Self::Fetching => "fetching",
+            Self::Filling => "filling",
         }
     }
 }
@@ -235,7 +271,7 @@ impl fmt::Display for Coverage {
             "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed",
             self.events, self.offers, self.taken, self.deaths, self.resumed
         )?;
-        for states in [&Met::ALL[..8], &Met::ALL[8..]] {
+        for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;
             states.iter().try_for_each(|met| write!(f, "{:>12}", met.name()))?;
             writeln!(f)?;

@@ -13,6 +13,12 @@ use crate::world::{Event, World, config};
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
+    /// Some channels have ends that travel.
+    pub(crate) travels: bool,
+    /// Ends are sent on rather than used.
+    pub(crate) restless: bool,
+    /// So many values are offered by ordinary senders.
+    pub(crate) offers_max: usize,
     pub(crate) config: Config,
     pub(crate) heal_at: u64,
     /// Microseconds, at the least half of it.
@@ -42,7 +48,9 @@ const KINDS: [Fault; 8] =
 
 impl Plan {
     pub(crate) fn new(random: &mut Random) -> Self {
-        let nodes = [2, 2, 2, 2, 3, 3, 4][random.index(7)];
+        let travels = random.chance(60);
+        let nodes =
+            if travels { [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)] } else { [2, 2, 2, 2, 3, 3, 4][random.index(7)] };
         let mut config = config(random);
         let mut value_max = 1000;
         if random.chance(12) {
@@ -69,13 +77,16 @@ impl Plan {
         }
         Self {
             nodes,
+            travels,
+            restless: travels && random.chance(40),
+            offers_max: if travels { 40 * nodes } else { 80 },
             config,
             heal_at: random.between(100_000, 1_800_000),
             latency: random.between(20, 4000),
             value_max,
-            pace: random.between(3000, 50_000),
+            pace: if travels { random.between(1000, 30_000) } else { random.between(3000, 50_000) },
             weights,
-            every: random.between(10_000, 400_000),
+            every: random.between(5000, if travels { 120_000 } else { 400_000 }),
             dial_fails,
             late_accepts,
             small_buffers,
@@ -210,6 +221,7 @@ impl World {
                 self.offers[offer].outcome = Some(Outcome::Nobody);
             }
         }
+        self.travel_dies(proc);
     }
 
     pub(crate) fn restart(&mut self, node: usize) {
@@ -225,6 +237,19 @@ impl World {
             return;
         }
         let proc = self.start(node);
+        self.fails_with_all(node);
+        if self.plan.travels {
+            self.new_mail(proc);
+            if self.random.chance(30) && self.lines.len() < 4 {
+                self.new_line(proc);
+            }
+            for channel in 0..self.channels.len() {
+                if self.channels[channel].mail && self.channels[channel].proc != proc {
+                    self.new_sender_at(channel, node);
+                }
+            }
+            self.after(1000, Event::Travel(proc));
+        }
         if self.random.chance(60) {
             self.new_channel(proc);
             let channel = self.channels.len() - 1;
@@ -296,6 +321,7 @@ impl World {
                 self.coverage.met(fault, Met::InPieces);
             }
         }
+        self.met_travel(fault, procs);
         for offer in &self.offers {
             let ends = [self.senders[offer.sender].proc, self.channels[offer.channel].proc];
             if ends != procs && ends != [procs[1], procs[0]] {
@@ -315,6 +341,9 @@ impl World {
                 (None, AtHome::Done) => continue,
             };
             self.coverage.met(fault, met);
+            if !offer.cargo.is_empty() {
+                self.coverage.met(fault, Met::Packed);
+            }
             if offer.withdrawing {
                 self.coverage.met(fault, Met::Withdrawing);
             }

@@ -114,6 +114,7 @@ impl World {
         let (now, me) = (self.now, self.procs[proc].node);
         let grace = micros(self.plan.config.grace);
         self.coverage.deaths += 1;
+        self.failed.insert((me, node));
         let view = &mut self.procs[proc].views[node];
         let (life, lost_at) = (view.life, view.lost_at);
         view.state = Standing::Idle;
@@ -244,6 +245,9 @@ impl World {
         if let Some(offer) = open {
             return Some(format!("{offer} has no outcome; at its home it is {:?}", self.offers[offer].at_home));
         }
+        if let Some(missing) = self.travel_unsettled() {
+            return Some(missing);
+        }
         let alive = || self.procs.iter().filter(|proc| proc.alive);
         if let Some(proc) = alive().find(|proc| proc.introductions > 0) {
             return Some(format!("an introduction by n{} has no answer", proc.node));
@@ -322,6 +326,7 @@ impl World {
     }
 
     fn at_rest(&mut self) {
+        self.travel_at_rest();
         for proc in self.current.clone() {
             let one = &self.procs[proc];
             if !one.alive {
@@ -349,11 +354,13 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
+            let travelling = self.travel_census(proc);
             let facts = [
-                ("homes", census.homes, homes().count()),
-                ("attached halves", census.attached, attached),
+                ("homes", census.homes, homes().count() + travelling.0),
+                ("attached halves", census.attached, attached + travelling.1),
                 ("halves that think they are attached", real, attached),
-                ("proxies", census.proxies, proxies),
+                ("proxies", census.proxies, proxies + travelling.2),
+                ("receivers on their way", census.visitors, travelling.3),
                 ("offers", census.offers, 0),
                 ("unfinished values", census.unfinished, 0),
                 ("unacknowledged bytes", census.unacked_bytes, 0),
@@ -383,6 +390,7 @@ impl World {
         }
         self.note(50, proc as u64, || "a process ends".to_owned());
         self.procs[proc].alive = false;
+        self.travel_dies(proc);
         for socket in 0..self.sockets.len() {
             for side in 0..2 {
                 if self.sockets[socket].procs[side] == Some(proc) && self.sockets[socket].open[side] {

@@ -10,6 +10,7 @@ mod laws;
 mod network;
 mod program;
 mod random;
+mod travel;
 mod world;
 
 pub use coverage::{Coverage, Fault, Met};

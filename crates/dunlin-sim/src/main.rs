@@ -332,7 +332,7 @@ fn main() -> ExitCode {
             options.threads
         ));
         say(
-            "drawn from each seed: 2 to 4 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
+            "drawn from each seed: 2 to 6 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
         );
     }
     ExitCode::from(if options.bugs {

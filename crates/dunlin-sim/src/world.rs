@@ -1,7 +1,7 @@
 //! The nodes, the clock and what happens next.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::laws::View;
 use crate::network::{Mute, Socket, end_of};
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
+use crate::travel::{Cargo, Line};
 
 /// One run of a node's program: a machine, from a start to an end. A node that is started again is another one.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(crate) struct Proc {
     pub(crate) introductions: u32,
 }
 
-/// What happens next. The first number is a process's, a socket's, a sender's or a channel's.
+/// What happens next. The first number is a process's, a socket's, a sender's, a channel's or a line's; a line's is followed by a process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Tick(usize),
@@ -52,6 +53,10 @@ pub(crate) enum Event {
     Restart(usize),
     Unmute(usize, usize),
     Exit(usize),
+    Travel(usize),
+    LineGrant(usize, usize, usize, u64),
+    LineAgain(usize, usize),
+    LineLeaves(usize, usize),
 }
 
 struct Entry {
@@ -92,6 +97,15 @@ pub(crate) struct World {
     pub(crate) senders: Vec<Sender>,
     pub(crate) offers: Vec<Offer>,
     pub(crate) choices: Vec<Choice>,
+    /// Channels whose ends travel.
+    pub(crate) lines: Vec<Line>,
+    pub(crate) cargos: Vec<Cargo>,
+    /// What a sender had open that another one of its line has replaced.
+    pub(crate) orphans: Vec<(usize, usize, Vec<usize>)>,
+    /// Lines of which something was told that only a loss explains.
+    pub(crate) claims: Vec<(usize, String)>,
+    /// Nodes between which a connection has failed for good, or of which one has died.
+    pub(crate) failed: BTreeSet<(usize, usize)>,
     /// How many dials are under way, from node to node.
     pub(crate) dials: Vec<Vec<u32>>,
     /// No faults any more, and no new offers.
@@ -134,7 +148,7 @@ pub struct Report {
     pub coverage: Coverage,
 }
 
-/// More events than this are a storm.
+/// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and many more channels.
 const EVENTS_MAX: u64 = 60_000;
 
 /// Runs one seed.
@@ -177,6 +191,11 @@ impl World {
             senders: Vec::new(),
             offers: Vec::new(),
             choices: Vec::new(),
+            lines: Vec::new(),
+            cargos: Vec::new(),
+            orphans: Vec::new(),
+            claims: Vec::new(),
+            failed: BTreeSet::new(),
             dials: vec![vec![0; nodes]; nodes],
             healed: false,
             resting: false,
@@ -278,7 +297,8 @@ impl World {
     /// Who an event happens to.
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
-            Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) => Some(proc),
+            Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
+            Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) | Event::LineLeaves(_, proc) => Some(proc),
             Event::Deliver(socket, side)
             | Event::Writable(socket, side)
             | Event::HearClose(socket, side)
@@ -300,8 +320,9 @@ impl World {
             let Reverse(Entry { at, event, .. }) = self.queue.pop().expect("it was just there");
             self.now = self.now.max(at);
             self.coverage.events += 1;
-            if self.coverage.events > EVENTS_MAX {
-                return self.broke(format!("a storm: more than {EVENTS_MAX} events"));
+            let most = if self.plan.travels { 6 * EVENTS_MAX } else { EVENTS_MAX };
+            if self.coverage.events > most {
+                return self.broke(format!("a storm: more than {most} events"));
             }
             if let Some(proc) = self.owner(event) {
                 let proc = &self.procs[proc];
@@ -349,6 +370,10 @@ impl World {
             Event::Restart(node) => self.restart(node),
             Event::Unmute(from, to) => self.unmute(from, to),
             Event::Exit(proc) => self.exit(proc),
+            Event::Travel(proc) => self.travel_steps(proc),
+            Event::LineGrant(line, proc, value, request) => self.grants_value(line, proc, value, request),
+            Event::LineAgain(line, proc) => self.offers_again(line, proc),
+            Event::LineLeaves(line, proc) => self.leaves_home(line, proc),
         }
     }
 
@@ -364,6 +389,7 @@ impl World {
             return;
         }
         self.check_told(proc);
+        self.check_claims();
         let Some(Time(due)) = self.procs[proc].machine.next_tick() else { return };
         let due = due.max(self.now);
         if self.procs[proc].tick_at.is_none_or(|at| due < at) {

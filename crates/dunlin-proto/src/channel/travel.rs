@@ -3,6 +3,8 @@
 //! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
 //! it known: a sender's by [`ToHome::Take`], a receiver's by [`Travel::Fetch`].
 
+mod passage;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -10,8 +12,11 @@ use bytes::Bytes;
 use super::{Attached, Home, HomeHears, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
 use crate::machine::Machine;
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
+
+pub use passage::{Passage, Stand};
 
 /// Which of the messages that an end left a node in; the machine's word for it.
 pub type Trip = u64;
@@ -64,6 +69,8 @@ pub enum Arrival {
     Guest,
     /// It had left from here, and nobody has used it: it is as it was.
     Returned,
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later.
+    Stale,
 }
 
 /// Where a sending half stands with its home.
@@ -89,8 +96,9 @@ pub(crate) struct Way {
     pub(crate) transfer: u64,
     /// Who speaks for it until its home knows it.
     sponsor: Option<(NodeId, Vec<String>)>,
-    /// Who gave it, and has to hear if it is dropped or lost before its home knows it.
-    giver: Option<NodeId>,
+    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
+    /// one will say that theirs is settled.
+    givers: Vec<NodeId>,
     /// It is in this message...
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
@@ -215,7 +223,8 @@ impl HomePhase {
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     place: ReceiverPlace,
-    giver: Option<NodeId>,
+    /// As a sender's.
+    givers: Vec<NodeId>,
     packed: Option<Trip>,
     lent: Option<NodeId>,
     doubtful: bool,
@@ -225,12 +234,14 @@ pub(crate) struct Visitor {
     /// So many values are still to come; the driver has been told of all.
     missing: u64,
     arrived: bool,
-    /// The sender was lost after that.
-    lost_since: bool,
     /// Senders that have been told of this home before it is one.
     takers: Vec<(NodeId, u64)>,
     /// Those of them that are lost.
     lost: BTreeSet<NodeId>,
+    /// The sender's node, if it was lost after the driver had been told that all is here.
+    lost_late: Option<NodeId>,
+    /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: too late.
+    late_answers: Vec<NodeId>,
     over: Option<End>,
 }
 
@@ -238,6 +249,12 @@ impl Visitor {
     fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some()
     }
+}
+
+/// Forgets one of the givers. `false`: that is not one.
+fn forget_giver(givers: &mut Vec<NodeId>, node: NodeId) -> bool {
+    let found = givers.iter().position(|giver| *giver == node);
+    found.map(|at| givers.remove(at)).is_some()
 }
 
 /// Until the driver has told the terms.
@@ -290,7 +307,7 @@ impl Machine {
                     && !proxy.unanswered
                     && !proxy.gone =>
             {
-                if proxy.way.undrained {
+                if proxy.way.undrained && !planted!(DrainSkipped) {
                     proxy.way.undrained = false;
                     proxy.way.draining = true;
                     self.say_to_home(now, channel, ToHome::Drain);
@@ -348,24 +365,36 @@ impl Machine {
         };
         proxy.way.packed = None;
         proxy.way.lent = Some(to);
+        if planted!(LentForgotten) {
+            self.proxies.remove(&channel);
+            return;
+        }
         if let Some(how) = proxy.way.over.clone() {
             return self.end_way(now, channel, how);
         }
+        if self.has_lost(to) && !planted!(LeftToNobody) {
+            self.sender_lapsed(now, channel, to, End::Lost);
+        }
         self.forget_passed_on(now, channel);
+    }
+
+    /// Whether the connection that a message came or went by is over. Who is told of that message may be told of this first.
+    fn has_lost(&self, node: NodeId) -> bool {
+        !self.is_me(node) && !self.connections.get(&node).is_some_and(|connection| connection.was_up)
     }
 
     /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
     fn forget_passed_on(&mut self, now: Time, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get(&channel)
             && proxy.way.state == Whereabouts::Resting
-            && proxy.way.giver.is_none()
+            && proxy.way.givers.is_empty()
             && proxy.way.lent.is_some()
         {
             self.settle_lent(now, channel);
             self.drop_way(now, channel, &End::Lost);
         }
         if let Some(visitor) = self.visitors.get(&channel)
-            && visitor.giver.is_none()
+            && visitor.givers.is_empty()
             && let Some(to) = visitor.lent
         {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
@@ -398,24 +427,36 @@ impl Machine {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && std::mem::take(&mut proxy.way.doubtful)
         {
-            proxy.way.transfer += 1;
+            proxy.way.transfer += u64::from(!planted!(TransferReused));
             proxy.way.state = Whereabouts::Taking { moved: true };
             let transfer = proxy.way.transfer;
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
     }
 
-    /// A sender has come to this node in a message from `from`, and was taken.
+    /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
+    /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
+        let lost = self.has_lost(from);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
+                if proxy.way.state == Whereabouts::Resting && !lost && !planted!(ReturnUnanswered) {
+                    proxy.way.givers.push(from);
+                }
                 if let Some(to) = lent {
                     self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
                 }
                 return Arrival::Returned;
+            }
+            if !proxy.way.is_away() {
+                if place.transfer <= proxy.way.transfer && !planted!(StaleArrives) {
+                    self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                    return Arrival::Stale;
+                }
+                self.lose_superseded(now, channel);
             }
             // It has been used elsewhere since, of which the home's word is still on its way.
             self.settle_lent(now, channel);
@@ -432,7 +473,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.giver = Some(from);
+        proxy.way.givers.extend((!lost).then_some(from));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -451,16 +492,20 @@ impl Machine {
 
     /// It was dropped, or lost, before its home has heard of it.
     pub(super) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
-        if let Some(proxy) = self.proxies.remove(&channel)
-            && let Some(giver) = proxy.way.giver
-        {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how)));
+        if let Some(proxy) = self.proxies.remove(&channel) {
+            if planted!(LapsedKept) {
+                return;
+            }
+            for giver in proxy.way.givers {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how.clone())));
+            }
         }
     }
 
     fn settle_lent(&mut self, now: Time, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && let Some(to) = proxy.way.lent.take()
+            && !planted!(SettledUntold)
         {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
         }
@@ -478,10 +523,10 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let how = proxy.way.over.take().unwrap_or(how);
         let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
-        if let Some(giver) = proxy.way.giver.take()
-            && !admitted
-        {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+        for giver in std::mem::take(&mut proxy.way.givers) {
+            if !admitted {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+            }
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.packed.is_some() {
@@ -517,7 +562,10 @@ impl Machine {
         let is_home = proxy.home == from;
         let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
         match said {
-            FromHome::HomeIs { transfer, epoch, terms } if taking && transfer == proxy.way.transfer => {
+            FromHome::HomeIs { transfer, epoch, terms }
+                if (taking || (is_home && proxy.way.state == Whereabouts::Asking))
+                    && transfer == proxy.way.transfer =>
+            {
                 self.home_is(now, channel, epoch, terms)?;
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
@@ -539,10 +587,7 @@ impl Machine {
             FromHome::Superseded(transfer)
                 if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
             {
-                // Somebody else has it who was not sure of it: what this half has offered was not taken.
-                let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
-                proxy.way.again.extend(again);
-                self.lose_proxy(now, channel);
+                self.lose_superseded(now, channel);
             }
             FromHome::Drained if is_home && proxy.way.draining => {
                 proxy.way.draining = false;
@@ -560,6 +605,14 @@ impl Machine {
         Ok(None)
     }
 
+    /// Somebody else has it who was not sure of it: what this half has offered was not taken.
+    fn lose_superseded(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
+        proxy.way.again.extend(again);
+        self.lose_proxy(now, channel);
+    }
+
     fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         // Credits of the home before this one are places in its buffer, and have moved with that.
@@ -568,11 +621,12 @@ impl Machine {
         let Some(more) = all.checked_sub(sent + proxy.credits) else {
             return Err("a home that takes credits back");
         };
-        proxy.credits = all - sent;
+        let more = if planted!(CreditsTwice) { all } else { more };
+        proxy.credits += more;
         proxy.terms = Some(terms);
         proxy.way.epoch = epoch;
         proxy.way.state = Whereabouts::Known;
-        proxy.way.giver = None;
+        proxy.way.givers.clear();
         proxy.way.sponsor = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
@@ -602,6 +656,20 @@ impl Machine {
         self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 
+    /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
+    pub(crate) fn take_anew(&mut self, now: Time, node: NodeId) {
+        let asking = |proxy: &Proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking;
+        let channels: Vec<(ChannelId, u64)> = self
+            .proxies
+            .iter()
+            .filter(|(_, proxy)| asking(proxy))
+            .map(|(channel, proxy)| (*channel, proxy.way.transfer))
+            .collect();
+        for (channel, transfer) in channels {
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
     fn answer_askers(&mut self, now: Time, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.state != Whereabouts::Known {
@@ -610,7 +678,7 @@ impl Machine {
         let (epoch, home) = (proxy.way.epoch, proxy.home);
         let (now_known, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut proxy.way.askers).into_iter().partition(|(_, min)| *min <= epoch);
-        proxy.way.askers = later;
+        proxy.way.askers = if planted!(WhereForgotten) { Vec::new() } else { later };
         for (node, _) in now_known {
             let addresses = self.addresses_of_any(home);
             self.say(now, node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
@@ -633,7 +701,7 @@ impl Machine {
         for (ticket, standing) in std::mem::take(&mut proxy.open) {
             match standing {
                 Standing::Held => return Err("a receiver that leaves within an extended receive"),
-                _ if proxy.way.withdrawing.contains(&ticket) => {
+                _ if proxy.way.withdrawing.contains(&ticket) && !planted!(AskedBackAgain) => {
                     withdrawn.push(ticket);
                     continue;
                 }
@@ -653,6 +721,9 @@ impl Machine {
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
         proxy.way.state = Whereabouts::Taking { moved: moved || me };
+        if planted!(MovedUntold) {
+            proxy.way.again.clear();
+        }
         let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().map(place_in_line).collect());
         for ticket in withdrawn {
             self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
@@ -683,7 +754,7 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         };
-        if home.phase.has_said_so() {
+        if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
         if let Some(how) = home.ended.clone().filter(|_| !home.phase.is_away()) {
@@ -695,10 +766,10 @@ impl Machine {
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
             Some((node, _)) if node == from && transfer == home.transfer => {}
-            Some((node, true)) if transfer > home.transfer => {
+            Some((node, true)) if transfer > home.transfer || planted!(StaleTake) => {
                 home.attached.remove(&node);
                 home.transfer = transfer;
-                if node != from {
+                if node != from && !planted!(SupersededUntold) {
                     self.tell(now, node, channel, FromHome::Superseded(transfer));
                 }
             }
@@ -793,10 +864,16 @@ impl Machine {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
+            if self.has_lost(to) && !planted!(LeftToNobody) {
+                self.receiver_lapsed(now, channel, to, End::Lost);
+            }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
+            if self.has_lost(to) && !planted!(LeftToNobody) {
+                self.receiver_lapsed(now, channel, to, End::Lost);
+            }
         } else {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
         }
@@ -832,6 +909,10 @@ impl Machine {
         if self.is_me(place.home)
             && let Some(home) = self.homes.get_mut(&channel)
         {
+            if home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                return Arrival::Stale;
+            }
             home.phase.packed = None;
             if let Some(to) = home.phase.lent.take() {
                 self.say(now, to, settled);
@@ -839,11 +920,21 @@ impl Machine {
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
+        let (mut late_answers, lost) = (Vec::new(), self.has_lost(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
+            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            if !(is_away && same) && place.claim <= visitor.place.claim && !planted!(StaleArrives) {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                return Arrival::Stale;
+            }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            visitor.givers.extend((same && !lost && !planted!(ReturnUnanswered)).then_some(from));
+            late_answers = std::mem::take(&mut visitor.late_answers);
+            if visitor.fetching && visitor.state.is_none() {
+                late_answers.push(visitor.place.home);
+            }
             if let Some(to) = lent {
                 self.say(now, to, settled);
             }
@@ -856,7 +947,7 @@ impl Machine {
         }
         let visitor = Visitor {
             place,
-            giver: Some(from),
+            givers: Vec::from_iter((!lost).then_some(from)),
             packed: None,
             lent: None,
             doubtful: false,
@@ -864,9 +955,10 @@ impl Machine {
             state: None,
             missing: 0,
             arrived: false,
-            lost_since: false,
             takers: Vec::new(),
             lost: BTreeSet::new(),
+            lost_late: None,
+            late_answers,
             over: None,
         };
         self.visitors.insert(channel, visitor);
@@ -892,8 +984,8 @@ impl Machine {
 
     fn lapse_receiver(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(visitor) = self.visitors.remove(&channel) else { return };
-        if let Some(giver) = visitor.giver {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how)));
+        for giver in visitor.givers {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how.clone())));
         }
         for (node, transfer) in visitor.takers {
             self.tell(now, node, channel, FromHome::NotHome(transfer));
@@ -921,7 +1013,11 @@ impl Machine {
     /// Somebody uses the receiver.
     fn hear_fetch(&mut self, now: Time, from: NodeId, channel: ChannelId, claim: u64) {
         match self.homes.get_mut(&channel) {
-            Some(home) if home.phase.claim == claim && home.phase.is_away() && home.phase.stage == Stage::Here => {
+            Some(home)
+                if (home.phase.claim == claim || planted!(ClaimIgnored))
+                    && home.phase.is_away()
+                    && home.phase.stage == Stage::Here =>
+            {
                 home.phase.stage = Stage::Asked(from);
                 self.hears(channel, from, HomeHears::Leave);
             }
@@ -936,9 +1032,15 @@ impl Machine {
         home.phase.stage = Stage::Leaving(to);
         let epoch = home.epoch + 1;
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
+        if planted!(MovingUntold) {
+            return self.hear_quiet(channel);
+        }
         for node in nodes {
             let addresses = self.addresses_of_any(to);
             self.tell(now, node, channel, FromHome::Moving { epoch, to, addresses });
+        }
+        if planted!(QuietSkipped) {
+            self.hear_quiet(channel);
         }
         self.empty_if_quiet(channel);
     }
@@ -965,6 +1067,7 @@ impl Machine {
         let Some(home) = self.homes.get(&channel) else { return };
         let Stage::Emptying(to) = home.phase.stage else { return };
         let Some(home) = self.homes.remove(&channel) else { return };
+        let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
         let state = Moved {
             epoch: home.epoch + 1,
@@ -1003,7 +1106,7 @@ impl Machine {
                 }
                 visitor.missing = state.values;
                 visitor.state = Some(state);
-                visitor.giver = None;
+                visitor.givers.clear();
                 self.complete(now, channel, from);
                 Ok(())
             }
@@ -1067,20 +1170,21 @@ impl Machine {
         home.epoch = state.epoch;
         home.transfer = state.transfer;
         home.phase.ended = state.ended;
+        // No fetch of a home before this one is one of this.
+        home.phase.claim = state.epoch << 32;
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
             home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
         }
         self.homes.insert(channel, home);
-        if visitor.lost_since {
-            let me = self.me().node;
-            self.hears(channel, me, HomeHears::Lost(Vec::new()));
-        }
         if let Some(node) = sender
             && !visitor.takers.iter().any(|(taker, _)| *taker == node)
         {
             // It may have failed before it could say so here.
             self.say(now, node, Frame::Travel(channel, Travel::Where(state.epoch)));
+        }
+        if let Some(node) = visitor.lost_late {
+            self.hears(channel, node, HomeHears::Lost(Vec::new()));
         }
         for (node, transfer) in visitor.takers {
             self.hear_take(now, node, channel, transfer);
@@ -1116,38 +1220,37 @@ impl Machine {
             Travel::Settled(Which::Sender) => {
                 if let Some(proxy) = self.proxies.get_mut(&channel)
                     && proxy.way.state == Whereabouts::Resting
-                    && proxy.way.giver == Some(from)
+                    && forget_giver(&mut proxy.way.givers, from)
+                    && proxy.way.givers.is_empty()
+                    && proxy.way.is_away()
                 {
-                    if proxy.way.is_away() {
-                        self.settle_lent(now, channel);
-                        self.drop_way(now, channel, &End::Lost);
-                    } else {
-                        proxy.way.giver = None;
-                    }
+                    self.settle_lent(now, channel);
+                    self.drop_way(now, channel, &End::Lost);
                 }
             }
             Travel::Settled(Which::Receiver) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && visitor.giver == Some(from)
+                    && forget_giver(&mut visitor.givers, from)
+                    && visitor.givers.is_empty()
+                    && visitor.is_away()
                 {
-                    visitor.giver = None;
-                    if visitor.is_away() {
-                        if let Some(to) = visitor.lent {
-                            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
-                        }
-                        self.visitors.remove(&channel);
+                    if let Some(to) = visitor.lent {
+                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
                     }
+                    self.visitors.remove(&channel);
                 }
             }
             Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
             Travel::Over(Which::Receiver, how) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && (visitor.giver == Some(from) || visitor.place.home == from)
+                    && let Some(late) = visitor.late_answers.iter().position(|node| *node == from)
+                {
+                    visitor.late_answers.remove(late);
+                } else if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && (visitor.givers.contains(&from) || visitor.place.home == from)
                     && visitor.state.is_none()
                 {
-                    if visitor.giver == Some(from) {
-                        visitor.giver = None;
-                    }
+                    visitor.givers.retain(|giver| *giver != from);
                     self.fail_visitor(now, channel, how);
                 }
             }
@@ -1186,7 +1289,7 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
         let asks = proxy.way.state == Whereabouts::Asking && is_sponsor;
-        let hears = proxy.way.giver == Some(from)
+        let hears = proxy.way.givers.contains(&from)
             && match proxy.way.state {
                 Whereabouts::Resting | Whereabouts::Asking => true,
                 // Whether another one is its home is for that one to say.
@@ -1195,9 +1298,10 @@ impl Machine {
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if asks || hears || told {
-            if proxy.way.giver == Some(from) || told {
-                proxy.way.giver = None;
+            if told {
+                proxy.way.givers.clear();
             }
+            proxy.way.givers.retain(|giver| *giver != from);
             if how == End::Lost {
                 return self.lose_proxy(now, channel);
             }
@@ -1242,6 +1346,7 @@ impl Machine {
             home.phase.lent = None;
             home.phase.packed = None;
             self.hears(channel, from, HomeHears::Lapsed(how));
+            self.forget_home_if_over(channel);
         }
     }
 
@@ -1251,9 +1356,7 @@ impl Machine {
         for channel in channels {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
             proxy.way.askers.retain(|(asker, _)| *asker != node);
-            if proxy.way.giver == Some(node) {
-                proxy.way.giver = None;
-            }
+            proxy.way.givers.retain(|giver| *giver != node);
             if proxy.way.lent == Some(node) {
                 self.sender_lapsed(now, channel, node, End::Lost);
             }
@@ -1266,16 +1369,15 @@ impl Machine {
                 visitor.takers.retain(|(taker, _)| *taker != node);
                 visitor.lost.insert(node);
             }
-            if visitor.giver == Some(node) {
-                visitor.giver = None;
-            }
+            visitor.givers.retain(|giver| *giver != node);
             if let Some(state) = &mut visitor.state
                 && state.sender.as_ref().is_some_and(|(sender, _)| *sender == node)
             {
                 state.sender = None;
                 state.ended.get_or_insert(End::Lost);
-                visitor.lost_since = visitor.arrived;
+                visitor.lost_late = (visitor.arrived && !planted!(LateLossUntold)).then_some(node);
             }
+            visitor.late_answers.retain(|other| *other != node);
             if visitor.lent == Some(node) {
                 self.lapse_receiver(now, channel, End::Lost);
             } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
@@ -1295,6 +1397,7 @@ impl Machine {
                     home.phase.lent = None;
                     home.phase.packed = None;
                     self.hears(channel, node, HomeHears::Lapsed(End::Lost));
+                    self.forget_home_if_over(channel);
                 }
                 Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
                     self.homes.remove(&channel);

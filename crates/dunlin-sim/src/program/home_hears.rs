@@ -7,9 +7,13 @@ use dunlin_proto::wire::End;
 
 use super::{AtHome, Channel, Half, Outcome, Stage, offer_in, value};
 use crate::world::World;
+use crate::world::node_id;
 
 impl World {
     pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, from: usize, heard: HomeHears) {
+        if let Some(line) = self.line_of(channel) {
+            return self.line_home_hears(line, proc, node_id(from), heard);
+        }
         let found = self.channels.iter().position(|known| known.id == channel && known.proc == proc);
         let Some(at) = found else {
             return self.broke(format!("a channel that is not there hears {heard:?}"));
@@ -168,6 +172,12 @@ impl World {
                 }
                 self.procs[proc].views[from].lost_told = true;
             }
+            heard @ (HomeHears::Take
+            | HomeHears::Leave
+            | HomeHears::Empty
+            | HomeHears::Arrived(_)
+            | HomeHears::Lapsed(_)
+            | HomeHears::Failed(_)) => self.broke(format!("channel {at}, which does not travel, hears {heard:?}")),
         }
         self.tidy(at);
     }

@@ -152,6 +152,8 @@ impl World {
             self.offers[offer].at_home = AtHome::Done;
             self.home_call(offer, |machine, now, id, from| machine.taken(now, id, from, offer as u64));
         }
+        let from = self.procs[self.senders[self.offers[offer].sender].proc].node;
+        self.ends_arrive(self.offers[offer].cargo.clone(), self.channels[at].proc, from);
     }
 
     /// A value is taken: once, and not if its sender was told otherwise, and nothing else of its choice.
@@ -230,7 +232,7 @@ impl World {
         for offer in self.channels[at].queue.clone() {
             let why = match &how {
                 End::Poisoned(reason) => Failure::Poisoned(reason.clone()),
-                End::Gone | End::Retired => Failure::Closed,
+                End::Gone | End::Retired | End::Lost => Failure::Closed,
             };
             self.fail(at, offer, why);
         }

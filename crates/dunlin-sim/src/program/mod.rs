@@ -65,6 +65,8 @@ pub(crate) struct Offer {
     pub(crate) decided_in: u64,
     /// Its place among what went on credit.
     pub(crate) number: u64,
+    /// The ends in it.
+    pub(crate) cargo: Vec<usize>,
 }
 
 /// A choice of a sending process: at most one of its offers happens.
@@ -127,7 +129,9 @@ pub(crate) struct Channel {
     pub(crate) opened: Option<u64>,
     /// How it ended, and in which event.
     pub(crate) ended: Option<(End, u64)>,
-    many: bool,
+    /// It carries ends that travel.
+    pub(crate) mail: bool,
+    pub(crate) many: bool,
     /// 0: rendezvous.
     room: u64,
     terms: Terms,
@@ -165,6 +169,7 @@ impl World {
                 self.new_sender(channel);
             }
         }
+        self.set_up_travel();
     }
 
     pub(crate) fn new_channel(&mut self, proc: usize) {
@@ -181,6 +186,7 @@ impl World {
             proc,
             opened: None,
             ended: None,
+            mail: false,
             many,
             room,
             terms,
@@ -196,14 +202,19 @@ impl World {
 
     /// A sender for this channel, at a node that has none.
     pub(crate) fn new_sender(&mut self, channel: usize) {
-        let home = self.procs[self.channels[channel].proc].node;
         let node = self.random.index(self.plan.nodes);
+        self.new_sender_at(channel, node);
+    }
+
+    pub(crate) fn new_sender_at(&mut self, channel: usize, node: usize) {
+        let home = self.procs[self.channels[channel].proc].node;
         let proc = self.current[node];
+        let most = if self.channels[channel].mail { 70 } else { 10 };
         let taken = self
             .senders
             .iter()
             .any(|sender| sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender));
-        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > 10 {
+        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > most {
             return;
         }
         let misfit = self.random.chance(4);

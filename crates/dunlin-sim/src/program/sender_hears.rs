@@ -9,6 +9,9 @@ use crate::world::{Event, World};
 
 impl World {
     pub(crate) fn proxy_hears(&mut self, proc: usize, channel: ChannelId, heard: ProxyHears) {
+        if let Some(line) = self.line_of(channel) {
+            return self.line_half_hears(line, proc, heard);
+        }
         let found = self.senders.iter().rposition(|sender| {
             sender.proc == proc && self.channels[sender.channel].id == channel && sender.stage != Stage::Over
         });
@@ -43,6 +46,8 @@ impl World {
                     return self.broke(format!("{offer} is told to be held, and no receive has it"));
                 }
                 self.offers[offer].held_told = true;
+                let to = self.procs[self.channels[self.senders[at].channel].proc].node;
+                self.ends_left(self.offers[offer].cargo.clone(), proc, to);
                 if let Some(choice) = self.offers[offer].choice {
                     self.choice_decided(choice, Some(offer));
                 }
@@ -112,6 +117,9 @@ impl World {
                 self.senders[at].lost = true;
                 self.sender_over(at, None);
             }
+            heard @ (ProxyHears::Moved(_) | ProxyHears::Home(..) | ProxyHears::Rests | ProxyHears::Departed) => {
+                self.broke(format!("sender {at}, which does not travel, hears {heard:?}"));
+            }
         }
     }
 
@@ -140,6 +148,11 @@ impl World {
             _ => {}
         }
         self.offers[offer].outcome = Some(outcome);
+        let cargo = self.offers[offer].cargo.clone();
+        if !cargo.is_empty() {
+            let to = self.procs[self.channels[self.offers[offer].channel].proc].node;
+            self.ends_concluded(cargo, self.senders[self.offers[offer].sender].proc, to, outcome);
+        }
         if let Some(choice) = self.offers[offer].choice
             && !self.choices[choice].decided
         {

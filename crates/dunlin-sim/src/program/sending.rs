@@ -42,7 +42,7 @@ impl World {
         while !retired
             && self.senders[at].credits > 0
             && !self.healed
-            && self.offers.len() < 80
+            && self.offers.len() < self.plan.offers_max
             && self.random.chance(40)
         {
             self.send(at);
@@ -76,7 +76,7 @@ impl World {
         let id = self.channels[channel].id;
         let now = self.time();
         let open: Vec<usize> = self.open_offers(at).collect();
-        let full = open.len() >= 6 || self.offers.len() >= 80 || !sender.ended.is_empty();
+        let full = open.len() >= 6 || self.offers.len() >= self.plan.offers_max || !sender.ended.is_empty();
         match self.random.below(100) {
             0..30 if !full => {
                 let offer = self.new_offer(at, None);
@@ -99,6 +99,17 @@ impl World {
             92..93 => self.sender_ends(at, &open),
             _ => {}
         }
+    }
+
+    /// Offers a message with ends in it.
+    pub(crate) fn mails(&mut self, at: usize, cargo: Vec<usize>) {
+        let offer = self.new_offer(at, None);
+        let (size, sender) = (self.offers[offer].size, &self.senders[at]);
+        let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
+        self.note(21, offer as u64, || format!("sender {at} offers {offer}, {size} bytes, with {cargo:?}"));
+        self.offers[offer].cargo = cargo;
+        self.procs[proc].machine.offer(now, id, offer as u64, value(offer, size));
+        self.pump(proc);
     }
 
     /// One value on a credit.
@@ -133,6 +144,7 @@ impl World {
             outcome: None,
             decided_in: 0,
             number: 0,
+            cargo: Vec::new(),
         }
     }
 
@@ -336,6 +348,10 @@ impl World {
                 Some(outcome) => self.conclude(offer, outcome),
                 None => self.broke(format!("the connection died, and of {offer} nothing was told")),
             }
+        }
+        if self.channels[self.senders[at].channel].mail && !self.healed {
+            let node = self.procs[self.senders[at].proc].node;
+            self.new_sender_at(self.senders[at].channel, node);
         }
         if !self.healed && self.random.chance(60) {
             self.new_sender(self.senders[at].channel);

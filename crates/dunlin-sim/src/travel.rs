@@ -1,0 +1,1588 @@
+//! Channels whose ends travel: programs that use them, put them into messages of other channels, and keep the books that the laws are checked by.
+//!
+//! A [`Line`] is such a channel. Both its ends begin at one node, in the hands of one process; then each is where a message has brought it. Messages are offers
+//! on *mail*: ordinary channels of `program.rs`, whose offers carry [`Cargo`].
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::wire::{End, Failure, Poison, Terms};
+use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
+
+use crate::coverage::{Fault, Met};
+use crate::program::{Outcome, Stage};
+use crate::world::{Event, World, node_id, node_index};
+
+/// One value of a line. Its number is its ticket: a later one was sent later, wherever the sender was.
+#[derive(Debug)]
+struct Value {
+    size: usize,
+    /// Whose program offered it.
+    by: usize,
+    choice: bool,
+    outcome: Option<Outcome>,
+    /// A receive has returned it, or a buffer has admitted it.
+    taken: bool,
+    received: bool,
+    failed_by_home: bool,
+}
+
+/// An offer that its sender has not heard the end of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    choice: bool,
+    /// The request that has it, and whether the value has been granted.
+    reserved: Option<u64>,
+    granted: bool,
+    /// The home has given that up and asked anew.
+    next: Option<u64>,
+    held: bool,
+    withdrawing: bool,
+    revoking: bool,
+    /// It has yet to be made again, by a program that is slow.
+    again: bool,
+}
+
+/// A sender at a process.
+#[derive(Debug, Default)]
+struct Half {
+    /// Its program has it; else it is in a message, or with somebody who took it from one.
+    in_hand: bool,
+    open: BTreeMap<usize, Open>,
+    credits: u64,
+    /// It is to go into a message as soon as it is at rest.
+    leaving: bool,
+    /// Its channel is over.
+    failed: bool,
+    /// It is here again after an unknown message, in which it had this number.
+    doubt: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    /// It came in a message.
+    Guest,
+    Fetching,
+    Home,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Queued {
+    Waiting,
+    Tentative,
+    Asked(u64),
+    Granted,
+}
+
+/// A receiver at a process.
+#[derive(Debug)]
+struct Home {
+    state: Receiver,
+    in_hand: bool,
+    /// It stays as it came: nobody here will use it.
+    idle: bool,
+    queue: Vec<(usize, usize, Queued)>,
+    buffer: VecDeque<usize>,
+    /// Places of the buffer that the sender has.
+    granted: u64,
+    held: Option<(usize, usize)>,
+    /// How the sender has ended the channel.
+    ended: Option<End>,
+    /// It has said that the receiver is elsewhere.
+    left: bool,
+    /// It has said that the channel is over.
+    over: bool,
+    /// What the message that brought it said of it.
+    claim: u64,
+}
+
+impl Home {
+    fn new(state: Receiver) -> Self {
+        Self {
+            state,
+            in_hand: true,
+            idle: false,
+            queue: Vec::new(),
+            buffer: VecDeque::new(),
+            granted: 0,
+            held: None,
+            ended: None,
+            left: false,
+            over: false,
+            claim: 0,
+        }
+    }
+}
+
+/// A channel whose ends travel.
+#[derive(Debug)]
+pub(crate) struct Line {
+    id: ChannelId,
+    /// 0: rendezvous.
+    room: u64,
+    window: u32,
+    values: Vec<Value>,
+    last_received: Option<usize>,
+    halves: BTreeMap<usize, Half>,
+    homes: BTreeMap<usize, Home>,
+    /// Nodes where an end has been.
+    touched: Vec<usize>,
+    /// How its programs have ended it, from either side.
+    sender_said: Vec<End>,
+    receiver_said: Vec<End>,
+    asks: u64,
+    /// Who was told to have the sender, under which number.
+    admitted: BTreeMap<u64, usize>,
+    /// Claims of receivers that are at their home again.
+    void: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Sender(SenderPlace),
+    Receiver(ReceiverPlace),
+}
+
+/// An end in a message.
+#[derive(Debug)]
+pub(crate) struct Cargo {
+    line: usize,
+    place: Place,
+    trip: Trip,
+    /// The one who sent it knows that it was taken.
+    left: bool,
+    /// Another one has come to where it was, so that this one is void.
+    void: bool,
+    by: usize,
+}
+
+fn bytes(line: usize, value: usize, size: usize) -> Bytes {
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend_from_slice(&(value as u32).to_le_bytes());
+    bytes.push(line as u8);
+    bytes.extend((5..size).map(|at| (at as u8).wrapping_mul(31).wrapping_add(value as u8)));
+    Bytes::from(bytes)
+}
+
+impl World {
+    pub(crate) fn line_of(&self, channel: ChannelId) -> Option<usize> {
+        self.lines.iter().position(|line| line.id == channel)
+    }
+
+    /// Channels whose ends travel, and mail to carry them.
+    pub(crate) fn set_up_travel(&mut self) {
+        if !self.plan.travels {
+            return;
+        }
+        for node in 0..self.plan.nodes {
+            self.new_mail(self.current[node]);
+        }
+        for _ in 0..self.random.between(1, 3) {
+            let node = self.random.index(self.plan.nodes);
+            self.new_line(self.current[node]);
+        }
+        for node in 0..self.plan.nodes {
+            self.after(1000, Event::Travel(self.current[node]));
+        }
+    }
+
+    /// Mail to this process, from most others.
+    pub(crate) fn new_mail(&mut self, proc: usize) {
+        self.new_channel(proc);
+        let channel = self.channels.len() - 1;
+        self.channels[channel].mail = true;
+        self.channels[channel].many = true;
+        for node in 0..self.plan.nodes {
+            if node != self.procs[proc].node && self.random.chance(80) {
+                self.new_sender_at(channel, node);
+            }
+        }
+    }
+
+    pub(crate) fn new_line(&mut self, proc: usize) {
+        let id = ChannelId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        let room = if self.random.chance(35) { 0 } else { self.random.between(1, 6) };
+        let mut line = Line {
+            id,
+            room,
+            window: self.random.between(1, 4) as u32,
+            values: Vec::new(),
+            last_received: None,
+            halves: BTreeMap::new(),
+            homes: BTreeMap::new(),
+            touched: vec![self.procs[proc].node],
+            sender_said: Vec::new(),
+            receiver_said: Vec::new(),
+            asks: 0,
+            admitted: BTreeMap::new(),
+            void: Vec::new(),
+        };
+        line.halves.insert(proc, Half { in_hand: true, credits: room, ..Half::default() });
+        line.homes.insert(proc, Home { granted: room, ..Home::new(Receiver::Home) });
+        let terms = self.line_terms(&line, room);
+        self.note(70, self.lines.len() as u64, || format!("a line {id:?} begins, with {terms:?}"));
+        self.lines.push(line);
+        self.procs[proc].machine.pair(id, terms);
+        self.pump(proc);
+    }
+
+    fn line_terms(&self, line: &Line, credits: u64) -> Terms {
+        Terms { window: line.window, credits: credits as u32, value_max: self.plan.value_max }
+    }
+
+    /// Whether a node where one of its ends has been is lost, or the connection between two of them.
+    fn is_harmed(&self, at: usize) -> bool {
+        let touched = &self.lines[at].touched;
+        self.failed.iter().any(|(one, other)| touched.contains(one) && touched.contains(other))
+    }
+
+    /// Only a loss explains this. It may be told in the same breath.
+    fn claims_loss(&mut self, at: usize, what: String) {
+        self.claims.push((at, what));
+    }
+
+    pub(crate) fn check_claims(&mut self) {
+        for (at, what) in std::mem::take(&mut self.claims) {
+            if !self.is_harmed(at) {
+                self.broke(format!("line {at}: {what}, and nothing is lost"));
+            }
+        }
+    }
+
+    // What programs do.
+
+    pub(crate) fn travel_steps(&mut self, proc: usize) {
+        if self.procs[proc].leaving || self.resting {
+            return;
+        }
+        for at in 0..self.lines.len() {
+            if self.lines[at].halves.get(&proc).is_some_and(|half| half.in_hand) {
+                self.half_does(at, proc);
+            }
+            if self.lines[at].homes.get(&proc).is_some_and(|home| home.in_hand) {
+                self.receiver_does(at, proc);
+            }
+            if self.broken.is_some() {
+                return;
+            }
+        }
+        let wait = if self.healed { 5000 } else { self.random.between(300, self.plan.pace) };
+        self.after(wait, Event::Travel(proc));
+    }
+
+    fn half_does(&mut self, at: usize, proc: usize) {
+        let half = &self.lines[at].halves[&proc];
+        if half.failed {
+            return self.drop_sender(at, proc);
+        }
+        if half.leaving {
+            return self.sends_end(at, proc, true);
+        }
+        if self.healed {
+            return;
+        }
+        let full = half.open.len() >= 5 || self.lines[at].values.len() >= 60;
+        let firm = half.open.values().filter(|open| !open.withdrawing).count();
+        match self.random.below(100) {
+            0..22 if self.plan.restless => self.sends_end(at, proc, true),
+            0..22 if !full => self.offers_value(at, proc, false),
+            22..32 if !full => self.offers_value(at, proc, true),
+            32..52 if half.open.is_empty() && half.credits > 0 && !full => {
+                for _ in 0..self.random.between(1, half.credits) {
+                    self.sends_value(at, proc);
+                }
+                if self.random.chance(80) {
+                    self.sends_end(at, proc, true);
+                }
+            }
+            52..64 if firm > 0 => self.asks_back(at, proc),
+            64..92 => self.sends_end(at, proc, true),
+            92..93 => self.ends_line(at, proc),
+            _ => {}
+        }
+    }
+
+    fn new_value(&mut self, at: usize, proc: usize, choice: bool) -> usize {
+        let size = if self.random.chance(70) {
+            self.random.between(5, 16)
+        } else {
+            self.random.between(16, self.plan.value_max * 9 / 10)
+        };
+        self.lines[at].values.push(Value {
+            size: size as usize,
+            by: proc,
+            choice,
+            outcome: None,
+            taken: false,
+            received: false,
+            failed_by_home: false,
+        });
+        self.lines[at].values.len() - 1
+    }
+
+    fn half(&mut self, at: usize, proc: usize) -> Option<&mut Half> {
+        self.lines[at].halves.get_mut(&proc)
+    }
+
+    fn offers_value(&mut self, at: usize, proc: usize, choice: bool) {
+        let value = self.new_value(at, proc, choice);
+        let (id, now) = (self.lines[at].id, self.time());
+        let size = self.lines[at].values[value].size;
+        if let Some(half) = self.half(at, proc) {
+            half.open.insert(value, Open { choice, ..Open::default() });
+        }
+        let how = if choice { "a choice offers" } else { "offers" };
+        self.note(71, value as u64, || format!("line {at}: the sender {how} {value}, {size} bytes"));
+        let machine = &mut self.procs[proc].machine;
+        if choice {
+            machine.offer_choice(now, id, value as u64, (1 << 64) | value as u128);
+        } else {
+            machine.offer(now, id, value as u64, bytes(at, value, size));
+        }
+        self.pump(proc);
+    }
+
+    fn sends_value(&mut self, at: usize, proc: usize) {
+        let value = self.new_value(at, proc, false);
+        let (id, now, size) = (self.lines[at].id, self.time(), self.lines[at].values[value].size);
+        self.lines[at].values[value].outcome = Some(Outcome::Sent);
+        let Some(half) = self.half(at, proc).filter(|half| half.credits > 0) else { return };
+        half.credits -= 1;
+        self.note(72, value as u64, || format!("line {at}: the sender sends {value}, {size} bytes"));
+        if !self.procs[proc].machine.send_on_credit(now, id, bytes(at, value, size)) {
+            self.broke(format!("line {at}: the sender has a credit and may not send"));
+        }
+        self.pump(proc);
+    }
+
+    fn asks_back(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        let Some(half) = self.lines[at].halves.get(&proc) else { return };
+        let open: Vec<usize> =
+            half.open.iter().filter(|(_, open)| !open.withdrawing).map(|(value, _)| *value).collect();
+        let value = open[self.random.index(open.len())];
+        let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) else { return };
+        if open.held {
+            return;
+        }
+        if open.choice && open.reserved.is_some() {
+            if std::mem::replace(&mut open.revoking, true) {
+                return;
+            }
+            self.note(73, value as u64, || format!("line {at}: the choice wants {value} back"));
+            self.procs[proc].machine.revoke(now, id, value as u64);
+        } else {
+            open.withdrawing = true;
+            open.again = false;
+            self.note(74, value as u64, || format!("line {at}: {value} is asked back"));
+            self.procs[proc].machine.withdraw(now, id, value as u64);
+        }
+        self.pump(proc);
+    }
+
+    /// The sender ends the channel: mostly, it is dropped.
+    fn ends_line(&mut self, at: usize, proc: usize) {
+        if self.lines[at].halves[&proc].open.values().any(|open| open.choice) || self.random.chance(50) {
+            return;
+        }
+        let how = match self.random.below(4) {
+            0..3 => return self.drop_sender(at, proc),
+            _ => End::Poisoned(Poison { strength: 255, reason: "the sender's".into() }),
+        };
+        if !self.lines[at].sender_said.is_empty() {
+            return;
+        }
+        let (id, now) = (self.lines[at].id, self.time());
+        self.note(75, at as u64, || format!("line {at}: the sender says {how:?}"));
+        self.lines[at].sender_said.push(how.clone());
+        self.procs[proc].machine.end_proxy(now, id, how);
+        self.pump(proc);
+    }
+
+    fn drop_sender(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        let Some(half) = self.half(at, proc) else { return };
+        if half.failed {
+            self.lines[at].halves.remove(&proc);
+        } else {
+            // What is open stays so, and is heard of yet.
+            half.in_hand = false;
+            if half.open.is_empty() {
+                self.lines[at].halves.remove(&proc);
+            }
+            self.lines[at].sender_said.push(End::Gone);
+        }
+        self.note(76, at as u64, || format!("line {at}: the sender is dropped"));
+        if self.procs[proc].machine.has_half(id) {
+            self.procs[proc].machine.end_proxy(now, id, End::Gone);
+        }
+        self.pump(proc);
+    }
+
+    /// The end that is here, the sender or the receiver, goes into a message; perhaps with the other one.
+    fn sends_end(&mut self, at: usize, proc: usize, sender: bool) {
+        let mail: Vec<usize> = (0..self.senders.len())
+            .filter(|mail| {
+                let sender = &self.senders[*mail];
+                sender.proc == proc
+                    && self.channels[sender.channel].mail
+                    && matches!(sender.stage, Stage::Attaching { .. } | Stage::Attached)
+                    && !sender.gone
+                    && sender.ended.is_empty()
+            })
+            .collect();
+        let may_go = !mail.is_empty() && !self.healed && self.offers.len() < 300;
+        let mut cargo = Vec::new();
+        if sender {
+            let leaving = self.lines[at].halves[&proc].leaving;
+            if (may_go || leaving)
+                && let Some(packed) = self.pack_sender(at, proc)
+            {
+                cargo.push(packed);
+            }
+        }
+        let receiver_too = !sender || (!cargo.is_empty() && self.random.chance(30));
+        if receiver_too
+            && may_go
+            && let Some(packed) = self.pack_receiver(at, proc)
+        {
+            cargo.push(packed);
+        }
+        if cargo.is_empty() {
+            return;
+        }
+        if !may_go {
+            return cargo.into_iter().for_each(|cargo| self.end_stays(cargo, proc));
+        }
+        let mail = mail[self.random.index(mail.len())];
+        self.mails(mail, cargo);
+    }
+
+    fn pack_sender(&mut self, at: usize, proc: usize) -> Option<usize> {
+        let (id, now) = (self.lines[at].id, self.time());
+        let packed = self.procs[proc].machine.pack_sender(now, id);
+        let half = self.half(at, proc)?;
+        let packed = match packed {
+            Leaving::Ready(_, _) if !half.open.is_empty() => {
+                self.broke(format!("line {at}: the sender is packed, and has offers that are open"));
+                None
+            }
+            Leaving::Ready(place, trip) => {
+                half.in_hand = false;
+                half.leaving = false;
+                self.cargos.push(Cargo {
+                    line: at,
+                    place: Place::Sender(place),
+                    trip,
+                    left: false,
+                    void: false,
+                    by: proc,
+                });
+                Some(self.cargos.len() - 1)
+            }
+            Leaving::Wait => {
+                half.leaving = true;
+                None
+            }
+            Leaving::Over(_) => {
+                if half.open.is_empty() {
+                    half.failed = true;
+                    half.leaving = false;
+                }
+                None
+            }
+        };
+        let node = self.procs[proc].node;
+        self.note(77, at as u64, || format!("line {at}: the sender is to leave n{node}: {packed:?}"));
+        self.pump(proc);
+        packed
+    }
+
+    fn pack_receiver(&mut self, at: usize, proc: usize) -> Option<usize> {
+        let id = self.lines[at].id;
+        let home = self.lines[at].homes.get_mut(&proc).filter(|home| home.in_hand && home.held.is_none())?;
+        let Leaving::Ready(place, trip) = self.procs[proc].machine.pack_receiver(id) else { return None };
+        home.in_hand = false;
+        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
+        let cargo = self.cargos.len() - 1;
+        let node = self.procs[proc].node;
+        self.note(78, at as u64, || format!("line {at}: the receiver is to leave n{node}: {cargo}"));
+        Some(cargo)
+    }
+
+    // What becomes of messages with ends.
+
+    /// The message was not taken.
+    fn end_stays(&mut self, cargo: usize, proc: usize) {
+        let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
+        let id = self.lines[at].id;
+        if self.cargos[cargo].void {
+            return;
+        }
+        let machine = &mut self.procs[proc].machine;
+        match self.cargos[cargo].place {
+            Place::Sender(_) => {
+                machine.sender_stays(id, trip);
+                self.sender_is_here(at, proc);
+            }
+            Place::Receiver(_) => {
+                machine.receiver_stays(id, trip);
+                self.receiver_is_here(at, proc);
+            }
+        }
+        self.pump(proc);
+    }
+
+    /// The sender is in the hands of its program again. Its channel may be over since.
+    fn sender_is_here(&mut self, at: usize, proc: usize) {
+        let is_there = self.procs[proc].machine.has_half(self.lines[at].id);
+        let half = self.lines[at].halves.entry(proc).or_default();
+        half.in_hand = true;
+        half.failed |= !is_there;
+    }
+
+    /// As [`sender_is_here`](Self::sender_is_here).
+    fn receiver_is_here(&mut self, at: usize, proc: usize) {
+        let stand = self.procs[proc].machine.stand(self.lines[at].id);
+        let Some(home) = self.home(at, proc) else {
+            return self.claims_loss(at, "the receiver is here again, and somebody else has had it".to_owned());
+        };
+        home.in_hand = true;
+        if home.state == Receiver::Guest && !stand.visitor {
+            self.lines[at].homes.remove(&proc);
+        }
+    }
+
+    /// The message was taken.
+    pub(crate) fn ends_left(&mut self, cargo: Vec<usize>, proc: usize, to: usize) {
+        for cargo in cargo {
+            let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
+            if std::mem::replace(&mut self.cargos[cargo].left, true) {
+                continue;
+            }
+            let (id, now) = (self.lines[at].id, self.time());
+            self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
+            let machine = &mut self.procs[proc].machine;
+            match self.cargos[cargo].place {
+                Place::Sender(_) => machine.sender_left(now, id, trip, node_id(to)),
+                Place::Receiver(_) => machine.receiver_left(now, id, trip, node_id(to)),
+            }
+            self.pump(proc);
+        }
+    }
+
+    /// The sender of the message has heard what became of it.
+    pub(crate) fn ends_concluded(&mut self, cargo: Vec<usize>, proc: usize, to: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Taken | Outcome::Sent => self.ends_left(cargo, proc, to),
+            Outcome::NotTaken => cargo.into_iter().for_each(|cargo| self.end_stays(cargo, proc)),
+            Outcome::Nobody => {}
+            Outcome::Unknown => {
+                for cargo in cargo {
+                    let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
+                    let (id, now) = (self.lines[at].id, self.time());
+                    let machine = &mut self.procs[proc].machine;
+                    let is_sender = matches!(self.cargos[cargo].place, Place::Sender(_));
+                    let back = if is_sender {
+                        machine.sender_back(now, id, trip)
+                    } else {
+                        machine.receiver_back(now, id, trip)
+                    };
+                    self.note(80, at as u64, || format!("line {at}: cargo {cargo} is back: {back}"));
+                    if back && is_sender {
+                        self.sender_is_here(at, proc);
+                        if let (Place::Sender(place), Some(half)) =
+                            (&self.cargos[cargo].place, self.lines[at].halves.get_mut(&proc))
+                        {
+                            half.doubt = place.transfer;
+                        }
+                    } else if back {
+                        self.receiver_is_here(at, proc);
+                        let is_home = self.home(at, proc).is_some_and(|home| home.state == Receiver::Home);
+                        if let Place::Receiver(place) = &self.cargos[cargo].place
+                            && is_home
+                        {
+                            self.lines[at].void.push(place.claim);
+                        }
+                        if let Some(home) = self.home(at, proc).filter(|home| home.state == Receiver::Guest) {
+                            home.state = Receiver::Fetching;
+                        }
+                    }
+                    self.pump(proc);
+                }
+            }
+        }
+    }
+
+    /// The message is taken by this process.
+    pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, from: usize) {
+        for cargo in cargo {
+            let at = self.cargos[cargo].line;
+            let (id, now, from, node) = (self.lines[at].id, self.time(), node_id(from), self.procs[proc].node);
+            if !self.lines[at].touched.contains(&node) {
+                self.lines[at].touched.push(node);
+            }
+            let machine = &mut self.procs[proc].machine;
+            let is_sender = matches!(self.cargos[cargo].place, Place::Sender(_));
+            let arrival = match self.cargos[cargo].place.clone() {
+                Place::Sender(place) => machine.sender_arrives(now, id, place, from),
+                Place::Receiver(place) => machine.receiver_arrives(now, id, place, from),
+            };
+            if arrival == Arrival::Guest {
+                let here = |other: &&mut Cargo| {
+                    other.line == at && other.by == proc && matches!(other.place, Place::Sender(_)) == is_sender
+                };
+                self.cargos.iter_mut().filter(here).for_each(|other| other.void = true);
+            }
+            match arrival {
+                Arrival::Stale => {}
+                Arrival::Guest if is_sender => {
+                    let half = self.lines[at].halves.insert(proc, Half { in_hand: true, ..Half::default() });
+                    if let Some(half) = half.filter(|half| half.in_hand && !half.failed) {
+                        // It is lost, which its program has yet to hear.
+                        self.orphans.push((at, proc, half.open.into_keys().collect()));
+                    }
+                }
+                Arrival::Guest => {
+                    let Place::Receiver(place) = &self.cargos[cargo].place else { return };
+                    let home = Home { claim: place.claim, ..Home::new(Receiver::Guest) };
+                    self.lines[at].homes.insert(proc, home);
+                }
+                Arrival::Returned if is_sender => self.lines[at].halves.entry(proc).or_default().in_hand = true,
+                Arrival::Returned => match self.home(at, proc) {
+                    Some(home) => home.in_hand = true,
+                    None => self.broke(format!("line {at}: the receiver returns, and was never here")),
+                },
+            }
+            self.note(81, at as u64, || format!("line {at}: cargo {cargo} arrives at n{node}: {arrival:?}"));
+            self.pump(proc);
+        }
+    }
+
+    // What senders hear.
+
+    pub(crate) fn line_half_hears(&mut self, at: usize, proc: usize, heard: ProxyHears) {
+        if !self.lines[at].halves.contains_key(&proc) {
+            match heard {
+                // It was said to a half that has been dropped since, or has left.
+                ProxyHears::Credit(_)
+                | ProxyHears::Home(..)
+                | ProxyHears::Ended(_)
+                | ProxyHears::Departed
+                | ProxyHears::Rests => return,
+                ProxyHears::Moved(again) if again.is_empty() => return,
+                ProxyHears::Lost { unknown, not_taken, taken }
+                    if unknown.is_empty() && not_taken.is_empty() && taken.is_empty() =>
+                {
+                    return;
+                }
+                heard => return self.broke(format!("line {at}: a sender that is not there hears {heard:?}")),
+            }
+        }
+        let (id, now) = (self.lines[at].id, self.time());
+        match heard {
+            ProxyHears::Attached(_) | ProxyHears::Rejected(_) => {
+                self.broke(format!("line {at}: a sender that was not attached hears {heard:?}"));
+            }
+            ProxyHears::Taken(ticket) => self.value_told(at, proc, ticket, Outcome::Taken),
+            ProxyHears::Held(ticket) => {
+                let taken = self.lines[at].values.get(ticket as usize).is_some_and(|value| value.taken);
+                match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
+                    Some(open) if !open.held && taken => open.held = true,
+                    _ => self.broke(format!("line {at}: {ticket} is told to be held, and is not")),
+                }
+            }
+            ProxyHears::Released(ticket) => {
+                let held =
+                    self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize))).is_some_and(|o| o.held);
+                if !held {
+                    self.broke(format!("line {at}: {ticket} is released, and was not held"));
+                }
+                self.value_told(at, proc, ticket, Outcome::Taken);
+            }
+            ProxyHears::Failed(ticket, why) => {
+                let known = self.lines[at].values.get(ticket as usize);
+                if !known.is_some_and(|value| value.failed_by_home) && why != Failure::Closed {
+                    self.broke(format!("line {at}: {ticket} failed ({why:?}), and nobody failed it"));
+                }
+                self.value_told(at, proc, ticket, Outcome::NotTaken);
+            }
+            ProxyHears::Withdrawn(ticket) => {
+                let open = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize)));
+                if open.is_some_and(|open| !open.withdrawing && !open.granted) {
+                    self.broke(format!("line {at}: {ticket} is withdrawn, and nobody asked"));
+                }
+                self.value_told(at, proc, ticket, Outcome::NotTaken);
+            }
+            ProxyHears::Reserve(ticket, request) => {
+                let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) else {
+                    return self.broke(format!("line {at}: {ticket} is asked for, and is not open"));
+                };
+                if open.withdrawing {
+                    return;
+                }
+                if open.granted {
+                    open.next = Some(request);
+                } else {
+                    self.is_reserved(at, proc, ticket as usize, request);
+                }
+            }
+            ProxyHears::Abort(ticket) => {
+                if let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
+                    open.reserved = None;
+                    open.granted = false;
+                    open.revoking = false;
+                    if let Some(request) = open.next.take() {
+                        self.is_reserved(at, proc, ticket as usize, request);
+                    }
+                }
+            }
+            ProxyHears::Credit(count) => {
+                if let Some(half) = self.half(at, proc) {
+                    half.credits += u64::from(count);
+                }
+            }
+            ProxyHears::Home(_, count) => {
+                self.is_admitted(at, proc);
+                if let Some(half) = self.half(at, proc) {
+                    half.credits += u64::from(count);
+                }
+            }
+            ProxyHears::Moved(again) => {
+                let slow = !self.healed && self.random.chance(20);
+                for ticket in again {
+                    match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
+                        Some(open) if open.held || open.choice => {
+                            return self.broke(format!("line {at}: {ticket} is to be offered again, and is taken"));
+                        }
+                        Some(open) => open.again = !open.withdrawing,
+                        None => {
+                            return self.broke(format!("line {at}: {ticket} is to be offered again, and is not open"));
+                        }
+                    }
+                }
+                if slow {
+                    let wait = self.random.below(20_000);
+                    self.after(wait, Event::LineAgain(at, proc));
+                } else {
+                    self.offers_again(at, proc);
+                }
+            }
+            ProxyHears::Rests => {}
+            ProxyHears::Departed => {
+                if self.half(at, proc).is_some_and(|half| !half.in_hand) {
+                    self.half_over(at, proc, None);
+                }
+            }
+            ProxyHears::Ended(how) => {
+                let said = &self.lines[at];
+                if !said.receiver_said.contains(&how) && !said.sender_said.contains(&how) {
+                    if how != End::Lost {
+                        return self.broke(format!("line {at}: the sender hears {how:?}, and nobody has said so"));
+                    }
+                    self.claims_loss(at, format!("the sender hears {how:?}"));
+                }
+                self.half_over(at, proc, Some(Outcome::NotTaken));
+                if self.procs[proc].machine.has_half(id) && how == End::Retired {
+                    self.procs[proc].machine.end_proxy(now, id, End::Gone);
+                }
+            }
+            ProxyHears::Lost { unknown, not_taken, taken }
+                if let Some(orphan) = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc)) =>
+            {
+                let (_, _, open) = self.orphans.remove(orphan);
+                self.claims_loss(at, "another sender has taken the place of this one".to_owned());
+                if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
+                    self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
+                }
+                not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
+            }
+            ProxyHears::Lost { unknown, not_taken, taken } => {
+                if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
+                    self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                }
+                if !unknown.is_empty() {
+                    self.claims_loss(at, format!("nobody knows of {unknown:?}"));
+                }
+                for (tickets, outcome) in
+                    [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
+                {
+                    tickets.into_iter().for_each(|ticket| self.value_told(at, proc, ticket, outcome));
+                }
+                self.half_over(at, proc, None);
+            }
+        }
+    }
+
+    /// Its home has told a sender that it knows it: and no other under the same number.
+    fn is_admitted(&mut self, at: usize, proc: usize) {
+        let stand = self.procs[proc].machine.stand(self.lines[at].id);
+        let Some(half) = self.half(at, proc).filter(|_| stand.known) else { return };
+        let number = stand.transfer.max(std::mem::take(&mut half.doubt));
+        let before = self.lines[at].admitted.insert(number, proc);
+        if let Some(before) = before.filter(|before| *before != proc) {
+            self.broke(format!("line {at}: processes {before} and {proc} are both told to have sender {number}"));
+        }
+    }
+
+    fn is_reserved(&mut self, at: usize, proc: usize, value: usize, request: u64) {
+        if let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) {
+            open.reserved = Some(request);
+            open.granted = false;
+        }
+        let wait = if self.healed || self.random.chance(60) { 0 } else { self.random.below(20_000) };
+        self.after(wait, Event::LineGrant(at, proc, value, request));
+    }
+
+    /// A sender hears that it is over: what is still open has this outcome.
+    fn half_over(&mut self, at: usize, proc: usize, outcome: Option<Outcome>) {
+        let Some(half) = self.half(at, proc) else { return };
+        half.failed = true;
+        half.leaving = false;
+        let (open, in_hand) = (std::mem::take(&mut half.open), half.in_hand);
+        for value in open.into_keys() {
+            match outcome {
+                Some(outcome) => self.value_concluded(at, value, outcome),
+                None => self.broke(format!("line {at}: the sender is over, and of {value} nothing was told")),
+            }
+        }
+        if !in_hand {
+            self.lines[at].halves.remove(&proc);
+        }
+    }
+
+    fn value_told(&mut self, at: usize, proc: usize, ticket: u64, outcome: Outcome) {
+        let value = ticket as usize;
+        // What was told before another sender came in its place.
+        let orphan = |(line, by, values): &&mut (usize, usize, Vec<usize>)| {
+            (*line, *by) == (at, proc) && values.contains(&value)
+        };
+        if let Some((_, _, values)) = self.orphans.iter_mut().find(orphan) {
+            values.retain(|other| *other != value);
+            return self.value_concluded(at, value, outcome);
+        }
+        let Some(half) = self.half(at, proc) else { return };
+        if half.open.remove(&value).is_none() {
+            return self.broke(format!("line {at}: {ticket} is told to be {outcome:?}, and is not open"));
+        }
+        // The last of a sender that has been dropped.
+        if !half.in_hand && half.open.is_empty() && !self.procs[proc].machine.has_half(self.lines[at].id) {
+            self.lines[at].halves.remove(&proc);
+        }
+        self.value_concluded(at, value, outcome);
+    }
+
+    fn value_concluded(&mut self, at: usize, value: usize, outcome: Outcome) {
+        self.note(82, value as u64, || format!("line {at}: {value} is told to be {outcome:?}"));
+        let known = &mut self.lines[at].values[value];
+        let (before, taken) = (known.outcome, known.taken);
+        known.outcome = Some(outcome);
+        match outcome {
+            _ if before.is_some() => {
+                self.broke(format!("line {at}: {value} has two outcomes: {before:?} and {outcome:?}"));
+            }
+            Outcome::Taken if !taken => self.broke(format!("line {at}: {value} is told to be taken, and is not")),
+            Outcome::NotTaken if taken => self.broke(format!("line {at}: {value} is told not to be taken, and is")),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn offers_again(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        let Some(half) = self.half(at, proc) else { return };
+        let again: Vec<usize> = half.open.iter().filter(|(_, open)| open.again).map(|(value, _)| *value).collect();
+        half.open.values_mut().for_each(|open| open.again = false);
+        for value in again {
+            let size = self.lines[at].values[value].size;
+            self.note(83, value as u64, || format!("line {at}: {value} is offered again"));
+            self.procs[proc].machine.offer(now, id, value as u64, bytes(at, value, size));
+        }
+        self.pump(proc);
+    }
+
+    pub(crate) fn grants_value(&mut self, at: usize, proc: usize, value: usize, request: u64) {
+        let (id, now) = (self.lines[at].id, self.time());
+        let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) else { return };
+        if open.reserved != Some(request) || open.granted || open.withdrawing {
+            return;
+        }
+        open.granted = true;
+        let size = self.lines[at].values[value].size;
+        self.note(84, value as u64, || format!("line {at}: {value} is granted to request {request}"));
+        if !self.procs[proc].machine.grant(now, id, value as u64, request, bytes(at, value, size))
+            && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value))
+        {
+            // It is not asked for any more.
+            open.granted = false;
+            open.reserved = None;
+        }
+        self.pump(proc);
+    }
+
+    // The receiver's program.
+
+    fn receiver_does(&mut self, at: usize, proc: usize) {
+        let waited_for = self.lines[at].halves.iter().any(|(by, half)| {
+            self.procs[*by].alive && (!half.open.is_empty() || half.leaving || self.lines[at].is_on_its_way(*by))
+        });
+        let home = &self.lines[at].homes[&proc];
+        let id = self.lines[at].id;
+        let now = self.time();
+        if home.over {
+            self.lines[at].homes.remove(&proc);
+            return;
+        }
+        match home.state {
+            Receiver::Fetching => {}
+            Receiver::Guest => {
+                let uses = if self.healed {
+                    let idle = home.idle || self.random.chance(50);
+                    if let Some(home) = self.lines[at].homes.get_mut(&proc) {
+                        home.idle = idle;
+                    }
+                    waited_for || !idle
+                } else {
+                    match self.random.below(100) {
+                        0..30 if !self.plan.restless || self.random.chance(20) => true,
+                        0..70 => return self.sends_end(at, proc, false),
+                        70..71 => return self.drop_receiver(at, proc),
+                        _ => false,
+                    }
+                };
+                if uses {
+                    self.note(85, at as u64, || format!("line {at}: the receiver is used by process {proc}"));
+                    if let Some(home) = self.lines[at].homes.get_mut(&proc) {
+                        home.state = Receiver::Fetching;
+                    }
+                    self.procs[proc].machine.use_receiver(now, id);
+                    self.pump(proc);
+                }
+            }
+            Receiver::Home => {
+                if home.held.is_some() {
+                    if self.healed || self.random.chance(50) {
+                        self.releases(at, proc);
+                    }
+                    return;
+                }
+                match self.random.below(100) {
+                    _ if self.healed => (0..3).for_each(|_| self.receives(at, proc)),
+                    0..50 => (0..self.random.between(1, 3)).for_each(|_| self.receives(at, proc)),
+                    50..54 => self.refuses(at, proc),
+                    54..60 => self.gives_up(at, proc),
+                    60..90 => self.sends_end(at, proc, false),
+                    90..91 if self.random.chance(50) => self.drop_receiver(at, proc),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn home(&mut self, at: usize, proc: usize) -> Option<&mut Home> {
+        self.lines[at].homes.get_mut(&proc)
+    }
+
+    /// A receive is polled.
+    fn receives(&mut self, at: usize, proc: usize) {
+        let Some(home) = self.home(at, proc).filter(|home| home.in_hand && home.held.is_none() && !home.left) else {
+            return;
+        };
+        if home.state != Receiver::Home {
+            return;
+        }
+        if let Some(value) = home.buffer.pop_front() {
+            self.received(at, value);
+        } else {
+            let queue = home.queue.clone();
+            for (from, value, state) in queue {
+                match state {
+                    Queued::Waiting | Queued::Granted => {
+                        let extended = self.random.chance(25);
+                        // What the machine has to say next may lead to the next receive.
+                        self.received(at, value);
+                        self.takes(at, proc, from, value, extended);
+                        break;
+                    }
+                    Queued::Tentative => {
+                        self.reserves(at, proc, from, value);
+                        if self.random.chance(50) {
+                            break;
+                        }
+                    }
+                    Queued::Asked(_) => {}
+                }
+            }
+        }
+        self.admits(at, proc);
+    }
+
+    fn received(&mut self, at: usize, value: usize) {
+        self.note(86, value as u64, || format!("line {at}: {value} is received"));
+        let line = &mut self.lines[at];
+        if std::mem::replace(&mut line.values[value].received, true) {
+            return self.broke(format!("line {at}: {value} is received twice"));
+        }
+        if line.values[value].choice {
+            return;
+        }
+        let by = line.values[value].by;
+        let Some(last) = line.last_received.replace(value).filter(|last| *last > value) else { return };
+        let what = format!("{value} is received after {last}");
+        if line.values[last].by == by {
+            self.broke(format!("line {at}: {what}"));
+        } else {
+            // Two nodes had the sender after an unknown message.
+            self.claims_loss(at, what);
+        }
+    }
+
+    /// A value is taken: once, and not if its sender was told otherwise.
+    fn value_happens(&mut self, at: usize, value: usize) {
+        let known = &mut self.lines[at].values[value];
+        let outcome = known.outcome;
+        if std::mem::replace(&mut known.taken, true) {
+            self.broke(format!("line {at}: {value} is taken twice"));
+        } else if outcome == Some(Outcome::NotTaken) {
+            self.broke(format!("line {at}: {value} is taken, and was told not to be"));
+        }
+    }
+
+    fn takes(&mut self, at: usize, proc: usize, from: usize, value: usize, extended: bool) {
+        let (id, now) = (self.lines[at].id, self.time());
+        self.note(87, value as u64, || {
+            format!("line {at}: {value} is taken{}", if extended { " and held" } else { "" })
+        });
+        if let Some(home) = self.home(at, proc) {
+            home.queue.retain(|(_, other, _)| *other != value);
+            home.held = extended.then_some((from, value)).or(home.held);
+        }
+        self.value_happens(at, value);
+        let machine = &mut self.procs[proc].machine;
+        if extended {
+            machine.held(now, id, node_id(from), value as u64);
+        } else {
+            machine.taken(now, id, node_id(from), value as u64);
+        }
+        self.pump(proc);
+    }
+
+    fn releases(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        if let Some((from, value)) = self.home(at, proc).and_then(|home| home.held.take()) {
+            self.note(88, value as u64, || format!("line {at}: {value} is released"));
+            self.procs[proc].machine.released(now, id, node_id(from), value as u64);
+            self.pump(proc);
+        }
+    }
+
+    fn reserves(&mut self, at: usize, proc: usize, from: usize, value: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        self.lines[at].asks += 1;
+        let request = self.lines[at].asks;
+        if let Some(home) = self.home(at, proc)
+            && let Some(entry) = home.queue.iter_mut().find(|(_, other, _)| *other == value)
+        {
+            entry.2 = Queued::Asked(request);
+        }
+        self.note(89, value as u64, || format!("line {at}: {value} is asked for, request {request}"));
+        self.procs[proc].machine.reserve(now, id, node_id(from), value as u64, request);
+        self.pump(proc);
+    }
+
+    fn refuses(&mut self, at: usize, proc: usize) {
+        let Some(home) = self.home(at, proc).filter(|home| !home.left && !home.queue.is_empty()) else { return };
+        let (from, value, _) = home.queue.remove(0);
+        self.fails(at, proc, from, value, Failure::Refused);
+    }
+
+    fn fails(&mut self, at: usize, proc: usize, from: usize, value: usize, why: Failure) {
+        let (id, now) = (self.lines[at].id, self.time());
+        self.lines[at].values[value].failed_by_home = true;
+        self.note(90, value as u64, || format!("line {at}: {value} fails: {why:?}"));
+        self.procs[proc].machine.failed(now, id, node_id(from), value as u64, why);
+        self.pump(proc);
+    }
+
+    /// A receive that had asked is dropped; perhaps another one asks at once.
+    fn gives_up(&mut self, at: usize, proc: usize) {
+        let Some(home) = self.home(at, proc) else { return };
+        let asked = |(_, _, state): &&(usize, usize, Queued)| matches!(state, Queued::Asked(_) | Queued::Granted);
+        let Some((from, value, state)) = home.queue.iter().find(asked).copied() else { return };
+        if matches!(state, Queued::Asked(_)) && self.random.chance(50) {
+            self.reserves(at, proc, from, value);
+        } else {
+            self.aborts(at, proc, from, value);
+        }
+    }
+
+    fn aborts(&mut self, at: usize, proc: usize, from: usize, value: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        if let Some(home) = self.home(at, proc)
+            && let Some(entry) = home.queue.iter_mut().find(|(_, other, _)| *other == value)
+        {
+            entry.2 = Queued::Tentative;
+        }
+        self.note(91, value as u64, || format!("line {at}: {value} is given up"));
+        self.procs[proc].machine.abort(now, id, node_id(from), value as u64);
+        self.pump(proc);
+    }
+
+    /// A buffer admits what it has room for: offers that wait, then credits.
+    fn admits(&mut self, at: usize, proc: usize) {
+        let (id, now, room) = (self.lines[at].id, self.time(), self.lines[at].room);
+        while let Some(home) = self.home(at, proc)
+            && home.state == Receiver::Home
+            && !home.left
+            && !home.over
+            && home.ended.is_none()
+            && (home.buffer.len() as u64 + home.granted) < room
+        {
+            let waits = |(_, _, state): &&(usize, usize, Queued)| matches!(state, Queued::Waiting | Queued::Granted);
+            if let Some((from, value, _)) = home.queue.iter().find(waits).copied() {
+                home.buffer.push_back(value);
+                self.takes(at, proc, from, value, false);
+                continue;
+            }
+            if self.random.chance(40) {
+                return;
+            }
+            // Whoever has the sender gets it; the others are not known.
+            if let Some(home) = self.home(at, proc) {
+                home.granted += 1;
+            }
+            for node in 0..self.plan.nodes {
+                self.procs[proc].machine.credit(now, id, node_id(node), 1);
+            }
+            self.pump(proc);
+        }
+    }
+
+    fn drop_receiver(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        self.note(92, at as u64, || format!("line {at}: the receiver is dropped"));
+        self.lines[at].receiver_said.push(End::Gone);
+        match self.home(at, proc).map(|home| home.state) {
+            Some(Receiver::Guest) => {
+                self.lines[at].homes.remove(&proc);
+                self.procs[proc].machine.drop_receiver(now, id);
+                self.pump(proc);
+            }
+            Some(Receiver::Home) => self.ends_home(at, proc, End::Gone),
+            _ => {}
+        }
+    }
+
+    fn ends_home(&mut self, at: usize, proc: usize, how: End) {
+        self.releases(at, proc);
+        let (id, now) = (self.lines[at].id, self.time());
+        let Some(home) = self.lines[at].homes.remove(&proc) else { return };
+        self.lines[at].receiver_said.push(how.clone());
+        for (from, value, _) in home.queue {
+            self.fails(at, proc, from, value, Failure::Closed);
+        }
+        self.procs[proc].machine.end_home(now, id, how);
+        self.pump(proc);
+    }
+
+    /// The sender has poisoned the channel: what stands fails, and nothing more is received here.
+    fn is_poisoned(&mut self, at: usize, proc: usize, how: End) {
+        let Some(home) = self.home(at, proc).filter(|home| !home.over) else { return };
+        home.over = true;
+        if home.in_hand {
+            return self.ends_home(at, proc, how);
+        }
+        home.buffer.clear();
+        let (queue, left) = (std::mem::take(&mut home.queue), home.left);
+        self.lines[at].receiver_said.push(how.clone());
+        if left {
+            return;
+        }
+        for (from, value, _) in queue {
+            self.fails(at, proc, from, value, Failure::Closed);
+        }
+        let (id, now) = (self.lines[at].id, self.time());
+        self.procs[proc].machine.end_home(now, id, how);
+        self.pump(proc);
+    }
+
+    pub(crate) fn line_home_hears(&mut self, at: usize, proc: usize, from: NodeId, heard: HomeHears) {
+        let (id, now, node) = (self.lines[at].id, self.time(), node_index(from));
+        if !self.lines[at].homes.contains_key(&proc) {
+            // It has been dropped here.
+            return match heard {
+                HomeHears::Arrived(_) | HomeHears::Empty | HomeHears::Leave => {
+                    self.broke(format!("line {at}: a receiver that is not there hears {heard:?}"));
+                }
+                _ => {}
+            };
+        }
+        match heard {
+            HomeHears::Attached => self.broke(format!("line {at}: n{node} is attached")),
+            HomeHears::Offered(ticket, value) => {
+                if !self.value_arrives(at, proc, ticket, Some(&value)) {
+                    return;
+                }
+                let waits = self.random.chance(20);
+                if let Some(home) = self.home(at, proc) {
+                    home.queue.push((node, ticket as usize, Queued::Waiting));
+                }
+                if waits {
+                    self.receives(at, proc);
+                }
+                self.admits(at, proc);
+            }
+            HomeHears::OfferedByChoice(ticket, choice) => {
+                if choice != (1 << 64) | u128::from(ticket) {
+                    self.broke(format!("line {at}: {ticket} arrives as another choice's"));
+                }
+                if self.value_arrives(at, proc, ticket, None)
+                    && let Some(home) = self.home(at, proc)
+                {
+                    let in_hand = home.in_hand;
+                    home.queue.push((node, ticket as usize, Queued::Tentative));
+                    if in_hand && self.random.chance(50) {
+                        self.reserves(at, proc, node, ticket as usize);
+                    }
+                }
+            }
+            HomeHears::Granted(ticket, request, value) => {
+                let whole = self.check_bytes(at, ticket, &value);
+                let Some(home) = self.home(at, proc) else { return };
+                let entry = home.queue.iter_mut().find(|(_, other, _)| *other == ticket as usize);
+                if let Some(entry) = entry.filter(|entry| whole && entry.2 == Queued::Asked(request)) {
+                    entry.2 = Queued::Granted;
+                    if self.random.chance(40) {
+                        self.receives(at, proc);
+                    }
+                }
+            }
+            HomeHears::Sent(value) => {
+                let Some(first) = value.first_chunk() else { return self.broke("a value that nobody sent") };
+                let number = u32::from_le_bytes(*first) as usize;
+                if !self.check_bytes(at, number as u64, &value) {
+                    return;
+                }
+                let Some(home) = self.home(at, proc) else { return };
+                home.buffer.push_back(number);
+                if home.state == Receiver::Home {
+                    if home.granted == 0 {
+                        return self.broke(format!("line {at}: {number} arrives without a credit"));
+                    }
+                    home.granted -= 1;
+                    if self.lines[at].values[number].outcome != Some(Outcome::Sent) {
+                        return self.broke(format!("line {at}: {number} was offered, and arrives as sent on a credit"));
+                    }
+                    self.value_happens(at, number);
+                } else if !self.lines[at].values[number].taken {
+                    self.broke(format!("line {at}: {number} comes with the receiver, and was not in its buffer"));
+                }
+            }
+            HomeHears::Withdraw(ticket) => {
+                let Some(home) = self.home(at, proc) else { return };
+                let before = home.queue.len();
+                home.queue.retain(|(_, other, _)| *other != ticket as usize);
+                if home.queue.len() < before {
+                    self.note(93, ticket, || format!("line {at}: {ticket} is withdrawn"));
+                    self.procs[proc].machine.withdrawn(now, id, from, ticket);
+                }
+            }
+            HomeHears::Revoke(ticket) => {
+                let Some(home) = self.home(at, proc) else { return };
+                let asked = home.queue.iter().any(|(_, other, state)| {
+                    *other == ticket as usize && matches!(state, Queued::Asked(_) | Queued::Granted)
+                });
+                if asked {
+                    self.aborts(at, proc, node, ticket as usize);
+                }
+            }
+            HomeHears::Ended(how) => {
+                self.sender_ended(at, &how);
+                if let Some(home) = self.home(at, proc) {
+                    home.granted = 0;
+                    let poison = matches!(how, End::Poisoned(_) | End::Retired);
+                    home.ended.get_or_insert(how.clone());
+                    if poison {
+                        self.is_poisoned(at, proc, how);
+                    }
+                }
+            }
+            HomeHears::Lost(_) => {
+                self.sender_ended(at, &End::Lost);
+                if let Some(home) = self.home(at, proc) {
+                    home.queue.retain(|(by, ..)| *by != node);
+                    home.held = None;
+                    home.ended.get_or_insert(End::Lost);
+                    home.granted = 0;
+                }
+            }
+            HomeHears::Take => {
+                let Some(home) = self.home(at, proc) else { return };
+                let stale: Vec<usize> = home.queue.iter().map(|(_, value, _)| *value).collect();
+                home.granted = 0;
+                if !stale.is_empty() {
+                    return self.broke(format!("line {at}: the sender has moved, and {stale:?} stand"));
+                }
+                let free = self.lines[at].room.saturating_sub(self.lines[at].homes[&proc].buffer.len() as u64);
+                if let Some(home) = self.home(at, proc) {
+                    home.granted = free;
+                }
+                let terms = self.line_terms(&self.lines[at], free);
+                self.procs[proc].machine.admit(now, id, from, terms);
+            }
+            HomeHears::Leave => {
+                if self.home(at, proc).is_some_and(|home| home.in_hand) {
+                    return self.broke(format!("line {at}: the receiver is used elsewhere, and is here"));
+                }
+                let wait = if self.random.chance(70) { 0 } else { self.random.below(20_000) };
+                self.after(wait, Event::LineLeaves(at, proc));
+            }
+            HomeHears::Empty => {
+                let Some(home) = self.lines[at].homes.remove(&proc) else { return };
+                let values: Vec<Bytes> =
+                    home.buffer.iter().map(|value| bytes(at, *value, self.lines[at].values[*value].size)).collect();
+                self.note(94, at as u64, || format!("line {at}: {:?} go to n{node}", home.buffer));
+                self.procs[proc].machine.ship(now, id, values);
+            }
+            HomeHears::Arrived(ended) => {
+                if let Some(how) = &ended {
+                    self.sender_ended(at, how);
+                }
+                let Some(home) = self.home(at, proc) else { return };
+                let (state, in_hand) = (home.state, home.in_hand);
+                home.state = Receiver::Home;
+                home.ended.clone_from(&ended);
+                let claim = home.claim;
+                if self.lines[at].void.contains(&claim) {
+                    return self.broke(format!("line {at}: a receiver is used that was at its home again"));
+                }
+                if state != Receiver::Fetching || !in_hand {
+                    return self.broke(format!("line {at}: the receiver is at home, and was {state:?}"));
+                }
+                self.procs[proc].machine.install(now, id);
+                if let Some(how @ End::Poisoned(_)) = ended {
+                    self.is_poisoned(at, proc, how);
+                }
+            }
+            HomeHears::Lapsed(how) => {
+                if how == End::Lost {
+                    self.claims_loss(at, "the receiver is lost".to_owned());
+                } else if !self.lines[at].receiver_said.contains(&how) {
+                    self.broke(format!("line {at}: the receiver lapses ({how:?}), and nobody has dropped it"));
+                }
+                if self.home(at, proc).is_some_and(|home| home.in_hand) {
+                    return self.broke(format!("line {at}: the receiver lapses ({how:?}), and is here"));
+                }
+                if self.home(at, proc).is_some_and(|home| home.over) {
+                    self.lines[at].homes.remove(&proc);
+                    return;
+                }
+                self.ends_home(at, proc, End::Gone);
+            }
+            HomeHears::Failed(how) => {
+                if how == End::Lost {
+                    self.claims_loss(at, "the receiver fails".to_owned());
+                }
+                self.lines[at].homes.remove(&proc);
+            }
+        }
+    }
+
+    fn sender_ended(&mut self, at: usize, how: &End) {
+        if *how == End::Lost {
+            self.claims_loss(at, "the receiver hears that its sender is lost".to_owned());
+        } else if !self.lines[at].sender_said.contains(how) {
+            self.broke(format!("line {at}: the receiver hears {how:?}, and the sender has not said so"));
+        }
+    }
+
+    pub(crate) fn leaves_home(&mut self, at: usize, proc: usize) {
+        let (id, now) = (self.lines[at].id, self.time());
+        if let Some(home) = self.home(at, proc) {
+            home.left = true;
+            self.procs[proc].machine.leave_home(now, id);
+            self.pump(proc);
+        }
+    }
+
+    fn check_bytes(&mut self, at: usize, ticket: u64, value: &Bytes) -> bool {
+        let known = self.lines[at].values.get(ticket as usize);
+        let right = known.is_some_and(|known| *value == bytes(at, ticket as usize, known.size));
+        if !right {
+            self.broke(format!("line {at}: {ticket} arrives, and was not sent so"));
+        }
+        right
+    }
+
+    fn value_arrives(&mut self, at: usize, proc: usize, ticket: u64, value: Option<&Bytes>) -> bool {
+        if value.is_some_and(|value| !self.check_bytes(at, ticket, value)) {
+            return false;
+        }
+        let value = ticket as usize;
+        let queued = self.lines[at].homes[&proc].queue.iter().any(|(_, other, _)| *other == value);
+        if queued || self.lines[at].values[value].taken {
+            self.broke(format!("line {at}: {value} arrives twice"));
+            return false;
+        }
+        true
+    }
+
+    /// A process is no more, and what it had.
+    pub(crate) fn travel_dies(&mut self, proc: usize) {
+        for line in &mut self.lines {
+            line.halves.remove(&proc);
+            line.homes.remove(&proc);
+            for value in line.values.iter_mut().filter(|value| value.by == proc && value.outcome.is_none()) {
+                value.outcome = Some(Outcome::Nobody);
+            }
+        }
+        self.fails_with_all(self.procs[proc].node);
+    }
+
+    pub(crate) fn fails_with_all(&mut self, node: usize) {
+        for other in 0..self.plan.nodes {
+            self.failed.insert((node, other));
+        }
+    }
+
+    // Laws.
+
+    pub(crate) fn travel_unsettled(&self) -> Option<String> {
+        for (at, line) in self.lines.iter().enumerate() {
+            let open = line.values.iter().position(|value| value.outcome.is_none() && self.procs[value.by].alive);
+            if let Some(value) = open {
+                return Some(format!("line {at}: {value} has no outcome"));
+            }
+            let living = |proc: &&usize| self.procs[**proc].alive;
+            for (proc, half) in line.halves.iter().filter(|(proc, _)| living(proc)) {
+                if half.leaving || (half.in_hand && half.failed) {
+                    return Some(format!("line {at}: the sender at n{} is {half:?}", self.procs[*proc].node));
+                }
+            }
+            let sender = line.halves.iter().any(|(proc, half)| living(&proc) && half.in_hand && !half.failed);
+            for (proc, home) in line.homes.iter().filter(|(proc, _)| living(proc)) {
+                let node = self.procs[*proc].node;
+                if home.state == Receiver::Fetching {
+                    return Some(format!("line {at}: the receiver at n{node} is for ever on its way"));
+                }
+                if home.state == Receiver::Home && home.in_hand && !sender && home.ended.is_none() {
+                    return Some(format!("line {at}: the receiver at n{node} waits for a sender that is nowhere"));
+                }
+                if home.state == Receiver::Home && home.in_hand && !home.buffer.is_empty() {
+                    return Some(format!("line {at}: the receiver at n{node} has yet to receive"));
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn travel_at_rest(&mut self) {
+        let mut wrong = Vec::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            let living = |proc: &usize| self.procs[*proc].alive && self.current[self.procs[*proc].node] == *proc;
+            let stand = |proc: usize| self.procs[proc].machine.stand(line.id);
+            let in_hand = || line.halves.iter().filter(|(proc, half)| living(proc) && half.in_hand && !half.failed);
+            let receivers = || line.homes.iter().filter(|(proc, home)| living(proc) && home.in_hand);
+            let unused_sender = in_hand().any(|(proc, _)| !stand(*proc).known);
+            let guest = receivers().any(|(_, home)| home.state == Receiver::Guest);
+            for proc in self.current.iter().copied().filter(living) {
+                let (stand, node) = (stand(proc), self.procs[proc].node);
+                let has_sender = in_hand().any(|(by, _)| *by == proc);
+                let home = line.homes.get(&proc);
+                if stand.half != has_sender && !(stand.half && unused_sender) {
+                    wrong.push(format!(
+                        "line {at}: at rest n{node} keeps a half: {}, has the sender: {has_sender}",
+                        stand.half
+                    ));
+                }
+                if stand.visitor && !guest {
+                    wrong.push(format!("line {at}: at rest n{node} keeps a receiver that nobody has"));
+                }
+                let is_home = home.is_some_and(|home| home.state == Receiver::Home);
+                if stand.home.is_some() != is_home {
+                    wrong.push(format!(
+                        "line {at}: at rest n{node} is a home: {}, has the receiver: {is_home}",
+                        !is_home
+                    ));
+                }
+                if is_home && home.is_some_and(|home| !home.in_hand) && !guest {
+                    wrong.push(format!("line {at}: at rest n{node} waits for a receiver that nobody has"));
+                }
+                if stand.known && !receivers().any(|_| true) {
+                    wrong.push(format!("line {at}: at rest n{node} has a sender whose receiver is nowhere"));
+                }
+            }
+            if self.is_harmed(at) {
+                continue;
+            }
+            if line.sender_said.is_empty() && line.receiver_said.is_empty() {
+                if in_hand().count() != 1 {
+                    wrong.push(format!("line {at}: there are {} senders, and nothing has failed", in_hand().count()));
+                }
+                if receivers().count() != 1 {
+                    wrong.push(format!(
+                        "line {at}: there are {} receivers, and nothing has failed",
+                        receivers().count()
+                    ));
+                }
+            }
+            if line.receiver_said.is_empty() {
+                let lost = line
+                    .values
+                    .iter()
+                    .position(|value| matches!(value.outcome, Some(Outcome::Sent | Outcome::Taken)) && !value.received);
+                let queued = |value: usize| line.homes.values().any(|home| home.buffer.contains(&value));
+                if let Some(value) = lost.filter(|value| !queued(*value)) {
+                    wrong.push(format!("line {at}: {value} is lost, and nothing has failed"));
+                }
+            }
+        }
+        wrong.into_iter().for_each(|what| self.broke(what));
+    }
+
+    /// How many homes, halves and receivers on their way a process has.
+    pub(crate) fn travel_census(&self, proc: usize) -> (usize, usize, usize, usize) {
+        let (mut homes, mut attached, mut halves, mut visitors) = (0, 0, 0, 0);
+        for line in &self.lines {
+            let stand = self.procs[proc].machine.stand(line.id);
+            homes += usize::from(stand.home.is_some());
+            attached += stand.home.unwrap_or(0);
+            halves += usize::from(stand.half);
+            visitors += usize::from(stand.visitor);
+        }
+        (homes, attached, halves, visitors)
+    }
+
+    /// Counts where the ends that travel stand between two nodes at the moment of a fault.
+    pub(crate) fn met_travel(&mut self, fault: Fault, procs: [usize; 2]) {
+        for (proc, other) in [(procs[0], procs[1]), (procs[1], procs[0])] {
+            let other_node = node_id(self.procs[other].node);
+            for at in 0..self.lines.len() {
+                for (passage, node) in self.procs[proc].machine.passages(self.lines[at].id) {
+                    if node != other_node {
+                        continue;
+                    }
+                    let met = match passage {
+                        Passage::Resting => Met::Resting,
+                        Passage::Lent => Met::Lent,
+                        Passage::Taking => Met::Taking,
+                        Passage::Asking => Met::Asking,
+                        Passage::Draining => Met::Draining,
+                        Passage::Leaving => Met::Leaving,
+                        Passage::Fetching => Met::Fetching,
+                        Passage::Filling => Met::Filling,
+                        _ => continue,
+                    };
+                    self.coverage.met(fault, met);
+                }
+            }
+        }
+    }
+}
+
+impl Line {
+    /// Whether something that was sent by this process may be on its way.
+    fn is_on_its_way(&self, by: usize) -> bool {
+        self.values.iter().any(|value| value.by == by && value.outcome == Some(Outcome::Sent) && !value.received)
+    }
+}
