@@ -1217,6 +1217,14 @@ impl World {
                 _ => {}
             };
         }
+        let is_value = matches!(
+            heard,
+            HomeHears::Offered(..) | HomeHears::OfferedByChoice(..) | HomeHears::Granted(..) | HomeHears::Sent(_)
+        );
+        if is_value && self.lines[at].homes[&proc].over {
+            // It was told before the channel ended here.
+            return;
+        }
         match heard {
             HomeHears::Attached => self.broke(format!("line {at}: n{node} is attached")),
             HomeHears::Offered(ticket, value) => {

@@ -906,10 +906,10 @@ impl Machine {
     /// A receiver has come to this node in a message from `from`, and was taken.
     pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
         let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
-        if self.is_me(place.home)
-            && let Some(home) = self.homes.get_mut(&channel)
-        {
-            if home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
+        let is_mine = self.is_me(place.home);
+        if let Some(home) = self.homes.get_mut(&channel) {
+            // What an earlier home has said, or this one of an earlier message, counts no more.
+            if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
                 return Arrival::Stale;
             }

@@ -1,0 +1,309 @@
+//! Bugs of ends that travel that the simulator found: one scene each, played by hand. Seeds would shift with every change of the code; these stay.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Frame, Terms};
+use dunlin_proto::{
+    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Trip,
+};
+
+const NOW: Time = Time(0);
+const CHANNEL: ChannelId = ChannelId(1);
+const TERMS: Terms = Terms { window: 4, credits: 0, value_max: 100 };
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u128 + 1)
+}
+
+/// Some machines that are all connected, and the frames between them.
+struct Nodes {
+    machines: Vec<Machine>,
+    wires: BTreeMap<(usize, usize), VecDeque<Frame>>,
+    /// What is said in these directions waits.
+    held: Vec<(usize, usize)>,
+    homes: Vec<(usize, HomeHears)>,
+    proxies: Vec<(usize, ProxyHears)>,
+}
+
+impl Nodes {
+    /// Both ends of the channel are at node 0.
+    fn new(count: usize) -> Self {
+        let machine = |me: usize| {
+            let mut config = Config::new("regressions");
+            config.addresses = vec![me.to_string()];
+            let mut machine = Machine::new(config, Life { node: id(me), incarnation: Incarnation(1) }, 1);
+            for other in (0..count).filter(|other| *other != me) {
+                machine.learn(id(other), &[other.to_string()]);
+                machine.model_up(id(other));
+            }
+            machine
+        };
+        let mut machines: Vec<Machine> = (0..count).map(machine).collect();
+        machines[0].pair(CHANNEL, TERMS);
+        Self { machines, wires: BTreeMap::new(), held: Vec::new(), homes: Vec::new(), proxies: Vec::new() }
+    }
+
+    /// Everything that is not held arrives, and is answered as a node does that has no values.
+    fn run(&mut self) {
+        loop {
+            let mut busy = false;
+            for me in 0..self.machines.len() {
+                busy |= self.act(me);
+            }
+            let pairs: Vec<(usize, usize)> = self.wires.keys().copied().collect();
+            for (from, to) in pairs.into_iter().filter(|pair| !self.held.contains(pair)) {
+                while let Some(frame) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
+                    self.machines[to].model_hear(id(from), frame).expect("nobody breaks the protocol");
+                    busy = true;
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, me: usize) -> bool {
+        let mut busy = false;
+        while let Some(action) = self.machines[me].poll() {
+            busy = true;
+            let machine = &mut self.machines[me];
+            match action {
+                Action::Home(_, from, heard) => {
+                    match &heard {
+                        HomeHears::Take => machine.admit(NOW, CHANNEL, from, TERMS),
+                        HomeHears::Leave => machine.leave_home(NOW, CHANNEL),
+                        HomeHears::Empty => machine.ship(NOW, CHANNEL, Vec::new()),
+                        HomeHears::Arrived(_) => machine.install(NOW, CHANNEL),
+                        _ => {}
+                    }
+                    self.homes.push((me, heard));
+                }
+                Action::Proxy(_, heard) => self.proxies.push((me, heard)),
+                _ => {}
+            }
+        }
+        for to in (0..self.machines.len()).filter(|to| *to != me) {
+            while let Some(frame) = self.machines[me].model_next(id(to)) {
+                self.wires.entry((me, to)).or_default().push_back(frame);
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    fn lose(&mut self, me: usize, other: usize) {
+        self.wires.remove(&(other, me));
+        self.machines[me].model_lost(id(other));
+    }
+
+    fn pack_sender(&mut self, me: usize) -> (SenderPlace, Trip) {
+        match self.machines[me].pack_sender(NOW, CHANNEL) {
+            Leaving::Ready(place, trip) => (place, trip),
+            other => panic!("it stays: {other:?}"),
+        }
+    }
+
+    fn pack_receiver(&mut self, me: usize) -> (ReceiverPlace, Trip) {
+        match self.machines[me].pack_receiver(CHANNEL) {
+            Leaving::Ready(place, trip) => (place, trip),
+            other => panic!("it stays: {other:?}"),
+        }
+    }
+
+    fn move_sender(&mut self, from: usize, to: usize) -> Arrival {
+        let (place, trip) = self.pack_sender(from);
+        let arrival = self.machines[to].sender_arrives(NOW, CHANNEL, place, id(from));
+        self.machines[from].sender_left(NOW, CHANNEL, trip, id(to));
+        arrival
+    }
+
+    fn move_receiver(&mut self, from: usize, to: usize) -> Arrival {
+        let (place, trip) = self.pack_receiver(from);
+        let arrival = self.machines[to].receiver_arrives(NOW, CHANNEL, place, id(from));
+        self.machines[from].receiver_left(NOW, CHANNEL, trip, id(to));
+        arrival
+    }
+
+    fn home_heard(&self, node: usize, what: &HomeHears) -> bool {
+        self.homes.contains(&(node, what.clone()))
+    }
+}
+
+/// A receiver went in a circle and was given again to where it had been; the word that the first gift was settled ended the second.
+#[test]
+fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
+    let mut nodes = Nodes::new(3);
+    assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
+    assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
+    // What node 1 says to node 2 is late: that its gift is settled.
+    nodes.held.push((1, 2));
+    assert_eq!(nodes.move_receiver(2, 0), Arrival::Returned);
+    nodes.run();
+    assert_eq!(nodes.move_receiver(0, 2), Arrival::Returned);
+    nodes.held.clear();
+    nodes.run();
+    nodes.machines[2].drop_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
+}
+
+/// A node had a sender again after an unknown message, used it, and got the other one: the first one's offers had no outcome.
+#[test]
+fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (place, trip) = nodes.pack_sender(1);
+    assert_eq!(nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert!(nodes.machines[1].sender_back(NOW, CHANNEL, trip));
+    nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.run();
+    assert_eq!(nodes.move_sender(2, 1), Arrival::Stale);
+    nodes.run();
+    nodes.machines[0].taken(NOW, CHANNEL, id(1), 1);
+    nodes.run();
+    assert!(nodes.proxies.contains(&(1, ProxyHears::Taken(1))), "{:?}", nodes.proxies);
+}
+
+/// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that end came to its node.
+#[test]
+fn a_half_that_is_replaced_is_told() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (place, trip) = nodes.pack_sender(1);
+    nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1));
+    nodes.machines[2].use_sender(NOW, CHANNEL);
+    nodes.run();
+    // The home's word for node 1 is late.
+    nodes.held.push((0, 1));
+    assert!(!nodes.machines[1].sender_back(NOW, CHANNEL, trip), "its home has said that it is elsewhere");
+    let (place, trip) = nodes.pack_sender(2);
+    nodes.machines[1].sender_arrives(NOW, CHANNEL, place.clone(), id(2));
+    assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));
+    nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.run();
+    // Node 1 waits for the answer of its home, which has not come. Meanwhile node 2 moves the end again.
+    let place = SenderPlace { transfer: place.transfer + 1, ..place };
+    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(2)), Arrival::Guest);
+    nodes.run();
+    let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: vec![1], taken: Vec::new() };
+    assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
+}
+
+/// The receiver was at home again after an unknown message, and moved; its copy came to the new home, and took its place there.
+#[test]
+fn a_late_copy_of_a_receiver_is_stale() {
+    let mut nodes = Nodes::new(3);
+    let (late, trip) = nodes.pack_receiver(0);
+    assert!(nodes.machines[0].receiver_back(NOW, CHANNEL, trip));
+    assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
+    // It is here, and has not been used.
+    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, late.clone(), id(2)), Arrival::Stale);
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
+    // It is at home here.
+    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, late.clone(), id(2)), Arrival::Stale);
+    // It is somewhere else, and this was its home.
+    assert_eq!(nodes.machines[0].receiver_arrives(NOW, CHANNEL, late, id(2)), Arrival::Guest);
+    nodes.machines[0].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Failed(End::Lost)), "{:?}", nodes.homes);
+}
+
+/// A channel came back to a node that had been its home; a claim of the first stay was taken for one of the second.
+#[test]
+fn a_claim_is_of_one_home() {
+    let mut nodes = Nodes::new(3);
+    let (late, trip) = nodes.pack_receiver(0);
+    assert!(nodes.machines[0].receiver_back(NOW, CHANNEL, trip));
+    for (from, to) in [(0, 1), (1, 0)] {
+        nodes.move_receiver(from, to);
+        nodes.machines[to].use_receiver(NOW, CHANNEL);
+        nodes.run();
+    }
+    // It is with node 1, unused, when node 2 uses what it got from the first stay.
+    nodes.move_receiver(0, 1);
+    nodes.machines[2].receiver_arrives(NOW, CHANNEL, late, id(0));
+    nodes.machines[2].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(2, &HomeHears::Failed(End::Lost)), "{:?}", nodes.homes);
+    nodes.homes.clear();
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
+}
+
+/// A home ended before it had answered a sender, which waited for the answer for ever.
+#[test]
+fn a_home_that_ends_answers_who_takes() {
+    let mut nodes = Nodes::new(2);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.act(1);
+    let frames = nodes.wires.remove(&(1, 0)).expect("it has said something");
+    frames.into_iter().for_each(|frame| nodes.machines[0].model_hear(id(1), frame).expect("an honest word"));
+    while nodes.machines[0].poll().is_some() {}
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: vec![1], taken: Vec::new() };
+    assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
+}
+
+/// The sender was lost when its new home was known and had not been installed: the home waited for it for ever.
+#[test]
+fn a_new_home_hears_of_a_sender_that_is_lost_meanwhile() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    nodes.move_receiver(0, 2);
+    nodes.machines[2].use_receiver(NOW, CHANNEL);
+    // What arrives at node 2 is heard by its machine, and its driver is slow.
+    nodes.held.push((0, 2));
+    nodes.run();
+    for frame in nodes.wires.remove(&(0, 2)).expect("the state is there") {
+        nodes.machines[2].model_hear(id(0), frame).expect("an honest word");
+    }
+    nodes.lose(2, 1);
+    nodes.held.clear();
+    nodes.run();
+    assert!(nodes.home_heard(2, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
+}
+
+/// An end was taken by a node whose connection was over when its giver was told so: the giver waited for it for ever.
+#[test]
+fn an_end_that_went_to_a_lost_node_is_lost() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (_, trip) = nodes.pack_sender(1);
+    nodes.lose(1, 2);
+    nodes.machines[1].sender_left(NOW, CHANNEL, trip, id(2));
+    let (_, trip) = nodes.pack_receiver(0);
+    nodes.lose(0, 2);
+    nodes.machines[0].receiver_left(NOW, CHANNEL, trip, id(2));
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Ended(End::Lost)), "{:?}", nodes.homes);
+    assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
+}
+
+/// A home that had ended while its receiver was away stayed when the receiver was dropped there.
+#[test]
+fn a_home_that_has_ended_goes_with_its_receiver() {
+    let mut nodes = Nodes::new(2);
+    nodes.move_receiver(0, 1);
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    nodes.machines[1].drop_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert_eq!(nodes.machines[0].census().homes, 0);
+}
