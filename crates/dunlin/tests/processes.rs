@@ -39,6 +39,9 @@ fn a_role() {
             }
             ("listener", [application, names]) => listener(node(application, names).await?).await,
             ("customer", [application, names]) => customer(node(application, names).await?).await,
+            ("broker", [application, names]) => broker(node(application, names).await?).await,
+            ("left", [application, names]) => left(node(application, names).await?).await,
+            ("right", [application, names]) => right(node(application, names).await?).await,
             ("keeper", [application, names]) => keeper(node(application, names).await?).await,
             _ => panic!("there is no role {role}"),
         }
@@ -82,7 +85,7 @@ fn two_nodes() {
     }
 }
 
-// Program 13, with what can travel today: senders, whose receiver is where they come from.
+// Program 13.
 
 #[derive(Serialize, Deserialize)]
 enum Turn {
@@ -284,4 +287,58 @@ fn a_caller_hears_that_its_server_was_killed_and_a_new_one_is_admitted() {
         assert_eq!(customer.hear(), "lost");
     }
     assert!(customer.end().success());
+}
+
+// A broker, which serves the names as well, and is not needed once it has brought two together.
+
+/// Makes a channel, and hands its ends to two others.
+async fn broker(node: Node) -> Result {
+    let mut left = node.sender::<Sender<u64>>("left").await?;
+    let mut right = node.sender::<Receiver<u64>>("right").await?;
+    let (tx, rx) = channel();
+    left.send(tx).await.map_err(|error| Error::other(error.to_string()))?;
+    right.send(rx).await.map_err(|error| Error::other(error.to_string()))?;
+    say("handed over");
+    std::future::pending().await
+}
+
+/// Sends a little, and the rest when the broker is gone.
+async fn left(node: Node) -> Result {
+    let mut states = node.connections();
+    let mut tx = node.receiver::<Sender<u64>>("left").await?.recv().await?;
+    for n in 0..3 {
+        tx.send(n).await?;
+    }
+    say("attached");
+    while !matches!(states.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
+    for n in 3..100 {
+        tx.send(n).await?;
+    }
+    drop(tx);
+    node.leave().await
+}
+
+async fn right(node: Node) -> Result {
+    let mut rx = node.receiver::<Receiver<u64>>("right").await?.recv().await?;
+    let mut expected = 0;
+    while let Some(n) = rx.next().await? {
+        assert_eq!(n, expected);
+        expected += 1;
+    }
+    say(format!("{expected} in order"));
+    node.leave().await
+}
+
+#[test]
+fn two_that_were_brought_together_go_on_without_the_broker() {
+    let (application, names) = (application("broker"), address());
+    let broker = Actor::start(&[], "broker", &[&application, &names]);
+    let left = Actor::start(&[], "left", &[&application, &names]);
+    let right = Actor::start(&[], "right", &[&application, &names]);
+    assert_eq!(broker.hear(), "handed over");
+    assert_eq!(left.hear(), "attached");
+    drop(broker); // kills it, and the names with it
+    assert_eq!(right.hear(), "100 in order");
+    assert!(left.end().success());
+    assert!(right.end().success());
 }

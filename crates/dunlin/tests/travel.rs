@@ -503,3 +503,30 @@ fn ends_move_with_the_buffer_that_they_are_in() {
         Ok(())
     });
 }
+
+/// What a reply brings is there, though whoever replied has gone on.
+#[test]
+fn ends_come_in_replies() {
+    run(async {
+        let [a, b] = nodes("ends_come_in_replies").await;
+        let mut ab = way::<Caller<u32, (Sender<u32>, Receiver<u32>)>>(&a, &b, "ab").await?;
+        let (caller, mut callee) = call::<u32, (Sender<u32>, Receiver<u32>)>();
+        let mut caller = carry(caller, &mut ab).await?;
+        for round in 0..20 {
+            let ((to_here, mut here), (mut from_here, there)) = (channel(), channel());
+            let (answer, asked) = par!(caller.call(round), async {
+                let asked = callee.accept().await?;
+                asked.reply((to_here, there)).map_err(|_| Error::other("nobody asks"))
+            });
+            asked?;
+            let (mut to_there, mut there) = answer?;
+            let (sent, received) = par!(to_there.send(round), here.recv());
+            sent?;
+            assert_eq!(received?, round);
+            let (sent, received) = par!(from_here.send(round), there.recv());
+            sent?;
+            assert_eq!(received?, round);
+        }
+        Ok(())
+    });
+}

@@ -103,6 +103,8 @@ pub(crate) struct SendingBridge {
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
     kept: BTreeMap<Ticket, Kept>,
+    /// The sender is gone, and what it has offered is not settled.
+    gone: bool,
     /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
     blocked: VecDeque<Event<Value>>,
     /// What is to be offered again at a new home, and cannot go yet.
@@ -127,6 +129,7 @@ impl SendingBridge {
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
+            gone: false,
             blocked: VecDeque::new(),
             anew: Vec::new(),
             later: BTreeMap::new(),
@@ -369,6 +372,11 @@ impl SendingBridge {
             }
             Event::Retired => says.end_proxy(End::Retired),
             Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
+            // Whoever gave a reply is gone at once; but the ends in it are handed over when it is taken.
+            Event::Gone if !self.kept.is_empty() => {
+                says.end_proxy(End::Gone);
+                self.gone = true;
+            }
             Event::Gone => {
                 says.end_proxy(End::Gone);
                 return false;
@@ -459,6 +467,69 @@ impl SendingBridge {
         self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
         fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+
+    fn hear_from_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
+        match heard {
+            ProxyHears::Attached(terms) => self.granted(terms, terms.credits, says),
+            ProxyHears::Home(terms, credits) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.granted(terms, credits, says);
+            }
+            ProxyHears::Moved(tickets) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.offer_again(tickets, says);
+            }
+            // What it says to whom waits for it is the driver's.
+            ProxyHears::Rests | ProxyHears::Departed => {}
+            ProxyHears::Rejected(why) => {
+                let end = match why {
+                    Rejection::NoSuchChannel => End::Gone,
+                    Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
+                    Rejection::Full => full_poison("the other node has no room for another channel"),
+                    Rejection::Mismatch(theirs) => {
+                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
+                    }
+                };
+                self.end(&end, says);
+            }
+            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => {
+                outlet.taken(ticket);
+                self.hand_over(ticket, says);
+            }
+            ProxyHears::Held(ticket) => {
+                outlet.held(ticket);
+                self.hand_over(ticket, says);
+            }
+            ProxyHears::Failed(ticket, why) => {
+                let kept = self.kept.remove(&ticket);
+                let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
+                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
+            }
+            ProxyHears::Withdrawn(ticket) => {
+                let anew = self.anew.iter().position(|(other, _)| *other == ticket);
+                let anew = anew.map(|at| self.anew.remove(at).1);
+                let value = anew.or_else(|| self.kept.remove(&ticket).map(|kept| kept.back(says)));
+                outlet.withdrawn(ticket, value);
+            }
+            ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
+            ProxyHears::Abort(ticket) => {
+                let asked_anew = self.later.remove(&ticket);
+                if self.kept.get(&ticket).is_some_and(|kept| kept.granted)
+                    && let Some(kept) = self.kept.remove(&ticket)
+                {
+                    outlet.give_back(ticket, kept.back(says));
+                    // What was granted is given up; a request behind it still stands.
+                    if let Some(request) = asked_anew {
+                        self.reserve(ticket, request, says);
+                    }
+                }
+            }
+            ProxyHears::Credit(count) => outlet.credit(count),
+            ProxyHears::Ended(how) => self.end(&how, says),
+            ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
+        }
     }
 
     /// The home, perhaps a new one, knows this half, and has promised so many places more.
@@ -630,65 +701,9 @@ impl Bridge for SendingBridge {
     }
 
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
-        let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
-        match heard {
-            ProxyHears::Attached(terms) => self.granted(terms, terms.credits, says),
-            ProxyHears::Home(terms, credits) => {
-                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
-                self.granted(terms, credits, says);
-            }
-            ProxyHears::Moved(tickets) => {
-                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
-                self.offer_again(tickets, says);
-            }
-            // What it says to whom waits for it is the driver's.
-            ProxyHears::Rests | ProxyHears::Departed => {}
-            ProxyHears::Rejected(why) => {
-                let end = match why {
-                    Rejection::NoSuchChannel => End::Gone,
-                    Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
-                    Rejection::Full => full_poison("the other node has no room for another channel"),
-                    Rejection::Mismatch(theirs) => {
-                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
-                    }
-                };
-                self.end(&end, says);
-            }
-            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => {
-                outlet.taken(ticket);
-                self.hand_over(ticket, says);
-            }
-            ProxyHears::Held(ticket) => {
-                outlet.held(ticket);
-                self.hand_over(ticket, says);
-            }
-            ProxyHears::Failed(ticket, why) => {
-                let kept = self.kept.remove(&ticket);
-                let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
-                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
-            }
-            ProxyHears::Withdrawn(ticket) => {
-                let anew = self.anew.iter().position(|(other, _)| *other == ticket);
-                let anew = anew.map(|at| self.anew.remove(at).1);
-                let value = anew.or_else(|| self.kept.remove(&ticket).map(|kept| kept.back(says)));
-                outlet.withdrawn(ticket, value);
-            }
-            ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
-            ProxyHears::Abort(ticket) => {
-                let asked_anew = self.later.remove(&ticket);
-                if self.kept.get(&ticket).is_some_and(|kept| kept.granted)
-                    && let Some(kept) = self.kept.remove(&ticket)
-                {
-                    outlet.give_back(ticket, kept.back(says));
-                    // What was granted is given up; a request behind it still stands.
-                    if let Some(request) = asked_anew {
-                        self.reserve(ticket, request, says);
-                    }
-                }
-            }
-            ProxyHears::Credit(count) => outlet.credit(count),
-            ProxyHears::Ended(how) => self.end(&how, says),
-            ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
+        self.hear_from_home(heard, says);
+        if self.gone && self.kept.is_empty() {
+            self.outlet = None;
         }
     }
 
