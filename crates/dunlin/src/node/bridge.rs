@@ -884,6 +884,17 @@ impl ReceivingBridge {
         self.leave();
     }
 
+    /// All that the receiver's half has to say now.
+    fn flush(&mut self, says: &Says<'_>) {
+        while let Some(inlet) = &mut self.inlet
+            && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
+        {
+            if !self.hear(event, says) {
+                self.inlet = None;
+            }
+        }
+    }
+
     /// Both agents go, and nobody here hears of it.
     fn leave(&mut self) {
         self.outlet = None;
@@ -908,6 +919,8 @@ impl ReceivingBridge {
         if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
             return;
         }
+        // A reply has its place in any case, and comes with the word that its sender is gone.
+        self.flush(says);
         says.end_home(End::Gone);
         let inlet = self.inlet.take();
         if self.over == Some(End::Lost)
@@ -1099,13 +1112,7 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Leave => {
                 // Nobody receives here; but what was received before has to be said first.
-                while let Some(inlet) = &mut self.inlet
-                    && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
-                {
-                    if !self.hear(event, says) {
-                        self.inlet = None;
-                    }
-                }
+                self.flush(says);
                 says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }
             HomeHears::Empty => {
