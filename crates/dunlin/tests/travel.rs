@@ -441,8 +441,14 @@ fn named_ends_go_on() {
             sent?;
             assert_eq!(received?, n);
         }
-        // The name is free again.
-        let (mut tx, mut rx) = way::<u32>(&b, &c, "numbers").await?;
+        // The name is free again, as soon as that has come round.
+        let (mut tx, mut rx) = loop {
+            match way::<u32>(&b, &c, "numbers").await {
+                Ok(way) => break way,
+                Err(Error::Name(dunlin::node::NameError::Refused { .. })) => tokio::task::yield_now().await,
+                Err(error) => return Err(error),
+            }
+        };
         let (sent, received) = par!(tx.send(1), rx.recv());
         sent?;
         assert_eq!(received?, 1);

@@ -633,11 +633,13 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
             Which::Sender => {
                 locked.state.machine.sender_left(locked.now, channel, *trip, to);
                 // Its agent first: it would hear that its sender is gone.
-                locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
+                locked.state.take_bridge((channel, Which::Sender), move |driver, bridge| {
                     if let Some(bridge) = bridge.into_sender() {
                         bridge.depart();
                     }
                     drop(carried);
+                    // By which it was found: that is free again.
+                    driver.with(|state, now| driver.half_is_over(state, now, (channel, Which::Sender)));
                 });
             }
             Which::Receiver => {

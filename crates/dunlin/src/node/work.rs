@@ -17,6 +17,7 @@ use std::time::Duration;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 use tokio::sync::oneshot;
@@ -235,10 +236,16 @@ impl Driver {
             return state.has_settled(job.half.0);
         }
         state.remove(job.half);
-        let (channel, which) = job.half;
+        state.has_settled(job.half.0);
+        if turn == Turn::Over {
+            self.half_is_over(state, now, job.half);
+        }
+    }
+
+    /// If nothing of the channel is here any more, its name is free.
+    pub(super) fn half_is_over(self: &Arc<Self>, state: &mut State, now: Time, (channel, which): Half) {
         let other = if which == Which::Sender { Which::Receiver } else { Which::Sender };
-        state.has_settled(channel);
-        if turn == Turn::Over && !state.stretched.contains_key(&(channel, other)) {
+        if !state.stretched.contains_key(&(channel, other)) {
             self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
         }
     }
@@ -387,7 +394,10 @@ impl State {
 
     fn remove(&mut self, half: Half) {
         let Some(gone) = self.stretched.remove(&half) else { return };
-        if let Some((core, _)) = gone.core {
+        // Found by its name, its home has another number, under which it is here already.
+        if let Some((core, _)) = gone.core
+            && self.by_core.get(&core) == Some(&half)
+        {
             self.by_core.remove(&core);
         }
         self.garbage.push(Box::new(gone));
