@@ -188,6 +188,11 @@ impl<T: Send + 'static> Outlet<T> {
         Self { chan, buffered }
     }
 
+    /// What was buffered here, and has not been said: whoever carries the channel itself elsewhere takes it along, and drops this.
+    pub fn take_buffered(&self) -> Vec<T> {
+        self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
+    }
+
     /// The channel whose half this stands at, as in the wait records.
     pub fn channel(&self) -> ChannelId {
         self.chan.record.id()
@@ -364,14 +369,32 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
+    /// The sender's half is another one from now on, and has none of the places that the one before was promised: as [`credits`](Self::credits).
+    /// Nothing that was sent into those may still be on its way.
+    pub fn credits_anew(&self) -> u32 {
+        self.chan.with_queue(|queue, _, after| queue.lend_anew(&mut after.wakes))
+    }
+
+    /// From now on at most so many places are promised, less what is buffered then: fewer than the policy has, if its values are
+    /// large. What was promised before stays, and one place there always is. Default: as many as the policy has.
+    pub fn lend_at_most(&self, places: u32) {
+        self.chan.with_queue(|queue, _, after| queue.lend_at_most(places, &mut after.wakes));
+    }
+
     /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the
-    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been.
+    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been. Gives how many values are buffered then.
     ///
     /// # Errors
     /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)):
     /// whoever sent this breaks the protocol.
-    pub fn push(&self, value: T) -> Result<(), T> {
+    pub fn push(&self, value: T) -> Result<usize, T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
+    }
+
+    /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what was restored before. To be said before
+    /// all else.
+    pub fn restore(&self, value: T) {
+        self.chan.with_queue(|queue, _, after| queue.restore(value, after));
     }
 
     /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].

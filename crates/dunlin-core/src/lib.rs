@@ -69,7 +69,7 @@ pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
 #[doc(hidden)]
 pub mod __rt {
     pub use crate::channel::sender::Spare;
-    pub use crate::channel::tether::{Tether, Tethered, Tie, TieEnd, TieNothing};
+    pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};
     pub use crate::choice::{Order, Step, Survey, choose, step, survey};
     pub use crate::par::Branches;

@@ -23,7 +23,7 @@ use crate::channel::state::Chan;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;
 use agents::Agent;
-use carrier::{Another, EndKind, Mobile, Place};
+use carrier::{Another, EndKind, Mobile, Place, PolicyNote};
 
 /// Held while a value that stands for an end gives it up because another one stands for it too.
 static GIVING_UP: Mutex<()> = Mutex::new(());
@@ -128,6 +128,14 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         Some(self.id())
     }
 
+    fn policy(&self) -> Option<PolicyNote> {
+        None
+    }
+
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(true)
+    }
+
     fn into_agent(self) -> Result<Agent, Self> {
         Ok(Agent::Inlet(Inlet::new(self).into()))
     }
@@ -162,6 +170,14 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 
     fn channel(&self) -> Option<ChannelId> {
         Some(self.id())
+    }
+
+    fn policy(&self) -> Option<PolicyNote> {
+        self.chan().policy().and_then(|policy| PolicyNote::of(&policy))
+    }
+
+    fn is_stretched(&self) -> bool {
+        self.chan().is_stretched(false)
     }
 
     fn into_agent(self) -> Result<Agent, Self> {
@@ -203,6 +219,14 @@ where
         None
     }
 
+    fn policy(&self) -> Option<PolicyNote> {
+        None
+    }
+
+    fn is_stretched(&self) -> bool {
+        false
+    }
+
     // Claims would have to be carried, and those have no agents yet.
     fn into_agent(self) -> Result<Agent, Self> {
         Err(self)
@@ -241,6 +265,14 @@ macro_rules! moves_as {
 
             fn channel(&self) -> Option<ChannelId> {
                 self.$inner().channel()
+            }
+
+            fn policy(&self) -> Option<PolicyNote> {
+                self.$inner().policy()
+            }
+
+            fn is_stretched(&self) -> bool {
+                self.$inner().is_stretched()
             }
 
             fn another(&self) -> Another<Self> {

@@ -169,7 +169,7 @@ fn a_fifo_is_sent_to_without_asking() {
     assert_eq!(slot, Some(3), "it is back as it is dropped");
     assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2)", "of what waits nothing crosses");
     for value in 0..3 {
-        assert_eq!(h.inlet.push(value), Ok(()));
+        assert_eq!(h.inlet.push(value), Ok(value as usize + 1));
     }
     assert_eq!(h.inlet.push(3), Err(3), "no place was promised for it");
     assert_eq!(h.receiver_says(), "");
@@ -246,7 +246,7 @@ fn a_promised_place_is_not_free() {
     assert_eq!(rx.try_recv(), Ok(0));
     assert!(local.try_send(9).is_err(), "it went to the sender elsewhere at once: nobody waited here");
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
-    assert_eq!((inlet.push(1), inlet.push(2), inlet.push(3)), (Ok(()), Ok(()), Err(3)));
+    assert_eq!((inlet.push(1), inlet.push(2), inlet.push(3)), (Ok(1), Ok(2), Err(3)));
     // Both want every place: they get them in turn.
     let mut more = local.clone();
     let (mut send, mut next) = (pin!(local.send(10)), pin!(more.send(11)));
@@ -258,7 +258,7 @@ fn a_promised_place_is_not_free() {
     assert_eq!(once(next.as_mut()), None);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
     assert_eq!(rx.try_recv(), Ok(10));
-    assert_eq!((once(next), inlet.push(4)), (Some(Ok(())), Ok(())));
+    assert_eq!((once(next), inlet.push(4)), (Some(Ok(())), Ok(2)));
     assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(11), Ok(4)));
 }
 
@@ -287,6 +287,44 @@ fn an_unbounded_buffer_gives_credits_back_as_values_come() {
     assert_eq!((h.rx.len(), h.receiver_says().as_str()), (1024, "Credit(1024)"), "nothing was received");
 }
 
+/// An agent may have less promised than the policy has: what is received makes room again.
+#[test]
+fn an_agent_has_no_more_promised_than_it_wants() {
+    for policy in [unbounded(), fifo(10)] {
+        let (mut h, credits) = halves_with_credits(policy);
+        assert!(credits >= 10);
+        h.inlet.lend_at_most(3);
+        // What was promised still comes.
+        for value in 0..10 {
+            h.tx.try_send(value).unwrap();
+            assert_eq!(h.inlet.push(value), Ok(value as usize + 1));
+        }
+        for _ in 10..credits {
+            h.tx.try_send(0).unwrap();
+            h.inlet.push(0).unwrap();
+        }
+        assert!(h.tx.try_send(0).is_err());
+        assert_eq!(h.receiver_says(), "");
+        for _ in 3..credits {
+            h.rx.try_recv().unwrap();
+        }
+        assert_eq!((h.receiver_says().as_str(), h.rx.len()), ("", 3));
+        h.rx.try_recv().unwrap();
+        h.rx.try_recv().unwrap();
+        assert_eq!(h.receiver_says(), "Credit(2)");
+        h.inlet.lend_at_most(0);
+        h.inlet.push(0).unwrap();
+        h.inlet.push(0).unwrap();
+        h.rx.try_recv().unwrap();
+        h.rx.try_recv().unwrap();
+        assert_eq!((h.receiver_says().as_str(), h.rx.len()), ("", 1));
+        h.rx.try_recv().unwrap();
+        assert_eq!(h.receiver_says(), "Credit(1)", "one there always is");
+        h.inlet.lend_at_most(u32::MAX);
+        assert_eq!(h.receiver_says(), format!("Credit({})", credits - 1), "as much as the policy has");
+    }
+}
+
 /// The receiver retires while values are on their way: their sends are complete, so it gets them, and then the end.
 #[test]
 fn retire_waits_for_what_is_on_its_way() {
@@ -302,8 +340,8 @@ fn retire_waits_for_what_is_on_its_way() {
     h.outlet.retire();
     assert!(h.tx.try_send(3).unwrap_err().is_closed());
     assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2) Retired", "in this order");
-    assert_eq!((h.inlet.push(1), h.rx.try_recv(), once(h.rx.recv())), (Ok(()), Ok(1), None));
-    assert_eq!(h.inlet.push(2), Ok(()));
+    assert_eq!((h.inlet.push(1), h.rx.try_recv(), once(h.rx.recv())), (Ok(1), Ok(1), None));
+    assert_eq!(h.inlet.push(2), Ok(1));
     h.inlet.retire();
     assert_eq!(h.inlet.push(3), Err(3), "it had said that nothing more comes");
     assert_eq!((once(h.rx.recv()), once(h.rx.recv())), (Some(Ok(2)), Some(Err(RecvError::Closed))));
@@ -320,7 +358,7 @@ fn poison_destroys_what_is_on_its_way() {
     h.receiver_says();
     let on_the_way = all(|cx| h.outlet.poll(cx)).pop();
     let Some(dunlin_core::agent::Event::Sent(sent)) = on_the_way else { panic!("{on_the_way:?}") };
-    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(()), 1), "no fault of the sender's");
+    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(0), 1), "no fault of the sender's");
     // From the sender: behind what it has sent.
     let (mut h, _) = halves_with_credits(fifo(3));
     h.tx.try_send(value.clone()).unwrap();
@@ -337,7 +375,7 @@ fn poison_destroys_what_is_on_its_way() {
     h.tx.try_send(value.clone()).unwrap();
     drop(h.rx);
     let Some(dunlin_core::agent::Event::Sent(sent)) = all(|cx| h.outlet.poll(cx)).pop() else { unreachable!() };
-    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(()), 1));
+    assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(0), 1));
     // Or the agent that had not heard of it.
     h.outlet.credit(1);
     h.tx.try_send(value.clone()).unwrap();

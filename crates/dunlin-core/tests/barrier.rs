@@ -3,6 +3,8 @@
 //! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test barrier` looks longer.
 #![cfg(not(any(loom, shuttle)))]
 
+mod common;
+
 use std::future::{Future, pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -14,20 +16,12 @@ use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::waits::{self, Doing, Wait};
 use dunlin_core::{Barrier, Choice, Operation, SyncError, alt, barrier, channel, future};
 
-/// Counts how often it is woken.
-#[derive(Default)]
-struct Count(AtomicUsize);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
+use common::{Wakes, poll_woken};
 
 /// A future in hand, and how often it was woken.
 struct Hand<F> {
     future: Pin<Box<F>>,
-    woken: Arc<Count>,
+    woken: Arc<Wakes>,
 }
 
 fn hand<F: Future>(future: F) -> Hand<F> {
@@ -43,14 +37,11 @@ fn waiting<F: Future>(future: F) -> Hand<F> {
 
 impl<F: Future> Hand<F> {
     fn poll(&mut self) -> Option<F::Output> {
-        match self.future.as_mut().poll(&mut Context::from_waker(&self.woken.clone().into())) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
-        }
+        poll_woken(&mut self.future, &self.woken)
     }
 
     fn woken(&self) -> usize {
-        self.woken.0.load(SeqCst)
+        self.woken.count()
     }
 
     /// Polls it as long as it wakes itself.

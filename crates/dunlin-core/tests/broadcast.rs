@@ -1,14 +1,15 @@
 //! Broadcast: single stories, and random operations against a sequential model.
 #![cfg(not(any(loom, shuttle)))]
 
+mod common;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 
 use dunlin_core::waits::{self, Doing};
 use dunlin_core::{
@@ -17,29 +18,7 @@ use dunlin_core::{
 };
 use proptest::prelude::*;
 
-/// Counts how often it is woken.
-#[derive(Default)]
-struct Wakes(AtomicU32);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
-fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
-
-fn poll_woken<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Output> {
-    match Pin::new(future).poll(&mut Context::from_waker(&wakes.clone().into())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
+use common::{Wakes, poll, poll_woken};
 
 fn failed<T>(value: T, why: Why, received: usize) -> Option<Result<(), BroadcastError<T>>> {
     Some(Err(BroadcastError { value, why, received }))
@@ -56,7 +35,7 @@ fn ok_when_all_have_returned_it() {
     assert_eq!(poll_woken(&mut send, &wakes), None, "b has not");
     assert_eq!(a.try_recv(), Err(RecvError::WouldBlock), "each value once");
     assert_eq!(b.try_recv(), Ok(1));
-    assert_eq!(wakes.0.load(Relaxed), 2);
+    assert_eq!(wakes.count(), 2);
     assert_eq!(poll_woken(&mut send, &wakes), Some(Ok(())));
 }
 
@@ -71,7 +50,7 @@ fn who_leaves_is_not_waited_for() {
     drop(b);
     assert_eq!(poll_woken(&mut send, &wakes), None, "c is there");
     c.retire();
-    assert_eq!(wakes.0.load(Relaxed), 3);
+    assert_eq!(wakes.count(), 3);
     assert_eq!(poll_woken(&mut send, &wakes), Some(Ok(())));
     drop(send);
     assert_eq!(tx.joined(), 1);
@@ -106,7 +85,7 @@ fn nobody_is_enough_unless_some_are_asked_for() {
     drop(joiner.join());
     assert_eq!(poll_woken(&mut send, &wakes), None, "that one has left again");
     let mut b = joiner.join();
-    assert!(wakes.0.swap(0, Relaxed) > 0);
+    assert!(wakes.take() > 0);
     assert_eq!(poll_woken(&mut send, &wakes), None, "begun");
     assert_eq!((a.try_recv(), b.try_recv()), (Ok(2), Ok(2)));
     assert_eq!(poll_woken(&mut send, &wakes), Some(Ok(())));
@@ -123,7 +102,7 @@ fn closed_when_nobody_is_left_to_join() {
     drop(joiner);
     assert_eq!(poll_woken(&mut send, &wakes), None, "there is another one");
     drop(b);
-    assert_eq!(wakes.0.load(Relaxed), 1);
+    assert_eq!(wakes.count(), 1);
     assert_eq!(poll_woken(&mut send, &wakes), failed("krill", Why::Closed, 0));
     drop(send);
     assert!(!tx.is_closed(), "one is still there");
@@ -149,7 +128,7 @@ fn the_last_to_leave_wakes_who_waits_for_the_least_number() {
     let mut send = tx.send(1);
     assert_eq!(poll_woken(&mut send, &wakes), None);
     drop((joiner, a));
-    assert!(wakes.0.load(Relaxed) > 0);
+    assert!(wakes.count() > 0);
     assert_eq!(poll_woken(&mut send, &wakes), failed(1, Why::Closed, 0));
 }
 
@@ -208,7 +187,7 @@ fn poison_from_one_receiver_is_everybodys() {
     assert_eq!(a.try_recv(), Ok(1));
     b.poison("sick");
     let sick = || RecvError::Poisoned("sick".into());
-    assert!(wakes.0.load(Relaxed) > 0, "c hears of it at once");
+    assert!(wakes.count() > 0, "c hears of it at once");
     assert_eq!(poll_woken(&mut waits, &wakes), Some(Err(sick())));
     assert_eq!((a.try_recv(), b.try_recv()), (Err(sick()), Err(sick())));
     assert_eq!(poll(&mut send), failed(1, Why::Poisoned("sick".into()), 1));
@@ -264,7 +243,7 @@ fn the_sender_ends_it_for_all() {
     let mut recv = a.recv();
     assert_eq!(poll_woken(&mut recv, &wakes), None);
     drop(tx);
-    assert_eq!(wakes.0.load(Relaxed), 1);
+    assert_eq!(wakes.count(), 1);
     assert_eq!(poll(&mut recv), Some(Err(RecvError::Closed)));
     assert_eq!(joiner.join().try_recv(), Err(RecvError::Closed));
 }

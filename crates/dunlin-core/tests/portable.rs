@@ -371,6 +371,18 @@ fn the_ends_of_a_channel_that_is_stretched_already_move() {
     });
 }
 
+/// By that a carrier knows which ends it could only pass on from agent to agent.
+#[test]
+fn an_end_that_is_stretched_already_is_told() {
+    use dunlin_core::agent::{Inlet, Outlet};
+    let ((tx, far), (near, rx), (here, there)) = (channel::<u8>(), channel::<u8>(), channel::<u8>());
+    let (_outlet, _inlet) = (Outlet::new(far), Inlet::new(near));
+    let (caller, callee) = call::<u8, u8>();
+    let stretched = |sealed: Sealed| sealed.ends().map(|end| end.stretched).collect::<Vec<_>>();
+    let message = ((tx, rx), (here, there), (caller, callee));
+    assert_eq!(stretched(encode(&message).0), [true, true, false, false, false, false]);
+}
+
 #[test]
 fn a_lost_message_drops_its_ends() {
     let (tx, mut rx) = channel::<u8>();

@@ -1,12 +1,13 @@
 //! Sends that nobody waits for, and the sink.
 #![cfg(not(any(loom, shuttle)))]
 
+mod common;
+
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Waker};
 
 use dunlin_core::waits::{self, Doing};
 use dunlin_core::{
@@ -15,21 +16,7 @@ use dunlin_core::{
 use futures_sink::Sink;
 use futures_util::{SinkExt, StreamExt, stream};
 
-#[derive(Default)]
-struct Wakes(AtomicU32);
-
-impl Wake for Wakes {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Relaxed);
-    }
-}
-
-fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
-}
+use common::{Wakes, poll};
 
 fn closed<T>(value: T) -> Option<Result<(), SendError<T>>> {
     Some(Err(SendError::NotTaken { value, why: Why::Closed }))
@@ -60,11 +47,11 @@ fn a_receiver_that_waits_is_woken_by_a_post() {
     let mut recv = rx.recv();
     assert!(Pin::new(&mut recv).poll(&mut Context::from_waker(&wakes.clone().into())).is_pending());
     let mut post = tx.send_nowait(7);
-    assert_eq!(wakes.0.load(Relaxed), 1);
+    assert_eq!(wakes.count(), 1);
     let awaits = Arc::new(Wakes::default());
     assert!(Pin::new(&mut post).poll(&mut Context::from_waker(&awaits.clone().into())).is_pending());
     assert_eq!(poll(&mut recv), Some(Ok(7)));
-    assert_eq!(awaits.0.load(Relaxed), 1);
+    assert_eq!(awaits.count(), 1);
     assert_eq!(poll(&mut post), Some(Ok(())));
 }
 

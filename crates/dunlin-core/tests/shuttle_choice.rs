@@ -543,6 +543,63 @@ fn a_broadcast_is_poisoned() {
     });
 }
 
+/// Receivers elsewhere, each behind agents: one leaves, one is cut off, and so is one of the sends. Those who stay get the values in order, each
+/// once, and none is missing whose send was `Ok`.
+#[test]
+fn a_broadcast_to_receivers_elsewhere() {
+    check(1_000, || {
+        let (tx, joiner) = broadcast();
+        let mut tx = tx.at_least(1);
+        let mut agents = Vec::new();
+        let receivers = (0..3usize).map(|number| {
+            let (near, mut rx) = channel();
+            agents.push(join(Outlet::new(joiner.join()), Inlet::new(near)));
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                // The first leaves after one value, the others stay.
+                while number > 0 || got.is_empty() {
+                    if number == 2 && got.len() == 1 {
+                        got.extend(try_once(rx.recv()).and_then(Result::ok));
+                    }
+                    match block_on(rx.recv()) {
+                        Ok(value) => got.push(value),
+                        Err(error) => {
+                            assert_eq!(error, RecvError::Closed);
+                            break;
+                        }
+                    }
+                }
+                got
+            })
+        });
+        let receivers: Vec<_> = receivers.collect();
+        drop(joiner);
+        let agents = thread::spawn(move || block_on(async { agents.into_iter().collect::<Par<_>>().await }));
+        let sender = thread::spawn(move || {
+            let mut sent = Vec::new();
+            for value in 0..4u32 {
+                let cut = value == 1;
+                let done = if cut { try_once(tx.send(value)) } else { Some(block_on(tx.send(value))) };
+                match done {
+                    Some(Ok(())) => sent.push(value),
+                    Some(Err(error)) => panic!("two stay: {error}"),
+                    None => {}
+                }
+            }
+            sent
+        });
+        let (received, sent) = (join_all(receivers), sender.join().unwrap());
+        agents.join().unwrap();
+        assert!(sent.len() >= 3, "{sent:?}");
+        for (number, got) in received.iter().enumerate() {
+            assert!(got.is_sorted_by(|a, b| a < b), "each once, in order: {got:?}");
+            if number > 0 {
+                assert!(sent.iter().all(|value| got.contains(value)), "sent {sent:?}, got {got:?}");
+            }
+        }
+    });
+}
+
 /// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or comes back.
 #[test]
 fn posts_of_several_senders() {

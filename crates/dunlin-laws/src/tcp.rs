@@ -156,6 +156,15 @@ impl Transport for Tcp {
         ends
     }
 
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        let (mut tx, mut rx) = self.channel::<Receiver<T>>(rendezvous(), spawn);
+        Some(self.world.runtime.block_on(async {
+            let (sent, received) = dunlin::par!(tx.send(receiver), rx.recv());
+            sent.map_err(|error| error.to_string()).expect("it goes");
+            received.expect("it comes")
+        }))
+    }
+
     fn call<Q: Portable, A: Portable>(
         &self,
         spawn: &mut dyn FnMut(Background),

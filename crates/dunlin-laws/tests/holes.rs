@@ -90,17 +90,24 @@ fn the_senders_half_does_not_know_what_the_channel_is_immune_to() {
     assert!(tx.is_closed() && rx.is_closed());
 }
 
-/// A receiver cannot go to another node yet, so nobody there can join a broadcast.
+/// Another program does not have a policy of one's own, so the receiver of such a channel stays.
 #[test]
-fn a_receiver_stays_on_its_node() {
-    let kind = Kind::new("rendezvous", rendezvous(), 0, Full::Waits);
+fn a_policy_of_ones_own_keeps_its_receiver() {
+    #[derive(Clone)]
+    struct Own;
+    impl Buffering for Own {
+        fn admit(&mut self, _: usize) -> Admit {
+            Admit::Keep
+        }
+    }
+    let kind = Kind::new("own", Own, 1, Full::Refuses);
     let (transport, rig) = (Simulated::default(), Rig::new(0));
     assert!(transport.hole(Feature::Stretched, &kind).is_some());
     transport.begin(&rig, 0);
-    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(kind.policy, &mut |_| {});
+    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(rendezvous().into(), &mut |_| {});
     rig.settle();
-    let (_joined, joiner) = dunlin::broadcast::<u8>();
-    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(joiner.join())).out() else {
+    let (_sender, receiver) = dunlin::channel_with::<u8>(kind.policy);
+    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(receiver)).out() else {
         panic!("it has gone")
     };
     drop((tx, rx, rig));

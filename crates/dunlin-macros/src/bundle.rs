@@ -112,8 +112,10 @@ impl Description {
             }
 
             impl ::dunlin::End for #face {
-                type Link = ();
-                fn link(&self) {}
+                type Link = ::dunlin::__rt::Tethers;
+                fn link(&self) -> ::dunlin::__rt::Tethers {
+                    ::dunlin::__rt::Tethers::of(self)
+                }
             }
 
             impl ::dunlin::#face_trait for #face {

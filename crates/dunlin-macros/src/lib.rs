@@ -237,7 +237,8 @@ pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// | an error that says that a channel was poisoned | poisoned, with the same reason |
 /// | another error, or a panic | poisoned, with its text |
 ///
-/// Ends that it has dropped by then are not concerned; those without the power to poison are left. A channel is retired or poisoned for
+/// Its ends are those that it has joined by annotation, in whatever they are: unshared, shared, a face of a bundle with all its channels. Ends
+/// that came as arguments, or that it has dropped by then, are not concerned; those without the power to poison are left. A channel is retired or poisoned for
 /// all who share an end of it: where that is too much, use `next`, and return `Ok` at the end of the input. Without the word, ends are
 /// left whatever the process returns.
 ///

@@ -110,6 +110,8 @@ struct Node {
     receiver: Receiver,
     /// Its user has it.
     in_hand: bool,
+    /// Its user has dropped it before its channel had followed.
+    dropped_early: bool,
     /// How the sender has ended the channel.
     ended: Option<End>,
     half: Option<Half>,
@@ -168,6 +170,7 @@ impl Travel {
                 queue: VecDeque::new(),
                 receiver: Receiver::None,
                 in_hand: false,
+                dropped_early: false,
                 ended: None,
                 half: None,
                 dead: false,
@@ -386,10 +389,14 @@ impl Travel {
                 if !node.in_hand {
                     self.broken = Some(format!("the receiver is at home at node {me}, which has it in a message"));
                 }
+                if std::mem::take(&mut self.nodes[me].dropped_early) {
+                    self.drop_home(me);
+                }
             }
             HomeHears::Lapsed(_) => self.drop_home(me),
             HomeHears::Failed(_) => {
                 node.in_hand = false;
+                node.dropped_early = false;
                 node.receiver = Receiver::None;
                 node.queue.clear();
                 node.ended = None;
@@ -438,7 +445,7 @@ impl Travel {
             ProxyHears::Moved(again) => {
                 for ticket in again {
                     match half.open.get(&ticket) {
-                        Some(value) => node.machine.offer(NOW, CHANNEL, ticket, bytes(*value)),
+                        Some(value) => node.machine.offer_again(NOW, CHANNEL, ticket, bytes(*value)),
                         // It is being asked back.
                         None if self.scenario.slow => {}
                         None => {
@@ -474,17 +481,26 @@ impl Travel {
             }
             ProxyHears::Lost { unknown, not_taken, taken } => {
                 half.failed = true;
-                for (ticket, value) in std::mem::take(&mut half.open) {
-                    let fate = if unknown.contains(&ticket) {
+                let mut fates = Vec::new();
+                let mut unheard = None;
+                half.open.retain(|ticket, value| {
+                    let fate = if unknown.contains(ticket) {
                         Fate::Unknown
-                    } else if not_taken.contains(&ticket) {
+                    } else if not_taken.contains(ticket) {
                         Fate::NotTaken
-                    } else if taken.contains(&ticket) {
+                    } else if taken.contains(ticket) {
                         Fate::Received
                     } else {
-                        self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
-                        return;
+                        unheard = Some(*ticket);
+                        return true;
                     };
+                    fates.push((*value, fate));
+                    false
+                });
+                if let Some(ticket) = unheard.filter(|_| !self.scenario.slow) {
+                    self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
+                }
+                for (value, fate) in fates {
                     self.fate(value, fate);
                 }
             }
@@ -649,7 +665,9 @@ impl Travel {
     fn drop_receiver(&mut self, me: usize) -> bool {
         let node = &mut self.nodes[me];
         match node.receiver {
-            Receiver::None | Receiver::Fetching => return false,
+            Receiver::None => return false,
+            // Its channel has yet to follow.
+            Receiver::Fetching => node.dropped_early = true,
             Receiver::Guest => {
                 node.receiver = Receiver::None;
                 node.in_hand = false;
@@ -671,12 +689,13 @@ impl World for Travel {
         for node in &self.nodes {
             let _ = write!(
                 text,
-                "{}|{:?}{:?}{:?}{}{:?}{:?}{}{:?}{:?}",
+                "{}|{:?}{:?}{:?}{}{}{:?}{:?}{}{:?}{:?}",
                 node.machine.model_state(CHANNEL),
                 node.told,
                 node.queue,
                 node.receiver,
                 node.in_hand,
+                node.dropped_early,
                 node.ended,
                 node.half,
                 node.dead,
@@ -799,7 +818,7 @@ impl World for Travel {
             if has_sender && self.scenario.drops.0 {
                 add(format!("{me} drops the sender"), &mut |world| world.drop_sender(me));
             }
-            if node.in_hand && self.scenario.drops.1 {
+            if node.in_hand && !node.dropped_early && self.scenario.drops.1 {
                 add(format!("{me} drops the receiver"), &mut |world| world.drop_receiver(me));
             }
             if self.scenario.deaths > 0 {

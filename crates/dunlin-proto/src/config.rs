@@ -21,7 +21,8 @@ pub struct Config {
     pub grace: Duration,
     /// An acknowledgement that could ride on nothing goes alone after so long.
     pub ack_delay: Duration,
-    /// So many bytes that have arrived are acknowledged at once. Others should have several times as many for `unacked_min`.
+    /// So many bytes that have arrived are acknowledged at once while more of a value is arriving; [four times](Self::QUIET) as many when nothing
+    /// is, since an acknowledgement that waits may ride on an answer. Others should have at least as many as that for `unacked_min`.
     pub ack_bytes: usize,
     /// A socket that has not shaken hands after so long is closed.
     pub handshake: Duration,
@@ -52,6 +53,9 @@ pub struct Config {
 }
 
 impl Config {
+    /// So many times [`ack_bytes`](Self::ack_bytes) are acknowledged at once in any case.
+    pub const QUIET: usize = 4;
+
     /// The defaults for an application of this name.
     pub fn new(application: impl Into<String>) -> Self {
         Self {

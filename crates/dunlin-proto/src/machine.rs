@@ -216,6 +216,11 @@ impl Machine {
         !self.said_here.is_empty() || self.actions.iter().any(told)
     }
 
+    /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its answer.
+    pub fn tells_receivers(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Home(..)))
+    }
+
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
         self.due
@@ -557,14 +562,13 @@ impl Machine {
         })
     }
 
-    /// Whether [`fill`](Self::fill) would write an acknowledgement and nothing else: it can wait for a moment, if something may soon go along.
-    pub fn only_acknowledges(&self, socket: SocketId) -> bool {
+    /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
+    /// may soon have something small to say, which would come before them.
+    pub fn has_more_of_values(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(&socket) else {
             return false;
         };
-        self.connections.get(node).is_some_and(|connection| {
-            connection.inbox.must_acknowledge(&self.config) && !connection.outbox.has_something(&self.config)
-        })
+        self.connections.get(node).is_some_and(|connection| connection.outbox.has_more_of_values(&self.config))
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
@@ -597,7 +601,7 @@ impl Machine {
             }
         }
         let frames = buffer.split_to(whole).freeze();
-        self.carry(now, id, node, BytesMut::new(), frames);
+        self.carry(now, id, node, BytesMut::new(), frames, missing > 0);
         missing
     }
 
@@ -608,7 +612,7 @@ impl Machine {
             Phase::Parting => return,
             Phase::Carries(node) => {
                 let arrived = std::mem::take(&mut socket.arrived);
-                return self.carry(now, id, node, arrived, bytes);
+                return self.carry(now, id, node, arrived, bytes, false);
             }
             Phase::Stranger | Phase::Greeting { .. } => {}
         }
@@ -634,7 +638,7 @@ impl Machine {
             && !socket.arrived.is_empty()
         {
             let arrived = std::mem::take(&mut socket.arrived).freeze();
-            self.carry(now, id, node, BytesMut::new(), arrived);
+            self.carry(now, id, node, BytesMut::new(), arrived, false);
         }
     }
 
@@ -858,6 +862,7 @@ impl Machine {
         connection.heard = now;
         connection.inbox.acked = connection.inbox.seen;
         connection.inbox.unacked_bytes = 0;
+        connection.inbox.within_frame = false;
         connection.ack_at = None;
         let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
         socket.phase = Phase::Carries(node);
@@ -928,7 +933,8 @@ impl Machine {
 
     // Frames.
 
-    fn carry(&mut self, now: Time, id: SocketId, node: NodeId, mut arrived: BytesMut, bytes: Bytes) {
+    /// `begun`: the caller has the beginning of a frame behind these bytes.
+    fn carry(&mut self, now: Time, id: SocketId, node: NodeId, mut arrived: BytesMut, bytes: Bytes, begun: bool) {
         // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
         let mut bytes = bytes;
         self.connection(node).heard = now;
@@ -970,11 +976,13 @@ impl Machine {
                 _ => return,
             }
         }
+        let within_frame = begun || !arrived.is_empty();
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.arrived = arrived;
         }
         let ack_delay = self.config.ack_delay;
         let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.inbox.within_frame = within_frame;
         if connection.inbox.seen != connection.inbox.acked {
             if connection.inbox.must_acknowledge(&self.config) {
                 self.act_write(id);

@@ -711,7 +711,8 @@ fn a_directory_declares_to_every_server_and_hears_the_present_one() {
     directory.heard(b, says.clone());
     directory.heard(b, event((1, 1), 6, channel(6, 1), &face(Face::Receiver)).0);
     directory.heard(b, refused((1, 1), &face(Face::Sender), 5).1);
-    assert_eq!(events(&mut directory), [news]);
+    let conflict = DirectoryEvent::Conflict { number: 1, there: face(Face::Sender), holder: life(5) };
+    assert_eq!(events(&mut directory), [news, conflict]);
     directory.server_is(a);
     directory.heard(a, says);
     assert_eq!(events(&mut directory), []);
@@ -776,9 +777,9 @@ fn a_home_hears_once_of_every_life_and_knows_when_it_is_used_up() {
     directory.heard(server, finds(next, true));
     assert_eq!(count(&mut directory), 0);
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
-    // A shared one goes: nothing follows. If it comes again, that is news.
+    // A shared one goes that has not attached: the home may be found again. If it comes again, that is news.
     directory.heard(server, gone((2, 1), 1).1);
-    assert_eq!(said(&mut directory), []);
+    assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
     directory.heard(server, finds(life(1), true));
     assert_eq!(count(&mut directory), 1);
 
@@ -835,4 +836,99 @@ fn a_later_holder_of_a_home_joins_the_first() {
     directory.server_is(server);
     let joined = Status::Joined(channel(7, 1));
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &shared(Face::Receiver), joined))]);
+}
+
+/// Where only one may hold a face, also a shared one.
+#[test]
+fn a_shared_face_may_have_to_have_one_holder() {
+    let one_holder = || {
+        let mut config = RegistryConfig::default();
+        config.several_holders = false;
+        Server::with(config)
+    };
+    for (near, home) in [(Face::Sender, Face::Receiver), (Face::Client, Face::Server)] {
+        let (near, home) = (shared(near), shared(home));
+        let mut server = one_holder();
+        server.declare(1, 1, &near);
+        let c = channel(9, 1);
+        assert_eq!(server.declare(9, 1, &home), [found((1, 1), 9, c, &home), found((9, 1), 1, c, &near)]);
+        assert_eq!(server.declare(2, 1, &near), [refused((2, 1), &near, 1)]);
+        assert_eq!(server.declare(8, 1, &home), [refused((8, 1), &home, 9)]);
+        // The home is used up, unless its node says that nobody has attached.
+        assert_eq!(server.undeclare(1, 1), [gone((9, 1), 1)]);
+        assert_eq!(server.declare(2, 1, &near), [waits(2, 1)]);
+        let again = server.declare_as(9, 1, &home, Status::Known);
+        assert_eq!(again, [found((2, 1), 9, c, &home), found((9, 1), 2, c, &near)]);
+    }
+    // An acceptor has any number of clients, shared or not.
+    let (client, acceptor) = (shared(Face::Client), face(Face::Acceptor));
+    let mut server = one_holder();
+    server.declare(1, 1, &client);
+    assert_eq!(server.declare(2, 1, &client), []);
+    let told = |n| found((n, 1), 9, channel(9, 1), &acceptor);
+    assert_eq!(server.declare(9, 1, &acceptor), [told(1), told(2), waits(9, 1)]);
+    assert_eq!(server.declare(3, 1, &client), [told(3)]);
+}
+
+/// Two parts of a network, each with a server, have joined a pair of one name each. One server cedes.
+#[test]
+fn of_two_pairs_the_second_is_told_and_goes_on() {
+    let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
+    let (c, d) = (channel(2, 1), channel(4, 1));
+    let mut server = Server::new();
+    server.declare(1, 1, &sender);
+    server.declare(2, 1, &receiver);
+    // None of the first pair hears of anything.
+    assert_eq!(server.declare_as(3, 1, &sender, Status::Joined(d)), [refused((3, 1), &sender, 1)]);
+    let answers = server.declare_as(4, 1, &receiver, Status::Joined(d));
+    assert_eq!(answers, [found((4, 1), 3, d, &sender), refused((4, 1), &receiver, 2)]);
+    assert_eq!(server.registry.len(), 4);
+    // What waited there, and does not fit, is refused.
+    assert_eq!(server.declare_as(5, 1, &sender, Status::Known), [refused((5, 1), &sender, 1)]);
+    // Once the first has gone, the second has the name.
+    server.undeclare(1, 1);
+    server.undeclare(2, 1);
+    assert_eq!(server.declare(5, 1, &sender), [refused((5, 1), &sender, 3)]);
+    assert_eq!(server.declare(6, 1, &receiver), [refused((6, 1), &receiver, 4)]);
+
+    // Who was away, and another pair has come meanwhile.
+    let mut server = Server::new();
+    server.declare(1, 1, &sender);
+    server.declare(2, 1, &receiver);
+    server.declare_as(1, 1, &sender, Status::Joined(c));
+    server.lost(1, &unreachable());
+    assert_eq!(server.declare_as(3, 1, &sender, Status::Joined(d)), []);
+    let back = server.declare_as(1, 1, &sender, Status::Joined(c));
+    assert_eq!(back, [found((2, 1), 1, c, &sender), refused((1, 1), &sender, 3)]);
+    assert!(!server.declare_as(1, 1, &sender, Status::Joined(c)).contains(&refused((1, 1), &sender, 3)));
+}
+
+#[test]
+fn a_directory_tells_of_each_conflict_once() {
+    let (ceding, server) = (NodeId(8), NodeId(9));
+    let (sender, c) = (face(Face::Sender), channel(2, 1));
+    let mut directory = Directory::new();
+    directory.server_is(ceding);
+    directory.declare(Time(0), 1, "tides", sender.clone(), ChannelId(0));
+    directory.declare(Time(0), 2, "tide", sender.clone(), ChannelId(0));
+    directory.heard(ceding, found((1, 1), 2, c, &face(Face::Receiver)).1);
+    said(&mut directory);
+    events(&mut directory);
+    // What a server serves no more is taken back there.
+    directory.leave_server();
+    assert_eq!(directory.server(), None);
+    let taken_back = [(ceding, Names::Undeclare { number: 1 }), (ceding, Names::Undeclare { number: 2 })];
+    directory.server_is(server);
+    let joined = declare(1, 1, "tides", &sender, Status::Joined(c));
+    let anew = [(server, joined), (server, declare(1, 2, "tide", &sender, Status::New))];
+    assert_eq!(said(&mut directory), [&taken_back[..], &anew[..]].concat());
+
+    for holder in [5, 5, 6] {
+        directory.heard(server, refused((1, 1), &sender, holder).1);
+        directory.heard(server, refused((1, 2), &sender, holder).1);
+    }
+    let conflict = |n| DirectoryEvent::Conflict { number: 1, there: sender.clone(), holder: life(n) };
+    let over = DirectoryEvent::Refused { number: 2, there: sender.clone(), holder: life(5) };
+    assert_eq!(events(&mut directory), [conflict(5), over, conflict(6)]);
+    assert_eq!(directory.len(), 1);
 }

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 
@@ -322,4 +323,73 @@ fn small_values_of_others_go_before_large_ones() {
     let more = a.census().unacked_bytes - before;
     assert!((1000..=17 << 10).contains(&more), "{more}");
     assert!(!a.has_something(now, socket));
+}
+
+/// An acknowledgement goes alone in time for the other side's window, but not for one value that is all there: an answer may take it along.
+#[test]
+fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
+    let mut world = World::new(u64::MAX, 10);
+    let (now, socket) = (Time(world.now), world.socket);
+    let [a, b] = &mut world.machines;
+    let config = Config::new("window");
+    let mut written = |bytes: usize| {
+        assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; bytes])));
+        let mut out = Vec::new();
+        while a.fill(now, socket, ROOM, &mut out) > 0 {}
+        out.concat()
+    };
+    let whole = 3 * config.ack_bytes;
+    b.received(now, socket, written(whole).into());
+    assert!(!b.has_something(now, socket), "an answer may come");
+    b.received(now, socket, written(config.ack_bytes).into());
+    assert!(b.has_something(now, socket), "the other side's window may be no larger");
+    b.fill(now, socket, ROOM, &mut Vec::new());
+    assert!(!b.has_something(now, socket));
+
+    // Behind this one a frame is arriving, ...
+    let next = written(100);
+    b.received(now, socket, [&written(whole)[..], &next[..50]].concat().into());
+    assert!(b.has_something(now, socket));
+    b.fill(now, socket, ROOM, &mut Vec::new());
+    b.received(now, socket, next[50..].to_vec().into());
+    // ... and of this one pieces are, of which the first is whole.
+    let large = written(MB);
+    let Ok(Next::Frame { head, body }) = codec::next(&large) else { panic!("it begins with a frame") };
+    b.received(now, socket, large[..head + body].to_vec().into());
+    assert!(b.has_something(now, socket));
+    b.fill(now, socket, ROOM, &mut Vec::new());
+    b.received(now, socket, large[head + body..].to_vec().into());
+    b.fill(now, socket, ROOM, &mut Vec::new());
+
+    // The same where the caller keeps the part of a frame.
+    let mut buffer = BytesMut::from(&written(whole)[..]);
+    b.received_in(now, socket, &mut buffer);
+    assert!(!b.has_something(now, socket));
+    buffer.extend_from_slice(&written(100)[..50]);
+    b.received_in(now, socket, &mut buffer);
+    assert_eq!(buffer.len(), 50);
+    assert!(b.has_something(now, socket));
+}
+
+/// What is large, and may be written, is what can wait for a moment.
+#[test]
+fn what_can_wait_is_large_and_may_be_written() {
+    let mut world = World::new(u64::MAX, 10);
+    let (now, socket) = (Time(world.now), world.socket);
+    let a = &mut world.machines[0];
+    let mut out = Vec::new();
+    assert!(!a.has_more_of_values(socket));
+    a.offer(now, PING, 1, Bytes::from_static(b"krill"));
+    assert!(a.has_something(now, socket) && !a.has_more_of_values(socket), "it is small");
+    assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; MB])));
+    assert!(a.has_more_of_values(socket));
+    a.fill(now, socket, ROOM, &mut out);
+    assert!(a.has_more_of_values(socket), "there are more pieces");
+    while a.fill(now, socket, ROOM, &mut out) > 0 {}
+    assert!(!a.has_more_of_values(socket), "all is written");
+    for _ in 0..4 {
+        assert!(a.send_on_credit(now, BULK, Bytes::from(vec![7; MB])));
+    }
+    while a.fill(now, socket, ROOM, &mut out) > 0 {}
+    assert!(!a.has_more_of_values(socket), "nothing more may be on its way");
 }

@@ -1,6 +1,6 @@
 //! The laws of connections, what must come to its end, and what may be left at rest.
 //!
-//! The laws of values are checked where they happen, in `program.rs`: what a program is told is compared with what the other one did.
+//! The laws of values are checked where they happen, in `program/`: what a program is told is compared with what the other one did.
 
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Down, State};

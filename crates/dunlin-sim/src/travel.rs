@@ -896,7 +896,7 @@ impl World {
         for value in again {
             let size = self.lines[at].values[value].size;
             self.note(83, value as u64, || format!("line {at}: {value} is offered again"));
-            self.procs[proc].machine.offer(now, id, value as u64, bytes(at, value, size));
+            self.procs[proc].machine.offer_again(now, id, value as u64, bytes(at, value, size));
         }
         self.pump(proc);
     }

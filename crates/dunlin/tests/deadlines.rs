@@ -1,7 +1,7 @@
 //! Deadlines by the clock, under tokio's paused one: nothing here takes real time.
 
 use dunlin::prelude::*;
-use dunlin::{Instant, RecvError};
+use dunlin::{Instant, RecvError, SyncError};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -94,6 +94,48 @@ async fn claims_and_calls_have_deadlines() {
     let (reply, request) = par!(caller.call(2).within(LONG), callee.accept());
     assert_eq!(reply, Err(CallError::NoReply(RecvError::TimedOut)));
     assert_eq!(request.unwrap().reply(3), Err(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn barriers_broadcasts_and_posts_have_deadlines() {
+    let mut phase = barrier();
+    let mut other = phase.enrol();
+    let began = now();
+    assert_eq!(phase.sync().within(LONG).await, Err(SyncError::TimedOut));
+    assert!(now() - began >= LONG && now() - began < LONG + Duration::from_millis(5));
+    let chosen = alt! {
+        synced = phase.sync().within(LONG) => synced,
+        () = sleep(LONG * 2) => panic!("the deadline comes first"),
+    };
+    assert_eq!((chosen, phase.phases()), (Err(SyncError::TimedOut), 0));
+    let (one, two) = par!(phase.sync().within(LONG), async {
+        sleep(LONG / 2).await;
+        other.sync().within(LONG).await
+    });
+    assert_eq!((one, two, phase.phases()), (Ok(()), Ok(()), 1));
+
+    let (clock, joiner) = broadcast();
+    let mut clock = clock.at_least(1);
+    let began = now();
+    assert!(clock.send("tick").within(LONG).await.unwrap_err().is_timed_out());
+    assert!(now() - began >= LONG);
+    // A value that has begun is not called back.
+    let mut late = joiner.join();
+    let (sent, got) = par!(clock.send("tick").within(LONG), async {
+        sleep(LONG * 2).await;
+        late.recv().await
+    });
+    assert_eq!((sent, got), (Ok(()), Ok("tick")));
+
+    let (mut tx, mut rx) = channel();
+    let post = tx.send_nowait("krill");
+    let began = now();
+    assert_eq!(post.within(LONG).await, Err(SendError::NotTaken { value: "krill", why: Why::TimedOut }));
+    assert!(now() - began >= LONG);
+    let (post, second) = (tx.send_nowait("squid"), tx.send_nowait("salp"));
+    assert_eq!(rx.recv().await, Ok("squid"), "the first is not offered any more");
+    assert_eq!(post.within(LONG).await, Ok(()));
+    assert!(second.by(now() + LONG).await.unwrap_err().is_timed_out());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,15 @@
 //! Nodes: named channels between nodes of one program, over memory and TCP.
 #![cfg(feature = "net")]
 
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dunlin::Caller;
+use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
 use dunlin::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// Nodes of an application of their own, which is named for the test.
 async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
@@ -401,4 +406,305 @@ fn poison_before_the_receiver_is_there() {
         assert_eq!((sent?, got?), ((), 7));
         Ok(())
     });
+}
+
+/// One holder has a shared end: who declares it again is told so, and what to do.
+#[test]
+fn a_shared_end_is_declared_once() {
+    run(async {
+        let [a, b] = nodes("a_shared_end_is_declared_once", "memory:").await;
+        let shared = |error: NameError| match &error {
+            NameError::Shared { name, what, holder, here } => {
+                assert_eq!(name, "numbers");
+                (*what, holder.clone(), *here, error.to_string())
+            }
+            _ => panic!("{error}"),
+        };
+        let tx = a.sender::<u32>("numbers").shared().await?;
+        let (what, holder, here, text) = shared(a.sender::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!((what, holder, here), ("sender", a.me().to_string(), true));
+        assert!(text.contains("at this node: share that end (`share()`)"), "{text}");
+        let (what, holder, here, text) = shared(b.sender::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!((what, holder, here), ("sender", a.me().to_string(), false));
+        assert!(text.contains(&format!("at node {}", a.me())), "{text}");
+
+        // The first goes on, and so does what it is joined to.
+        let mut rx = b.receiver::<u32>("numbers").shared().expects(Expects::Shared).await?;
+        let (what, ..) = shared(a.receiver::<u32>("numbers").shared().await.unwrap_err());
+        assert_eq!(what, "receiver");
+        let (one, other) = (tx.share(), rx.recv());
+        let (sent, received) = par!(one.clone().send(7), other);
+        sent?;
+        assert_eq!(received?, 7);
+
+        // Of clients too, once there is a server; an acceptor has as many as there come.
+        let _server = b.server::<Shop>("shop").shared().await?;
+        let _client = a.client::<Shop>("shop").shared().await?;
+        let error = b.client::<Shop>("shop").shared().await.err().unwrap();
+        assert!(matches!(&error, NameError::Shared { what: "client", .. }), "{error}");
+        let error = a.server::<Shop>("shop").shared().await.err().unwrap();
+        assert!(matches!(&error, NameError::Shared { what: "server", .. }), "{error}");
+        let mut guests = a.acceptor::<Shop>("shops").await?;
+        let (_one, _other) = (b.client::<Shop>("shops").shared().await?, b.client::<Shop>("shops").shared().await?);
+        guests.recv().await?;
+        guests.recv().await?;
+        Ok(())
+    });
+}
+
+/// What a message may carry beside values: an end, and those that cannot leave their node yet.
+#[derive(Serialize, Deserialize)]
+enum Parcel {
+    Nothing,
+    Sender(Sender<u8>),
+    SharedSender(Shared<Sender<u8>>),
+    SharedReceiver(Shared<Receiver<u8>>),
+    SharedCaller(Shared<Caller<u8, u8>>),
+    SharedFace(Shared<ShopClient>),
+}
+
+/// Each end comes back with its send's error, and is as before; the channel that did not carry it goes on.
+#[test]
+fn an_end_that_cannot_leave_its_node_yet_comes_back() {
+    run(async {
+        let [a, b] = nodes("cannot_leave", "memory:").await;
+        let mut tx = a.sender::<Parcel>("parcels").await?;
+        let mut rx = b.receiver::<Parcel>("parcels").await?;
+
+        let (end, mut here) = channel();
+        let Parcel::SharedSender(mut end) = refused(&mut tx, Parcel::SharedSender(end.share()), "shared").await else {
+            panic!()
+        };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+
+        let (mut here, end) = channel();
+        let end = Parcel::SharedReceiver(end.share());
+        let Parcel::SharedReceiver(mut end) = refused(&mut tx, end, "shared").await else { panic!() };
+        let (sent, got) = par!(here.send(1), end.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+
+        let (end, mut callee) = call::<u8, u8>();
+        let end = Parcel::SharedCaller(end.share());
+        let Parcel::SharedCaller(mut end) = refused(&mut tx, end, "shared").await else { panic!() };
+        let (reply, ()) = par!(end.call(1), async { callee.accept().await.unwrap().reply(2).unwrap() });
+        assert_eq!(reply, Ok(2));
+
+        let (client, server) = Shop::pair();
+        let keeper = spawn(keeper(server));
+        let Parcel::SharedFace(mut client) = refused(&mut tx, Parcel::SharedFace(client.share()), "shared").await
+        else {
+            panic!()
+        };
+        assert_eq!(client.claim().await?.price.call("krill".to_owned()).await?, 5);
+        drop(client);
+        assert!(keeper.await?.is_err());
+
+        let (end, mut here) = channel();
+        let (sent, received) = par!(tx.send(Parcel::Sender(end)), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        let Parcel::Sender(mut end) = received? else { panic!() };
+        let (sent, got) = par!(end.send(1), here.recv());
+        assert_eq!((sent, got), (Ok(()), Ok(1)));
+        Ok(())
+    });
+}
+
+/// The send's value, which cannot be sent.
+async fn refused(tx: &mut Sender<Parcel>, parcel: Parcel, what: &str) -> Parcel {
+    match tx.send(parcel).await {
+        Err(SendError::NotTaken { value, why: Why::Unsendable(why) }) => {
+            assert!(why.as_str().contains(what), "{why}");
+            value
+        }
+        Err(error) => panic!("{what}: {error}"),
+        Ok(()) => panic!("{what}: it has gone"),
+    }
+}
+
+/// A place for a reply may go on: who accepted a call lets a third node answer it.
+#[test]
+fn a_place_for_a_reply_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("reply_goes_on", "memory:").await;
+        let (mut asks, mut asked) = (a.client::<Shop>("shop").await?, b.server::<Shop>("shop").await?);
+        let mut tx = b.sender::<dunlin::Reply<u64>>("places").await?;
+        let mut rx = c.receiver::<dunlin::Reply<u64>>("places").await?;
+        let (reply, sent, given) = par!(
+            asks.price.call("krill".to_owned()),
+            async {
+                let (_word, place) = asked.price.accept().await?.split();
+                tx.send(place).await.map_err(|error| Error::other(error.to_string()))
+            },
+            async { Ok::<_, Error>(rx.recv().await?.send(7)) }
+        );
+        sent?;
+        assert_eq!((reply?, given?), (7, Ok(())));
+        Ok(())
+    });
+}
+
+/// Told at the sender, with the size and the limit, also if a choice offers it; and the channel goes on.
+#[test]
+fn a_value_that_is_too_large_stays_at_its_sender() {
+    run(async {
+        let node = || Node::builder().app("too_large").names("memory:names-of-too_large").listen("memory:");
+        let (a, b) = (node().join().await?, node().message_max_bytes(1000).join().await?);
+        let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        let is_told = |error: SendError<Vec<u8>>| {
+            let Some(&Why::TooLarge { bytes, bytes_max }) = error.why() else { panic!("{error}") };
+            assert_eq!((bytes, bytes_max, error.into_value().len()), (1001, 1000, 1001));
+        };
+        is_told(tx.send(vec![1; 1001]).await.unwrap_err());
+        let (sent, received) = par!(
+            async {
+                let mut slot = Some(vec![1; 1001]);
+                let sent = alt! { sent = tx.send_from(&mut slot) => sent };
+                assert!(matches!(sent, Err(SendError::NotTaken { why: Why::TooLarge { .. }, .. })), "{sent:?}");
+                assert_eq!(slot.map(|value| value.len()), Some(1001));
+                tx.send(vec![2; 1000]).await
+            },
+            rx.recv()
+        );
+        assert_eq!((sent?, received?), ((), vec![2; 1000]));
+        Ok(())
+    });
+}
+
+/// A place in a buffer was promised beforehand, so its send is over before anybody looks at the value: both ends are told.
+#[test]
+fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
+    run(async {
+        let node = || Node::builder().app("promised").names("memory:names-of-promised").listen("memory:");
+        let (a, b) = (node().join().await?, node().message_max_bytes(1000).join().await?);
+        let mut rx = b.receiver::<Vec<u8>>("blobs").policy(fifo(4)).await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        tx.send(vec![1; 1000]).await?;
+        assert_eq!(rx.recv().await?.len(), 1000);
+        assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
+        let Err(RecvError::Poisoned(why)) = rx.recv().await else { panic!("not poisoned") };
+        assert!(why.as_str().contains("1001 bytes") && why.as_str().contains("at most 1000"), "{why}");
+        let sent = tx.send(vec![2; 10]).await;
+        assert_eq!(sent, Err(SendError::NotTaken { value: vec![2; 10], why: Why::Poisoned(why) }));
+        Ok(())
+    });
+}
+
+/// Who has nothing to do with a node has no connection to it; who has two things, has one.
+#[test]
+fn a_connection_is_made_when_it_is_needed() {
+    run(async {
+        let [names] = nodes("when_needed", "127.0.0.1:0").await;
+        while !names.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let [a, b] = nodes("when_needed", "127.0.0.1:0").await;
+        let (mut of_a, mut of_b) = (a.connections(), b.connections());
+        // Of each other's ends they need nothing.
+        let _alone = (a.receiver::<u8>("of a").await?, b.receiver::<u8>("of b").await?);
+        for ups in [&mut of_a, &mut of_b] {
+            while let Ok((peer, _)) = ups.try_recv() {
+                assert_eq!(peer, names.me());
+            }
+        }
+        let mut ends = Vec::new();
+        for name in ["first", "second"] {
+            ends.push((a.sender::<u8>(name).await?, b.receiver::<u8>(name).await?));
+            ends.push((
+                b.sender::<u8>(&format!("{name}, back")).await?,
+                a.receiver::<u8>(&format!("{name}, back")).await?,
+            ));
+        }
+        for (tx, rx) in &mut ends {
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            assert_eq!((sent?, received?), ((), 1));
+        }
+        let (here, there) = (a.me(), b.me());
+        a.leave().await?;
+        b.leave().await?;
+        for (mut ups, me, other) in [(of_a, here, there), (of_b, there, here)] {
+            let mut states = Vec::new();
+            while let Some((peer, state)) = ups.next().await? {
+                assert!(peer == other || peer == names.me(), "{me}");
+                states.extend((peer == other).then_some(state));
+            }
+            assert!(matches!(states[..], [ConnectionState::Up, ConnectionState::Down(_)]), "{me}: {states:?}");
+        }
+        Ok(())
+    });
+}
+
+thread_local! {
+    /// This thread is within a poll of the test's own future.
+    static CALLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Memory that notes on whose path it is dialled.
+#[derive(Clone, Default)]
+struct Watched(Arc<Mutex<Vec<bool>>>);
+
+impl Network for Watched {
+    fn scheme(&self) -> &'static str {
+        "watched"
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
+        let note = || self.0.lock().unwrap().push(CALLER.get());
+        note();
+        Box::pin(async move {
+            note();
+            Memory.dial(address).await
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Listener>>> {
+        Memory.listen(address)
+    }
+}
+
+#[test]
+fn a_node_listens_on_loopback_unless_it_is_told() {
+    run(async {
+        let node = Node::builder().app("loopback").names("memory:names-of-loopback").join().await?;
+        let [address] = node.listening() else { panic!("{:?}", node.listening()) };
+        let address: std::net::SocketAddr = address.parse().expect("an address of TCP");
+        assert!(address.ip().is_loopback(), "{address}");
+        Ok(())
+    });
+}
+
+#[test]
+fn nobody_dials_on_a_caller_s_path() {
+    let watched = Watched::default();
+    let node = || {
+        let builder = Node::builder().app("callers").names("memory:names-of-callers").listen("watched:");
+        builder.network(watched.clone()).join()
+    };
+    let mut calls = Box::pin(async {
+        // Who serves the names has met both, so they dial each other over what is watched.
+        let names = node().await?;
+        while !names.serves_names() {
+            tokio::task::yield_now().await;
+        }
+        let (a, b) = (node().await?, node().await?);
+        let mut rx = b.receiver::<u8>("numbers").await?;
+        let mut tx = a.sender::<u8>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent?, received?), ((), 7));
+        let mut far = b.sender::<u8>("far").await?;
+        let mut here = a.receiver::<u8>("far").await?;
+        let (sent, received) = par!(far.send(8), here.recv());
+        assert_eq!((sent?, received?), ((), 8));
+        a.leave().await?;
+        b.leave().await
+    });
+    run(std::future::poll_fn(move |cx| {
+        CALLER.set(true);
+        let polled = calls.as_mut().poll(cx);
+        CALLER.set(false);
+        polled
+    }));
+    let dials = watched.0.lock().unwrap();
+    assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
 }

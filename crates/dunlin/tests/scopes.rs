@@ -337,37 +337,88 @@ fn instances_share_what_they_join() {
 }
 
 #[test]
-fn none_runs_before_all_siblings_have_joined() {
+fn the_annotation_says_the_buffering() {
+    #[process]
+    async fn late(
+        #[receiver("in", fifo(2))] mut numbers: Receiver<u8>,
+        #[sender("out", fifo(1))] mut out: Sender<u8>,
+        mut begin: Receiver<()>,
+    ) -> Result {
+        begin.recv().await?;
+        while let Some(n) = numbers.next().await? {
+            out.send(n).await?;
+        }
+        Ok(())
+    }
     run(async {
         let scope = Scope::new();
-        let ((mut go, mut gone), ran) = (bell(), Arc::new(AtomicUsize::new(0)));
-        let mut joined = bell();
-        let slow = wired(move |scope| async move {
-            let mut tx = scope.sender::<u8>("n").shared().await?;
-            let _ = joined.0.send(()).await;
-            let _ = gone.recv().await; // as it would wait for a node
-            Ok(async move { tx.send(2).await })
-        });
-        let counter = ran.clone();
-        let quick = wired(move |scope| async move {
-            let mut tx = scope.sender::<u8>("n").shared().await?;
-            Ok(async move {
-                counter.fetch_add(1, Ordering::SeqCst);
-                tx.send(1).await
-            })
-        });
-        let mut rx = scope.receiver::<u8>("n").policy(fifo(2)).await?;
-        scope.fork_all((quick, slow));
-        joined.1.recv().await?;
-        // Another process that is started now comes after them: were they let through, `quick` would have run.
-        for _ in 0..100 {
-            spawn(async {}).await?;
-        }
-        assert_eq!(ran.load(Ordering::SeqCst), 0);
+        let (mut go, begin) = bell();
+        scope.fork(late(begin));
+        let mut tx = scope.sender::<u8>("in").await?;
+        let out = scope.receiver::<u8>("out").await?;
+        tx.send(1).within(SOON).await?;
+        tx.send(2).within(SOON).await?; // nobody has received the first
+        assert_eq!(tx.try_send(3).unwrap_err().why(), Some(&Why::WouldBlock));
         go.send(()).await?;
-        assert_eq!(rx.recv().await? + rx.recv().await?, 3);
-        assert_eq!(rx.next().await?, None);
+        // Of four values one is in the buffer behind it, one in its hand, and two in the buffer before it.
+        tx.send(3).await?;
+        tx.send(4).within(SOON).await?;
+        while out.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(out.len(), 1);
+        drop(out);
         scope.finish(SOON).await
+    });
+}
+
+/// Joins, and as a slow one waits in between; counts when it runs.
+fn sibling(ran: &Arc<AtomicUsize>, slow: Option<(Sender<()>, Receiver<()>)>) -> impl Wired<Output = Result> + use<> {
+    let ran = ran.clone();
+    wired(move |scope| async move {
+        let mut tx = scope.sender::<u8>("n").shared().await?;
+        if let Some((mut joined, mut gone)) = slow {
+            let _ = joined.send(()).await;
+            let _ = gone.recv().await; // as it would wait for a node
+        }
+        Ok(async move {
+            ran.fetch_add(1, Ordering::SeqCst);
+            Ok(tx.send(1).await?)
+        })
+    })
+}
+
+#[test]
+fn none_runs_before_all_siblings_have_joined() {
+    run(async {
+        for form in ["tuple", "array", "vector", "count"] {
+            let scope = Scope::new();
+            let ((mut go, gone), ran) = (bell(), Arc::new(AtomicUsize::new(0)));
+            let (joined, mut has_joined) = bell();
+            let slow = Some((joined, gone));
+            let mut rx = scope.receiver::<u8>("n").policy(fifo(2)).await?;
+            match form {
+                "tuple" => drop(scope.fork_all((sibling(&ran, None), sibling(&ran, slow)))),
+                "array" => drop(scope.fork_all([sibling(&ran, None), sibling(&ran, slow)])),
+                "vector" => drop(scope.fork_all(vec![sibling(&ran, None), sibling(&ran, slow)])),
+                _ => {
+                    let mut slow = [slow, None];
+                    let mut rest = slow.iter_mut().rev();
+                    drop(scope.fork_n(2, || sibling(&ran, rest.next().and_then(Option::take))));
+                }
+            }
+            has_joined.recv().await?;
+            // Another process that is started now comes after them: were they let through, the first would have run.
+            for _ in 0..100 {
+                spawn(async {}).await?;
+            }
+            assert_eq!(ran.load(Ordering::SeqCst), 0, "{form}");
+            go.send(()).await?;
+            assert_eq!(rx.recv().await? + rx.recv().await?, 2);
+            assert_eq!(rx.next().await?, None, "{form}: both have left");
+            scope.finish(SOON).await?;
+        }
+        Ok(())
     });
 }
 
@@ -706,6 +757,86 @@ fn a_whole_channel_is_retired() {
     });
 }
 
+/// Of every kind of end one, and of the shared ones another handle is elsewhere.
+#[process(propagate)]
+async fn holds_all(
+    #[receiver("from")] mut from: Receiver<u8>,
+    #[receiver("shared in")] _shared_in: Shared<Receiver<u8>>,
+    #[client("asks")] _asks: dunlin::Caller<u8, u8>,
+    #[client("shared asks")] _shared_asks: Shared<dunlin::Caller<u8, u8>>,
+    #[server("asked")] _asked: dunlin::Callee<u8, u8>,
+    #[server("serves")] _serves: TillServer,
+    #[client("shared till")] _shared_till: Shared<TillClient>,
+    #[server("shared serves")] _shared_serves: Shared<TillServer>,
+    #[client("market")] _market: MarketClient,
+) -> Result {
+    from.recv().await?;
+    Ok(())
+}
+
+/// Its client's face holds a face that others share.
+#[derive(Bundle)]
+struct Market {
+    till: Share<Till>,
+    flipped: dunlin::Flip<Till>,
+}
+
+#[test]
+fn every_kind_of_end_hears_of_the_ending() {
+    run(async {
+        for poisons in [true, false] {
+            let scope = Scope::new();
+            let process = scope.fork(holds_all());
+            // Nobody else has let go of these, and one of them is claimed meanwhile.
+            let _others = (
+                scope.receiver::<u8>("shared in").shared().await?,
+                scope.client::<Call<u8, u8>>("shared asks").shared().await?,
+                scope.server::<Till>("shared serves").shared().await?,
+            );
+            let mut other = scope.client::<Till>("shared till").shared().await?;
+            let _claimed = other.claim().await?;
+            let mut shared_in = scope.sender::<u8>("shared in").await?;
+            let mut asks = scope.server::<Call<u8, u8>>("asks").await?;
+            let mut shared_asks = scope.server::<Call<u8, u8>>("shared asks").await?;
+            let mut asked = scope.client::<Call<u8, u8>>("asked").await?;
+            let mut serves = scope.client::<Till>("serves").await?;
+            let mut shared_till = scope.server::<Till>("shared till").await?;
+            let mut shared_serves = scope.client::<Till>("shared serves").await?;
+            let mut market = scope.server::<Market>("market").await?;
+
+            let from = scope.sender::<u8>("from").await?;
+            if poisons {
+                from.poison("ink");
+            }
+            drop(from);
+            let error = process.await?.unwrap_err();
+            assert!(if poisons { error.is_poisoned() } else { error.is_closed() }, "{error}");
+
+            let heard = |end: &str, error: Error| {
+                let as_said =
+                    if poisons { error.is_poisoned() && error.to_string().contains("ink") } else { error.is_closed() };
+                assert!(as_said, "{end}: {error}");
+            };
+            heard("shared in", shared_in.send(1).within(SOON).await.unwrap_err().into());
+            heard("asks", asks.accept().within(SOON).await.unwrap_err().into());
+            heard("shared asks", shared_asks.accept().within(SOON).await.unwrap_err().into());
+            heard("asked", asked.call(1).within(SOON).await.unwrap_err().into());
+            heard("serves.pay", serves.pay.send(1).within(SOON).await.unwrap_err().into());
+            heard("serves.receipt", serves.receipt.recv().within(SOON).await.unwrap_err().into());
+            heard("shared till.pay", shared_till.pay.recv().within(SOON).await.unwrap_err().into());
+            heard(
+                "shared till.receipt",
+                shared_till.receipt.send(String::new()).within(SOON).await.unwrap_err().into(),
+            );
+            heard("shared serves.pay", shared_serves.pay.send(1).within(SOON).await.unwrap_err().into());
+            heard("shared serves.receipt", shared_serves.receipt.recv().within(SOON).await.unwrap_err().into());
+            heard("market.till.pay", market.till.pay.recv().within(SOON).await.unwrap_err().into());
+            heard("market.flipped.pay", market.flipped.pay.send(1).within(SOON).await.unwrap_err().into());
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn without_the_word_ends_are_left() {
     #[process]
@@ -740,11 +871,11 @@ fn a_place_has_so_many_workers_of_its_name() {
             let barrier = barrier.clone();
             async move {
                 barrier.wait();
-                thread_name()
+                (thread_name(), tokio::runtime::Handle::current().metrics().num_workers())
             }
         });
         for process in held {
-            assert_eq!(process.await?.as_deref(), Some("press"));
+            assert_eq!(process.await?, (Some("press".to_owned()), 3));
         }
         assert_eq!(scope.fork(async { thread_name() }).await?.as_deref(), Some("dunlin-worker"));
         scope.finish(SOON).await
@@ -768,6 +899,28 @@ fn a_place_closes_with_its_scope_and_its_processes() {
             let refused = runtime.spawn(async {}).await.unwrap_err();
             assert!(refused.is_cancelled());
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_spawned_in_a_place_stays_there_and_ends_with_it() {
+    run(async {
+        let press = Scope::new().on(Place::workers(1).named("press"));
+        let (rings, mut rung) = bell();
+        let spawned = press.child().fork(async move {
+            drop(spawn(async move {
+                let _rings = Rings(Some(rings));
+                pending::<()>().await;
+            }));
+            // A process that it spawns, and one that this one spawns.
+            spawn(async { spawn(async { thread_name() }).await }).await?
+        });
+        assert_eq!(spawned.await??.as_deref(), Some("press"));
+        press.finish(SOON).await?; // what was spawned is not waited for
+        assert_eq!(rung.try_recv(), Err(RecvError::WouldBlock));
+        drop(press);
+        rung.recv().within(SOON).await?;
         Ok(())
     });
 }

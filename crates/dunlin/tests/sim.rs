@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use dunlin::node::ConnectionState;
+use dunlin::node::{ConnectionState, NameError};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 
@@ -91,6 +91,83 @@ fn who_stays_away_is_down() {
     .unwrap();
 }
 
+/// Two parts of a network, each with a name service and a pair of one name.
+#[test]
+fn two_pairs_of_a_name_meet() {
+    for seed in 0..20 {
+        let sim = Sim::new(seed);
+        sim.run(async {
+            let a = Node::join("split").await?;
+            // It serves the names before the others look for them.
+            let _first = a.sender::<u32>("first").await?;
+            let (b, c, d) = (Node::join("split").await?, Node::join("split").await?, Node::join("split").await?);
+            for (node, n) in [(&b, 2), (&c, 3), (&d, 4)] {
+                let _ = node.sender::<u32>(&format!("own {n}")).await?;
+            }
+            let halves = [(&a, &c), (&a, &d), (&b, &c), (&b, &d)];
+            halves.iter().for_each(|(one, other)| sim.part(one, other));
+
+            // Each half has a pair of this name, once the second has noticed that it is alone; and an end of another.
+            let (mut tx, mut rx) = (a.sender::<u32>("tides").await?, b.receiver::<u32>("tides").await?);
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            assert_eq!((sent?, received?), ((), 1));
+            let _lone = a.sender::<u32>("lone").await?;
+            sleep(Duration::from_secs(60)).await;
+            assert!(a.serves_names() && (c.serves_names() ^ d.serves_names()));
+            let (mut other_tx, mut other_rx) = (c.sender::<u32>("tides").await?, d.receiver::<u32>("tides").await?);
+            let (sent, received) = par!(other_tx.send(2), other_rx.recv());
+            assert_eq!((sent?, received?), ((), 2));
+            let mut other_lone = d.sender::<u32>("lone").await?;
+            let mut late = c.receiver::<u32>("late").await?;
+            let mut called: Vec<Receiver<u32>> = Vec::new();
+            for node in [&c, &d] {
+                called.push(node.receiver::<u32>(&format!("called at {}", node.me())).await?);
+            }
+            let (mut of_a, mut of_c, mut of_d) = (a.conflicts(), c.conflicts(), d.conflicts());
+
+            // They meet: the first service's are believed, and who has come second hears of it.
+            halves.iter().for_each(|(one, other)| sim.heal(one, other));
+            let (of_c, of_d) = par!(of_c.recv(), of_d.recv());
+            let (of_c, of_d) = (of_c?, of_d?);
+            assert_eq!((of_c.name.as_str(), of_c.mine.as_str()), ("tides", "an unshared sender (cbor)"));
+            assert_eq!((of_c.theirs.as_str(), of_c.holder), ("an unshared sender (cbor)", a.me()));
+            assert_eq!((of_d.mine.as_str(), of_d.holder), ("an unshared receiver (cbor)", b.me()));
+            assert!(of_a.try_recv().is_err());
+            assert!(a.serves_names() && !c.serves_names() && !d.serves_names());
+            assert_eq!(c.conflicts().recv().await?, of_c, "who asks later is told as well");
+            // Both pairs go on.
+            let (sent, received) = par!(tx.send(3), rx.recv());
+            assert_eq!((sent?, received?), ((), 3));
+            let (sent, received) = par!(other_tx.send(4), other_rx.recv());
+            assert_eq!((sent?, received?), ((), 4));
+            // What was not joined: one fits nobody, the other is found by who comes to the first.
+            let error = other_lone.send(5).await.unwrap_err();
+            assert!(error.to_string().contains("does not fit an unshared sender"), "{error}");
+            let mut early = b.sender::<u32>("late").await?;
+            let (sent, received) = par!(early.send(6), late.recv());
+            assert_eq!((sent?, received?), ((), 6));
+            // Who is asked at its address has what it had.
+            for (node, rx) in [&c, &d].into_iter().zip(&mut called) {
+                let mut tx = a.sender::<u32>(&format!("{}/called at {}", node.addresses()[0], node.me())).await?;
+                let (sent, received) = par!(tx.send(7), rx.recv());
+                assert_eq!((sent?, received?), ((), 7));
+            }
+            // Once the first pair is gone the second has the name.
+            drop((tx, rx));
+            let error = loop {
+                match b.sender::<u32>("tides").await {
+                    Err(error) if error.to_string().contains(&c.me().to_string()) => break error,
+                    _ => sleep(Duration::from_millis(10)).await,
+                }
+            };
+            assert!(matches!(error, NameError::Refused { .. }));
+            drop((other_tx, other_rx));
+            Result::<()>::Ok(())
+        })
+        .unwrap();
+    }
+}
+
 #[test]
 #[should_panic(expected = "the simulation hangs, at 0ns of virtual time; who waits:\n  ")]
 fn a_deadlock_is_told() {
@@ -107,4 +184,65 @@ fn a_process_that_panics_has_its_exit() {
         assert_eq!(process.await.unwrap_err().reason, dunlin::ExitReason::Panicked("no fish".into()));
         assert_eq!(cancelled.await.unwrap_err().reason, dunlin::ExitReason::Cancelled);
     });
+}
+
+/// What was sent into a buffer elsewhere is bounded in bytes.
+#[test]
+fn a_buffer_elsewhere_is_full_of_bytes() {
+    const BUDGET: usize = 16 << 10;
+    for (seed, policy) in [(1, unbounded()), (2, fifo(1000))] {
+        let sim = Sim::new(seed);
+        sim.run(async {
+            let a = Node::join("budget").await?;
+            let b = Node::builder().app("budget").buffered_max_bytes(BUDGET as u64).join().await?;
+            let mut tx = a.sender::<Vec<u8>>("letters").await?;
+            let mut rx = b.receiver::<Vec<u8>>("letters").policy(policy).await?;
+            let (mut sent, mut received) = (0u32, 0u32);
+            // They grow, and are small again.
+            for size in [300, 3000, 100, 30_000, 300] {
+                let before = sent;
+                let letter = |n: u32| {
+                    let mut letter = vec![0; size];
+                    letter[..4].copy_from_slice(&n.to_be_bytes());
+                    letter
+                };
+                // As many as go without a receive.
+                while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
+                    sent += 1;
+                    assert!(sent - before < 1000, "it is unbounded");
+                }
+                while !rx.is_empty() {
+                    let letter = rx.recv().await?;
+                    assert_eq!(letter[..4], received.to_be_bytes());
+                    received += 1;
+                }
+                // What comes now is what there is room for when they are of this size.
+                for round in 0..40 {
+                    while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
+                        sent += 1;
+                    }
+                    let there = rx.len();
+                    if round > 0 {
+                        assert!(there == 1 || there * size <= BUDGET, "{there} of {size}");
+                    }
+                    if round > 30 {
+                        assert!(there * size >= BUDGET / 2, "only {there} of {size}");
+                    }
+                    while !rx.is_empty() {
+                        assert_eq!(rx.recv().await?[..4], received.to_be_bytes());
+                        received += 1;
+                    }
+                }
+            }
+            // At one node nothing is encoded.
+            let mut tx = b.sender::<Vec<u8>>("home").await?;
+            let mut rx = b.receiver::<Vec<u8>>("home").policy(unbounded()).await?;
+            for _ in 0..100 {
+                tx.send(vec![0; 10_000]).await?;
+            }
+            assert_eq!(rx.recv().await?.len(), 10_000);
+            Result::<()>::Ok(())
+        })
+        .unwrap();
+    }
 }

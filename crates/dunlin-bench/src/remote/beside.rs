@@ -26,7 +26,9 @@ pub(super) const REMOTE: [&str; 3] = [OWN_SOCKET, SAME_SOCKET, TCP];
 pub(crate) const ALONE: &str = "dunlin par";
 pub(crate) const WITH_NODE: &str = "dunlin par, with a node";
 pub(crate) const BESIDE_PING: &str = "dunlin par, beside a remote ping";
-pub(super) const LOCAL: [&str; 3] = [ALONE, WITH_NODE, BESIDE_PING];
+/// No node, and the ping is over a socket of tokio's: what two busy processes more cost by themselves.
+pub(crate) const BESIDE_TCP: &str = "dunlin par, beside a tokio tcp ping";
+pub(super) const LOCAL: [&str; 4] = [ALONE, WITH_NODE, BESIDE_PING, BESIDE_TCP];
 
 /// Bytes of a ping.
 const PING: usize = 8;
@@ -126,11 +128,21 @@ fn over_sockets(side: &Side) -> Result<f64> {
 /// Commstime in `par!` on the main thread; everything of the node is on the runtime's workers.
 pub(super) fn local(side: &Side) -> Result<f64> {
     let names = names(side)?;
-    let pings = side.who == BESIDE_PING;
-    let mut sides = Sides::start(side, if pings { 2 } else { 1 }, &names)?;
-    sides.meet(side, "here")?;
+    let (pings, tcp_pings) = (side.who == BESIDE_PING, side.who == BESIDE_TCP);
+    let mut sides = Sides::start(side, if pings || tcp_pings { 2 } else { 1 }, &names)?;
+    let (listener, all) = over_tcp::meet(side, &mut sides)?;
     let runtime = Builder::new_multi_thread().worker_threads(side.threads).enable_all().build()?;
-    let node = (side.who != ALONE).then(|| runtime.block_on(join(&names))).transpose()?;
+    if tcp_pings {
+        // As many as there is time for.
+        let (endless, other) = (Side { n: u64::MAX / 2, ..side.clone() }, all[1]);
+        let ping = async move { over_tcp::pingpong(&endless, &TcpListener::from_std(listener)?, other).await };
+        if !side.leads() {
+            return runtime.block_on(ping);
+        }
+        runtime.spawn(ping);
+    }
+    let node =
+        [WITH_NODE, BESIDE_PING].contains(&side.who.as_str()).then(|| runtime.block_on(join(&names))).transpose()?;
     if let Some(node) = node.clone().filter(|_| pings) {
         if !side.leads() {
             return runtime.block_on(async {

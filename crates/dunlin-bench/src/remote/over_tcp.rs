@@ -142,7 +142,7 @@ pub(super) fn run(side: &Side) -> Result<f64> {
     })
 }
 
-async fn pingpong(side: &Side, listener: &TcpListener, other: SocketAddr) -> Result<f64> {
+pub(super) async fn pingpong(side: &Side, listener: &TcpListener, other: SocketAddr) -> Result<f64> {
     if !side.leads() {
         let (mut input, mut output) = both_ways(listener.accept().await?.0, side.size)?;
         loop {

@@ -59,6 +59,7 @@ pub trait Buffering: Send {
 
 /// Which of the pending parties gives way when one too many would wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Overflow {
     /// The longest queued expires, with [`Why::Expired`](crate::Why::Expired) or
@@ -91,6 +92,35 @@ pub(crate) enum Window {
     Unbounded(u32),
 }
 
+/// Which of the policies here it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(crate) enum Kind {
+    Rendezvous,
+    Fifo(NonZeroUsize),
+    Unbounded,
+    OverwriteOldest(NonZeroUsize),
+    OverwriteNewest(NonZeroUsize),
+    DropNewest(NonZeroUsize),
+    /// A user's own.
+    Own,
+}
+
+#[cfg(feature = "serde")]
+impl Kind {
+    pub(crate) fn policy(self) -> Option<Policy> {
+        Some(match self {
+            Self::Rendezvous => rendezvous(),
+            Self::Fifo(max) => fifo(max.get()),
+            Self::Unbounded => unbounded(),
+            Self::OverwriteOldest(max) => overwrite_oldest(max.get()),
+            Self::OverwriteNewest(max) => overwrite_newest(max.get()),
+            Self::DropNewest(max) => drop_newest(max.get()),
+            Self::Own => return None,
+        })
+    }
+}
+
 /// How many values may be on their way into an unbounded buffer.
 const UNBOUNDED_WINDOW: u32 = 1024;
 
@@ -100,6 +130,7 @@ const UNBOUNDED_WINDOW: u32 = 1024;
 #[derive(Clone)]
 pub struct Policy {
     name: &'static str,
+    pub(crate) kind: Kind,
     make: Option<Make>,
     window: Window,
     pub(crate) senders: Option<Bound>,
@@ -112,6 +143,7 @@ impl Policy {
         let make: Make = Arc::new(move || Box::new(buffering.clone()));
         Self {
             name,
+            kind: Kind::Own,
             make: Some(make),
             window: Window::None,
             senders: None,
@@ -167,6 +199,12 @@ impl Policy {
         self
     }
 
+    /// Whether a receiver of a channel with this policy can go to another node: a policy of your own ([`Buffering`]) cannot be said to another
+    /// program.
+    pub fn is_portable(&self) -> bool {
+        self.kind != Kind::Own
+    }
+
     pub(crate) fn buffering(&self) -> Option<Box<dyn Buffering>> {
         self.make.as_ref().map(|make| make())
     }
@@ -209,6 +247,7 @@ impl<B: Buffering + Clone + Sync + 'static> From<B> for Policy {
 pub fn rendezvous() -> Policy {
     Policy {
         name: "rendezvous",
+        kind: Kind::Rendezvous,
         make: None,
         window: Window::None,
         senders: None,
@@ -230,11 +269,11 @@ impl Buffering for Full {
 }
 
 #[track_caller]
-fn sized(name: &'static str, max: usize, then: Admit) -> Policy {
+fn sized(name: &'static str, kind: fn(NonZeroUsize) -> Kind, max: usize, then: Admit) -> Policy {
     let Some(max) = NonZeroUsize::new(max) else {
         panic!("{name}(0) has no place for a value: use at least 1, or `channel()` for none");
     };
-    Policy::buffered(name, Full { max, then })
+    Policy { kind: kind(max), ..Policy::buffered(name, Full { max, then }) }
 }
 
 /// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value, and waits
@@ -245,14 +284,14 @@ fn sized(name: &'static str, max: usize, then: Admit) -> Policy {
 #[track_caller]
 pub fn fifo(max: usize) -> Policy {
     let window = Window::Places(u32::try_from(max).unwrap_or(u32::MAX));
-    Policy { window, ..sized("fifo", max, Admit::Wait) }
+    Policy { window, ..sized("fifo", Kind::Fifo, max, Admit::Wait) }
 }
 
 /// A buffer that always has room. Sends never wait; memory is the only bound, so prefer [`fifo`] where senders can
 /// be faster than receivers.
 pub fn unbounded() -> Policy {
     let policy = Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse });
-    Policy { window: Window::Unbounded(UNBOUNDED_WINDOW), ..policy }
+    Policy { window: Window::Unbounded(UNBOUNDED_WINDOW), kind: Kind::Unbounded, ..policy }
 }
 
 /// A buffer of `max` values that drops the oldest when it is full. Sends never wait.
@@ -261,7 +300,7 @@ pub fn unbounded() -> Policy {
 /// If `max` is 0.
 #[track_caller]
 pub fn overwrite_oldest(max: usize) -> Policy {
-    sized("overwrite_oldest", max, Admit::DropOldest)
+    sized("overwrite_oldest", Kind::OverwriteOldest, max, Admit::DropOldest)
 }
 
 /// A buffer of `max` values that drops its newest for the incoming one when it is full. Sends never wait.
@@ -270,7 +309,7 @@ pub fn overwrite_oldest(max: usize) -> Policy {
 /// If `max` is 0.
 #[track_caller]
 pub fn overwrite_newest(max: usize) -> Policy {
-    sized("overwrite_newest", max, Admit::ReplaceNewest)
+    sized("overwrite_newest", Kind::OverwriteNewest, max, Admit::ReplaceNewest)
 }
 
 /// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and answer `Ok` also when
@@ -280,7 +319,7 @@ pub fn overwrite_newest(max: usize) -> Policy {
 /// If `max` is 0.
 #[track_caller]
 pub fn drop_newest(max: usize) -> Policy {
-    sized("drop_newest", max, Admit::DropThis)
+    sized("drop_newest", Kind::DropNewest, max, Admit::DropThis)
 }
 
 #[cfg(test)]

@@ -1043,12 +1043,33 @@ impl<T> Chan<T> {
         set
     }
 
+    /// The policy, for who makes another channel of the same. `None`: it is a user's own.
+    #[cfg(feature = "serde")]
+    pub(crate) fn policy(&self) -> Option<Policy> {
+        let g = self.state.lock();
+        let (kind, senders, receivers) = match &g.queue {
+            Some(queue) => (queue.kind, queue.senders_bound, queue.receivers_bound),
+            None => (super::policy::Kind::Rendezvous, None, None),
+        };
+        let immunity = Strength::from((g.tag >> IMMUNITY_SHIFT) as u8);
+        let mut policy = kind.policy()?;
+        (policy.senders, policy.receivers, policy.immunity) = (senders, receivers, immunity);
+        Some(policy)
+    }
+
     /// Whether the sending, or else the receiving, end is gone.
     pub(crate) fn is_left(&self, sending: bool) -> bool {
         self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents
+
+    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_stretched(&self, sending: bool) -> bool {
+        let g = self.state.lock();
+        g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
+    }
 
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {

@@ -10,9 +10,10 @@ use super::sender::Sender;
 use super::state::Chan;
 use crate::call::{Callee, Caller};
 use crate::error::Reason;
-use crate::share::Shared;
+use crate::share::{End, Shared};
 
 /// A hold on a channel through one of its ends, which does not keep it. After that end is gone it does nothing.
+#[derive(Clone)]
 pub struct Tether {
     chan: Weak<dyn Ending>,
     sending: bool,
@@ -117,6 +118,25 @@ impl<Q: Send + 'static, A: Send + 'static> Tethered for Callee<Q, A> {
 impl<Q: Send + 'static, A: Send + 'static> Tethered for Shared<Caller<Q, A>> {
     fn tether(&self, tethers: &mut Vec<Tether>) {
         tethers.push(Tether::new::<_, MayPoison>(self.end_link(), true));
+    }
+}
+
+/// Of a face that is shared, taken when it was: it may be out on a claim.
+#[derive(Clone, Debug)]
+pub struct Tethers(Arc<[Tether]>);
+
+impl Tethers {
+    /// Those of this face.
+    pub fn of(face: &impl Tethered) -> Self {
+        let mut tethers = Vec::new();
+        face.tether(&mut tethers);
+        Self(tethers.into())
+    }
+}
+
+impl<F: End<Link = Tethers>> Tethered for Shared<F> {
+    fn tether(&self, tethers: &mut Vec<Tether>) {
+        tethers.extend(self.end_link().0.iter().cloned());
     }
 }
 

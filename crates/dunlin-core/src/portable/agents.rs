@@ -245,6 +245,11 @@ impl AnyOutlet {
         self.agent.down();
     }
 
+    /// [`Outlet::take_buffered`].
+    pub fn take_buffered(&self) -> Vec<Value> {
+        self.agent.take_buffered()
+    }
+
     /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those that the inlet has
     /// [given](AnyInlet::credits) already.
     ///
@@ -287,6 +292,24 @@ impl AnyInlet {
         self.agent.credits()
     }
 
+    /// [`Inlet::credits_anew`].
+    pub fn credits_anew(&self) -> u32 {
+        self.agent.credits_anew()
+    }
+
+    /// [`Inlet::lend_at_most`].
+    pub fn lend_at_most(&self, places: u32) {
+        self.agent.lend_at_most(places);
+    }
+
+    /// [`Inlet::restore`].
+    ///
+    /// # Panics
+    /// If the value is not of this channel's type.
+    pub fn restore(&self, value: Value) {
+        self.agent.restore(value);
+    }
+
     /// [`Inlet::push`].
     ///
     /// # Errors
@@ -294,7 +317,7 @@ impl AnyInlet {
     ///
     /// # Panics
     /// If the value is not of this channel's type.
-    pub fn push(&self, value: Value) -> Result<(), Value> {
+    pub fn push(&self, value: Value) -> Result<usize, Value> {
         self.agent.push(value)
     }
 
@@ -364,6 +387,7 @@ impl fmt::Debug for AnyInlet {
 pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 trait DynOutlet: Send {
+    fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
     fn lost(&self, ticket: u64, value: Value, id: MessageId);
@@ -381,6 +405,10 @@ trait DynOutlet: Send {
 }
 
 impl<T: Portable> DynOutlet for Outlet<T> {
+    fn take_buffered(&self) -> Vec<Value> {
+        self.take_buffered().into_iter().map(Value::new).collect()
+    }
+
     fn channel(&self) -> ChannelId {
         self.channel()
     }
@@ -473,6 +501,10 @@ impl<T: Portable> DynOutlet for Slot<T> {
         self.slot.id()
     }
 
+    fn take_buffered(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
     // The reply goes as a firm offer: it has its place in any case.
     fn credit(&self, _: u32) {}
 
@@ -533,7 +565,10 @@ impl<T: Portable> DynOutlet for Slot<T> {
 trait DynInlet: Send {
     fn channel(&self) -> ChannelId;
     fn credits(&self) -> u32;
-    fn push(&self, value: Value) -> Result<(), Value>;
+    fn credits_anew(&self) -> u32;
+    fn lend_at_most(&self, places: u32);
+    fn restore(&self, value: Value);
+    fn push(&self, value: Value) -> Result<usize, Value>;
     fn down(self: Box<Self>);
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
@@ -555,7 +590,19 @@ impl<T: Portable> DynInlet for Inlet<T> {
         self.credits()
     }
 
-    fn push(&self, value: Value) -> Result<(), Value> {
+    fn credits_anew(&self) -> u32 {
+        self.credits_anew()
+    }
+
+    fn restore(&self, value: Value) {
+        self.restore(value.into());
+    }
+
+    fn lend_at_most(&self, places: u32) {
+        self.lend_at_most(places);
+    }
+
+    fn push(&self, value: Value) -> Result<usize, Value> {
         self.push(value.into()).map_err(Value::new)
     }
 

@@ -49,7 +49,7 @@
 //!
 //! Four things to know:
 //! - An end that had been in use brings what it has: a receiver's buffered values are the first that its `Outlet` says, and what waits is offered next. The
-//!   channel's *policy* stays behind: the carrier gives the new half one, in `expect`.
+//!   channel's *policy* goes beside it: the carrier gives it to the new half, in `expect`.
 //! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
@@ -66,12 +66,13 @@ use std::any::{Any, type_name};
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZeroUsize;
 use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Joining, Shape, Value};
-use crate::channel::policy::Policy;
+use crate::channel::policy::{Bound, Kind, Overflow, Policy};
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -207,6 +208,40 @@ pub enum CarryError {
     },
 }
 
+/// The policy of a channel, as it is said to a node that the receiver goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyNote {
+    kind: Kind,
+    senders: Option<(NonZeroUsize, Overflow)>,
+    receivers: Option<(NonZeroUsize, Overflow)>,
+    immunity: u8,
+}
+
+impl PolicyNote {
+    /// `None`: it is a user's own, which no other program has.
+    pub(super) fn of(policy: &Policy) -> Option<Self> {
+        let bound = |bound: Option<Bound>| bound.and_then(|b| Some((NonZeroUsize::new(b.max)?, b.overflow)));
+        policy.is_portable().then(|| Self {
+            kind: policy.kind,
+            senders: bound(policy.senders),
+            receivers: bound(policy.receivers),
+            immunity: policy.immunity.as_u8(),
+        })
+    }
+
+    /// The policy. `None`: the note is of one that cannot be said.
+    pub fn policy(self) -> Option<Policy> {
+        let mut policy = self.kind.policy()?.immunity(self.immunity);
+        if let Some((max, overflow)) = self.senders {
+            policy = policy.pending_senders(max.get(), overflow);
+        }
+        if let Some((max, overflow)) = self.receivers {
+            policy = policy.pending_receivers(max.get(), overflow);
+        }
+        Some(policy)
+    }
+}
+
 /// Which end it is: the same one twice in a message would have two holders afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -232,6 +267,10 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn alone(self) -> Option<Self>;
     /// The channel, if it is one.
     fn channel(&self) -> Option<ChannelId>;
+    /// Of an end that receives: the channel's policy, if that can be said.
+    fn policy(&self) -> Option<PolicyNote>;
+    /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
+    fn is_stretched(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Result<Agent, Self>;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
@@ -285,6 +324,11 @@ pub struct StagedEnd {
     /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
     /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
     pub channel: Option<ChannelId>,
+    /// Of an end that receives: the channel's policy. `None`: a user's own, which no other program has.
+    pub policy: Option<PolicyNote>,
+    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
+    /// does: a carrier that cannot tell that half where this end goes has to refuse it.
+    pub stretched: bool,
 }
 
 struct Staged {
@@ -742,6 +786,7 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
+    let (policy, stretched) = (end.policy(), end.is_stretched());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
@@ -750,7 +795,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(Staged { end: StagedEnd { token, kind, channel }, place, another });
+        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, stretched }, place, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

@@ -15,6 +15,7 @@ mod policies;
 mod posting;
 mod returning;
 mod sharing;
+mod sinking;
 mod syncing;
 mod taking;
 mod waiting;
@@ -36,6 +37,7 @@ pub fn laws<X: Transport>() -> Vec<Law<X>> {
         cutting::laws(),
         panics::laws(),
         posting::laws(),
+        sinking::laws(),
         broadcasting::laws(),
         sharing::laws(),
         calling::laws(),

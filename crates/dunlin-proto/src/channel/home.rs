@@ -11,7 +11,9 @@ use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::{Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome};
+use crate::wire::{
+    Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome, Travel, Which,
+};
 
 impl Machine {
     /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
@@ -57,6 +59,11 @@ impl Machine {
             attached.credits = terms.credits.into();
             self.tell(now, to, channel, FromHome::Attached(terms));
         }
+    }
+
+    /// The message with the receiver of this channel has not been taken: nobody has heard of the channel.
+    pub fn forget_half(&mut self, channel: ChannelId) {
+        self.proxies.remove(&channel);
     }
 
     /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
@@ -168,6 +175,11 @@ impl Machine {
     /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
+        if let Some(to) = home.phase.moves_to() {
+            // The sender looks there already.
+            self.homes.remove(&channel);
+            return self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
+        }
         match home.ended {
             None => home.ended = Some(how.clone()),
             // Poison counts after a retirement, for whoever is still there.
@@ -176,14 +188,13 @@ impl Machine {
         }
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers.
-        let strangers: Vec<NodeId> =
-            home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
-        home.attached.retain(|_, from| !from.gone && from.told);
-        let transfer = home.transfer;
+        home.attached.retain(|_, from| !from.gone);
+        // One that has come, and has not been told that this is its home, hears nothing else.
+        let untold: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
+        home.attached.retain(|_, from| from.told);
         for node in nodes {
-            if strangers.contains(&node) {
-                // It waits to hear whether this is its home, and for nothing else.
-                self.tell(now, node, channel, FromHome::NotHome(transfer));
+            if untold.contains(&node) {
+                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
             } else {
                 self.tell(now, node, channel, FromHome::Ended(how.clone()));
             }

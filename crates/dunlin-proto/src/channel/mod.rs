@@ -92,7 +92,7 @@ pub enum ProxyHears {
         /// Values that an extended receive had returned and not released: they were received.
         taken: Vec<Ticket>,
     },
-    /// The channel's home moves. These offers of values have not been taken: offer each of them again, under its number and in this order, or
+    /// The channel's home moves. These offers of values have not been taken: make each of them [again](crate::Machine::offer_again), in this order, or
     /// [withdraw](crate::Machine::withdraw) it. What choices offer still stands, without a word.
     Moved(Vec<Ticket>),
     /// The home, perhaps a new one, knows this half. So many more values may be sent at once.

@@ -38,7 +38,7 @@ impl Machine {
 
     /// Whether anything of this channel is here, its home or a half.
     pub fn knows(&self, channel: ChannelId) -> bool {
-        self.homes.contains_key(&channel) || self.proxies.contains_key(&channel)
+        self.has_home(channel) || self.proxies.contains_key(&channel)
     }
 
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
@@ -71,6 +71,15 @@ impl Machine {
         self.offer_waiting(now, channel);
     }
 
+    /// Offers a value again that the home before this one had ([`ProxyHears::Moved`]). Nothing happens if it has been asked back since: that is answered.
+    pub fn offer_again(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.again.remove(&place_in_line(ticket)) {
+            proxy.wait_in_place(ticket, Waiting::Value(value));
+            self.offer_waiting(now, channel);
+        }
+    }
+
     /// Offers what a choice would send; the value is asked for by [`ProxyHears::Reserve`].
     pub fn offer_choice(&mut self, now: Time, channel: ChannelId, ticket: Ticket, choice: ChoiceId) {
         self.wait_for_room(channel, ticket, Waiting::Choice(choice));
@@ -81,11 +90,7 @@ impl Machine {
     fn wait_for_room(&mut self, channel: ChannelId, ticket: Ticket, what: Waiting) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if !proxy.retired && proxy.way.over.is_none() => {
-                if proxy.way.again.remove(&place_in_line(ticket)) {
-                    proxy.wait_in_place(ticket, what);
-                } else {
-                    proxy.backlog.push_back((ticket, what));
-                }
+                proxy.backlog.push_back((ticket, what));
             }
             _ => self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
         }

@@ -195,7 +195,15 @@ enum Stage {
 impl HomePhase {
     /// Whether the sender has been told that the receiver is elsewhere.
     pub(crate) fn has_said_so(&self) -> bool {
-        matches!(self.stage, Stage::Leaving(_) | Stage::Emptying(_))
+        self.moves_to().is_some()
+    }
+
+    /// Where the sender has been told that it is.
+    pub(crate) fn moves_to(&self) -> Option<NodeId> {
+        match self.stage {
+            Stage::Leaving(to) | Stage::Emptying(to) => Some(to),
+            Stage::Here | Stage::Asked(_) => None,
+        }
     }
 
     /// Whether the receiver is in a message, or with somebody who took it from one.
@@ -292,7 +300,13 @@ impl Machine {
                 Leaving::Ready(place, trip)
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
-            Whereabouts::Known if proxy.may_speak() && proxy.standing() == 0 && !proxy.unanswered && !proxy.gone => {
+            Whereabouts::Known
+                if proxy.may_speak()
+                    && proxy.standing() == 0
+                    && proxy.terms.is_some()
+                    && !proxy.unanswered
+                    && !proxy.gone =>
+            {
                 if proxy.way.undrained && !planted!(DrainSkipped) {
                     proxy.way.undrained = false;
                     proxy.way.draining = true;
@@ -318,6 +332,17 @@ impl Machine {
         let mut addresses = if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
         addresses.truncate(crate::wire::limits::ADDRESSES);
         addresses
+    }
+
+    /// The home of the sender that is here, as far as this node knows.
+    pub fn home_of(&self, channel: ChannelId) -> Option<NodeId> {
+        self.proxies.get(&channel).map(|proxy| proxy.home)
+    }
+
+    /// What the home grants to the sender that is here, and how many credits are left of that. `None`: it has not said.
+    pub fn terms_of(&self, channel: ChannelId) -> Option<(Terms, u32)> {
+        let proxy = self.proxies.get(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
+        proxy.terms.map(|terms| (terms, proxy.credits as u32))
     }
 
     /// The message with the sender has not been taken.
@@ -732,11 +757,10 @@ impl Machine {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        if home.ended.is_some() && !home.phase.is_away() {
-            // A half that takes the sender again does not hear how the channel ended, and will say nothing more.
+        if let Some(how) = home.ended.clone().filter(|_| !home.phase.is_away()) {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
-            return self.tell(now, from, channel, FromHome::NotHome(transfer));
+            return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
         }
         let present =
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
@@ -787,6 +811,10 @@ impl Machine {
             };
         }
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
+        if home.ended.is_some() {
+            // As soon as its sender has noticed there is no home any more.
+            return Leaving::Wait;
+        }
         let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
         let joined = !home.attached.is_empty() || home.phase.ended.is_some();
         if home.many || !known || !joined || home.phase.stage != Stage::Here {
@@ -794,6 +822,21 @@ impl Machine {
         }
         home.phase.packed = Some(trip);
         Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
+    }
+
+    /// Whether the receiver of this channel is here.
+    pub fn has_home(&self, channel: ChannelId) -> bool {
+        self.homes.contains_key(&channel) || self.visitors.contains_key(&channel)
+    }
+
+    /// Whether the receiver is in a message, or elsewhere.
+    pub fn receiver_is_away(&self, channel: ChannelId) -> bool {
+        self.homes.get(&channel).is_some_and(|home| home.phase.is_away())
+    }
+
+    /// Whether no node has a sending half.
+    pub fn home_is_left(&self, channel: ChannelId) -> bool {
+        self.homes.get(&channel).is_none_or(|home| home.attached.is_empty())
     }
 
     /// The message with the receiver has not been taken.
@@ -864,7 +907,9 @@ impl Machine {
     pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
         let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
         let is_mine = self.is_me(place.home);
-        if let Some(home) = self.homes.get_mut(&channel) {
+        if let Some(home) = self.homes.get_mut(&channel)
+            && (is_mine || !planted!(StaleArrives))
+        {
             // What an earlier home has said, or this one of an earlier message, counts no more.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
@@ -1072,7 +1117,10 @@ impl Machine {
                     return Err("a value that its home has not announced");
                 }
                 if total > self.config.value_max as u64 {
-                    return Err("a value larger than the terms allow");
+                    // The home before this one took larger ones. It cannot be told, and nobody else has the value.
+                    let _ = self.begin_value(from, channel, Head::Sent, total, first, false);
+                    self.fail_visitor(now, channel, End::Lost);
+                    return Ok(());
                 }
                 if let Some(value) = self.begin_value(from, channel, Head::Sent, total, first, true) {
                     self.buffered_value(now, channel, from, value);
@@ -1250,10 +1298,19 @@ impl Machine {
                 Whereabouts::Taking { moved } => !moved && how != End::Lost,
                 Whereabouts::Known => false,
             };
-        if asks || hears {
+        let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
+        if asks || hears || told {
+            if told {
+                proxy.way.givers.clear();
+            }
             proxy.way.givers.retain(|giver| *giver != from);
-            proxy.way.over = Some(how);
-            self.lose_proxy(now, channel);
+            if how == End::Lost {
+                return self.lose_proxy(now, channel);
+            }
+            proxy.backlog.clear();
+            proxy.way.again.clear();
+            self.proxy_hears(channel, ProxyHears::Ended(how.clone()));
+            self.end_way(now, channel, how);
         }
     }
 

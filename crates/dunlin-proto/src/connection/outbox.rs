@@ -286,6 +286,11 @@ impl Outbox {
         self.current < self.written.len() || (self.goodbye != Goodbye::Said && more)
     }
 
+    /// Whether [`fill`](Self::fill) would write of what is not new, or not small.
+    pub(crate) fn has_more_of_values(&self, config: &Config) -> bool {
+        self.room(0, config).0 && !self.turns.is_empty()
+    }
+
     /// Whether all has been written and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         let all_said = match self.goodbye {

@@ -1,6 +1,6 @@
 //! What a node has declared, and how far it has come.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
@@ -30,6 +30,16 @@ pub enum DirectoryEvent {
     },
     /// It does not fit what is there, and is over.
     Refused {
+        /// Its number.
+        number: u64,
+        /// What is there.
+        there: Declaration,
+        /// Who has it.
+        holder: Life,
+    },
+    /// It is joined, and the server it is declared to has somebody else's declaration that it does not fit. It goes on, beside that.
+    /// Once for each holder.
+    Conflict {
         /// Its number.
         number: u64,
         /// What is there.
@@ -75,9 +85,11 @@ struct End {
     face: Declaration,
     since: Time,
     status: Status,
-    /// At a home: who has been found, and whether shared.
-    partners: BTreeMap<Life, bool>,
+    /// At a home: who has been found.
+    partners: BTreeSet<Life>,
     told_waiting: bool,
+    /// Whose declaration is known to conflict with it.
+    conflicts: BTreeSet<Life>,
 }
 
 impl End {
@@ -155,7 +167,16 @@ impl Directory {
             return self.events.push_back(DirectoryEvent::Full { number, room, max });
         }
         let (name, status) = (name.to_owned(), Status::New);
-        let end = End { name, channel, face, since: now, status, partners: BTreeMap::new(), told_waiting: false };
+        let end = End {
+            name,
+            channel,
+            face,
+            since: now,
+            status,
+            partners: BTreeSet::new(),
+            told_waiting: false,
+            conflicts: BTreeSet::new(),
+        };
         self.ends.insert(number, end);
         self.say_declare(number);
     }
@@ -184,7 +205,9 @@ impl Directory {
         if self.server == Some(server) {
             return;
         }
-        self.server_lost();
+        if self.server.is_some() {
+            self.server_lost();
+        }
         self.server = Some(server);
         let numbers: Vec<u64> = self.ends.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.say_declare(number));
@@ -194,6 +217,13 @@ impl Directory {
     pub fn server_lost(&mut self) {
         self.server = None;
         self.said.clear();
+    }
+
+    /// The server serves these names no more: what was declared to it is taken back there, and waits for the next.
+    pub fn leave_server(&mut self) {
+        let numbers: Vec<u64> = self.ends.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.say(Names::Undeclare { number }));
+        self.server = None;
     }
 
     fn say(&mut self, said: Names) {
@@ -228,14 +258,19 @@ impl Directory {
                     self.events.push_back(DirectoryEvent::Waiting { number });
                 }
             }
-            Names::Refused { number, there, holder } => {
-                self.over(number, DirectoryEvent::Refused { number, there, holder });
-            }
+            Names::Refused { number, there, holder } => match self.ends.get_mut(&number) {
+                Some(end) if end.is_in_use() => {
+                    if end.conflicts.insert(holder) {
+                        self.events.push_back(DirectoryEvent::Conflict { number, there, holder });
+                    }
+                }
+                _ => self.over(number, DirectoryEvent::Refused { number, there, holder }),
+            },
             Names::BadName { number } => self.over(number, DirectoryEvent::BadName { number }),
             Names::Full { number, room, max } => self.over(number, DirectoryEvent::Full { number, room, max }),
             Names::Gone { number, partner } => self.gone(number, partner),
-            // To a server, or to an acceptor's node.
-            Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. } => {}
+            // To a server, to an acceptor's node, or to who looks for a server.
+            Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. } | Names::Elsewhere => {}
         }
     }
 
@@ -265,15 +300,14 @@ impl Directory {
                 if end.status == Status::New {
                     end.status = Status::Known;
                 }
-                channel == end.channel && end.partners.insert(partner, face.shared).is_none()
+                channel == end.channel && end.partners.insert(partner)
             }
         }
     }
 
     fn gone(&mut self, number: u64, partner: Life) {
         let Some(end) = self.ends.get_mut(&number) else { return };
-        let shared = end.partners.remove(&partner);
-        if shared == Some(false) && !matches!(end.status, Status::Joined(_)) {
+        if end.partners.remove(&partner) && !matches!(end.status, Status::Joined(_)) {
             // It never attached: another may be joined.
             self.say_declare(number);
         }

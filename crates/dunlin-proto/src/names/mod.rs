@@ -11,7 +11,8 @@
 //! - A name is either a channel's ([`Sender`](Face::Sender), [`Receiver`](Face::Receiver)) or a bundle's ([`Client`](Face::Client),
 //!   and [`Server`](Face::Server) or [`Acceptor`](Face::Acceptor)). Receiver, server and acceptor are *homes*: their channel is the one that
 //!   is joined.
-//! - A face has one holder, or any number if all declare it shared. What each says of the other face must be so.
+//! - A face has one holder, or any number if all declare it shared and the server [allows](RegistryConfig::several_holders) that. What each
+//!   says of the other face must be so.
 //! - What does not fit what is there is refused, and told what is there and who has it. What is there goes on.
 //! - Both sides of a pair are told. With an acceptor only the client is: it introduces itself to the acceptor's node
 //!   ([`Names::Guest`](crate::wire::Names::Guest)), and its declaration is over, so that an acceptor has any number of clients, shared or not.
@@ -23,11 +24,12 @@
 //!
 //! - Whoever is no home is joined once, to one channel, for good. When that channel's home goes, its end has ended, and can
 //!   only be dropped and declared anew.
-//! - A home is joined to any number of shared partners, whenever they come, but to one unshared partner: then both are *used up*. If
+//! - A home is joined to any number of shared partners, whenever they come, but to one unshared partner (or shared one, if
+//!   there may be only [one](RegistryConfig::several_holders)): then both are *used up*. If
 //!   one of the two goes, the other goes on holding its face of the name. Who comes then waits for the other one's successor: nobody is
 //!   joined to an end that has ended. The name is free again when both are gone.
 //! - So a server whose client has ended is found by the next client only if clients are shared, or if it is an acceptor.
-//! - An unshared partner that goes before it attached has not used the home up. Only the home's node knows: it is asked
+//! - Such a partner that goes before it attached has not used the home up. Only the home's node knows: it is asked
 //!   ([`Names::Gone`](crate::wire::Names::Gone)) and declares again as what it is. So a driver undeclares an end that has been found only when the home has
 //!   answered its attach.
 //!
@@ -40,7 +42,9 @@
 //! - When another node serves names, everybody declares everything again, with a [`Status`](crate::wire::Status). Whoever has been joined
 //!   is admitted as it is; a server that [takes over](Registry::taking_over) admits new declarations, and joins, only after one lease, when
 //!   all have had the time to come back.
-//! - Servers that do not know of each other (a network in two parts) each keep these rules among those who declare to them.
+//! - Servers that do not know of each other (a network in two parts) each keep these rules among those who declare to them. When one of them
+//!   cedes to the other, it says so ([`Names::Elsewhere`](crate::wire::Names::Elsewhere)), and all declare to that. What was joined in both parts goes on there as well; who comes
+//!   second is told whom it does not fit ([`DirectoryEvent::Conflict`]). What was not joined is refused as ever.
 //!
 //! Every wait is visible: at the server ([`Registry::waiting`]) and at the declarer ([`Directory::waiting`]).
 

@@ -25,11 +25,19 @@ pub struct RegistryConfig {
     pub names_max: usize,
     /// So many bytes may the names and schemas of one node take.
     pub bytes_max: usize,
+    /// Whether a face that all declare shared may have several holders. If not, it has one, which may share it where it is.
+    pub several_holders: bool,
 }
 
 impl Default for RegistryConfig {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(3), declarations_max: 1 << 14, names_max: 1 << 16, bytes_max: 8 << 20 }
+        Self {
+            lease: Duration::from_secs(3),
+            declarations_max: 1 << 14,
+            names_max: 1 << 16,
+            bytes_max: 8 << 20,
+            several_holders: true,
+        }
     }
 }
 
@@ -275,7 +283,8 @@ impl Registry {
             | Names::Full { .. }
             | Names::Waiting { .. }
             | Names::Gone { .. }
-            | Names::Guest { .. } => {}
+            | Names::Guest { .. }
+            | Names::Elsewhere => {}
         }
     }
 
@@ -398,6 +407,7 @@ impl Registry {
             self.judge(&name, &mut ends, at);
         } else if matches!(status, Status::Joined(_)) {
             self.tell_what_stands(&mut ends, at);
+            self.tell_conflict(&ends, at);
         }
         self.put_back(&name, ends);
         self.settle(&name);
@@ -419,7 +429,7 @@ impl Registry {
     /// The same declaration again: its node knows best how far it has come.
     fn declare_again(&mut self, name: &str, at: usize, said: Status) {
         let mut ends = self.names.remove(name).expect("it has just been found");
-        ends[at].lease = None;
+        let was_lost = ends[at].lease.take().is_some();
         ends[at].answered = false;
         let was = ends[at].status;
         let home = ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
@@ -431,8 +441,22 @@ impl Registry {
             _ => ends[at].status = Status::Known,
         }
         self.tell_what_stands(&mut ends, at);
+        if was_lost {
+            self.tell_conflict(&ends, at);
+        }
         self.put_back(name, ends);
         self.settle(name);
+    }
+
+    /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
+    fn tell_conflict(&mut self, ends: &[Declared], at: usize) {
+        let end = &ends[at];
+        if matches!(end.status, Status::Joined(_))
+            && let Verdict::Refused(by) = verdict(ends, at, self.config.several_holders)
+        {
+            let (there, holder) = (ends[by].face.clone(), ends[by].life);
+            self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder }));
+        }
     }
 
     /// What is joined stays joined: the home is told of this end, or this home of all.
@@ -440,19 +464,24 @@ impl Registry {
         let mut homes = ends.iter().enumerate().filter(|(_, home)| home.is_home() && home.is_admitted());
         let home = homes.find(|(place, home)| *place == at || ends[at].is_joined_to(home)).map(|(place, _)| place);
         let Some(home) = home else { return };
-        let mut unshared = false;
+        let mut used_up = false;
         for partner in 0..ends.len() {
             if ends[partner].is_joined_to(&ends[home]) && (home == at || partner == at) {
-                unshared |= !ends[partner].face.shared;
+                used_up |= self.uses_up(&ends[partner]);
                 if ends[home].lease.is_none() {
                     self.tell_found(&ends[home], &ends[partner]);
                     ends[home].answered = true;
                 }
             }
         }
-        if unshared && ends[home].status == Status::Known {
+        if used_up && ends[home].status == Status::Known {
             ends[home].status = Status::Joined(ends[home].channel);
         }
+    }
+
+    /// Whether a home that this end is joined to has no room for others.
+    fn uses_up(&self, end: &Declared) -> bool {
+        !(end.face.shared && self.config.several_holders)
     }
 
     fn put_back(&mut self, name: &str, ends: Vec<Declared>) {
@@ -484,7 +513,7 @@ impl Registry {
 
     /// Whether anything has been decided.
     fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, at: usize) -> bool {
-        match verdict(ends, at) {
+        match verdict(ends, at, self.config.several_holders) {
             Verdict::Later => return false,
             Verdict::Fits => {
                 ends[at].status = Status::Known;
@@ -533,7 +562,7 @@ impl Registry {
         ends[at].status = Status::Joined(channel);
         ends[at].answered = true;
         ends[home].answered = true;
-        if !ends[at].face.shared {
+        if self.uses_up(&ends[at]) {
             ends[home].status = Status::Joined(channel);
         }
         true
@@ -547,8 +576,8 @@ impl Registry {
     }
 }
 
-/// Whether this end may have its face, beside those that are admitted.
-fn verdict(ends: &[Declared], at: usize) -> Verdict {
+/// Whether this end may have its face, beside those that are admitted. `several`: if it is shared, so may they.
+fn verdict(ends: &[Declared], at: usize, several: bool) -> Verdict {
     let newcomer = &ends[at].face;
     let admitted = || ends.iter().enumerate().filter(|(place, end)| *place != at && end.is_admitted());
     let server = admitted().map(|(_, end)| end.face.face).find(|face| matches!(face, Face::Server | Face::Acceptor));
@@ -560,7 +589,7 @@ fn verdict(ends: &[Declared], at: usize) -> Verdict {
         } else if is_home(newcomer.face) != is_home(there.face) {
             fit(newcomer, there)
         } else {
-            newcomer.face == there.face && newcomer.shared && there.shared
+            several && newcomer.face == there.face && newcomer.shared && there.shared
         };
         if fits {
             continue;

@@ -100,6 +100,7 @@ mod kind {
     pub(super) const NAME_FULL: u8 = 0x36;
     pub(super) const NAME_WAITING: u8 = 0x37;
     pub(super) const NAME_GONE: u8 = 0x38;
+    pub(super) const ELSEWHERE: u8 = 0x39;
     pub(super) const WHERE: u8 = 0x40;
     pub(super) const AT: u8 = 0x41;
     pub(super) const FETCH: u8 = 0x42;
@@ -499,6 +500,7 @@ fn names(out: &mut BytesMut, said: &Names) {
             out.put_u128(acceptor.0);
             out.put_u128(guest.0);
         }),
+        Names::Elsewhere => head(out, kind::ELSEWHERE, 0),
     }
 }
 
@@ -548,7 +550,7 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
 /// How long the body of a frame of this kind may be.
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
-        kind::HEARTBEAT | kind::GOODBYE => 0,
+        kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
         kind::OFFER | kind::GRANT | kind::SENT | kind::MORE => limits::CHUNK + 64,
         kind::ATTACHED
         | kind::TAKEN
@@ -727,6 +729,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::NAME_WAITING => Frame::Names(Names::Waiting { number: r.number("a declaration")? }),
         kind::NAME_GONE => Frame::Names(Names::Gone { number: r.number("a declaration")?, partner: r.life()? }),
         kind::GUEST => Frame::Names(Names::Guest { acceptor: r.channel()?, guest: r.channel()? }),
+        kind::ELSEWHERE => Frame::Names(Names::Elsewhere),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     r.finish()?;

@@ -385,7 +385,7 @@ pub enum Names {
         /// The other face.
         face: Declaration,
     },
-    /// The declaration does not fit what is there.
+    /// The declaration does not fit what is there. If it is joined already, it goes on, here too: it has come second.
     Refused {
         /// Its number.
         number: u64,
@@ -427,6 +427,8 @@ pub enum Names {
         /// The fresh bundle's.
         guest: ChannelId,
     },
+    /// This node does not serve the application's names any more: somebody else does, who has to be looked for.
+    Elsewhere,
 }
 
 impl Declaration {
@@ -460,7 +462,8 @@ impl Names {
             | Self::Guest { .. }
             | Self::Full { .. }
             | Self::Waiting { .. }
-            | Self::Gone { .. } => Ok(()),
+            | Self::Gone { .. }
+            | Self::Elsewhere => Ok(()),
         }
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn declaration(u: &mut Unstructured<'_>) -> Result<Declaration> {
 
 pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
     let number = number(u)?;
-    Ok(match u.int_in_range(0..=8)? {
+    Ok(match u.int_in_range(0..=9)? {
         0 => Names::Declare {
             number,
             name: text(u, limits::NAME)?,
@@ -112,6 +112,7 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
         5 => Names::Full { number, room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes])?, max: number },
         6 => Names::Waiting { number },
         7 => Names::Gone { number, partner: life(u)? },
+        8 => Names::Elsewhere,
         _ => Names::Guest { acceptor: channel(u)?, guest: channel(u)? },
     })
 }

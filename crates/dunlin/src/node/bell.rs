@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Wake, Waker};
 
-use dunlin_proto::id::ChannelId;
-
 use super::driver::Driver;
+use super::work::Half;
 
 /// Locks. What is locked in a node is whole whenever a panic can come.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,7 +23,7 @@ pub(crate) struct Bell {
 
 #[derive(Default)]
 struct Stirred {
-    channels: VecDeque<ChannelId>,
+    channels: VecDeque<Half>,
     /// Nobody will look any more.
     closed: bool,
 }
@@ -64,10 +63,10 @@ impl Bell {
     }
 
     /// There is something to do for this channel. `false`: not here any more. The bell is to be rung then.
-    fn stir(&self, channel: ChannelId) -> bool {
+    fn stir(&self, half: Half) -> bool {
         let mut stirred = lock(&self.stirred);
         if !stirred.closed {
-            stirred.channels.push_back(channel);
+            stirred.channels.push_back(half);
         }
         !stirred.closed
     }
@@ -78,12 +77,12 @@ impl Bell {
     }
 
     /// The next of them.
-    pub(super) fn next(&self) -> Option<ChannelId> {
+    pub(super) fn next(&self) -> Option<Half> {
         lock(&self.stirred).channels.pop_front()
     }
 
     /// Nobody looks here any more. Gives the channels that are left.
-    pub(super) fn close(&self) -> VecDeque<ChannelId> {
+    pub(super) fn close(&self) -> VecDeque<Half> {
         let mut stirred = lock(&self.stirred);
         stirred.closed = true;
         std::mem::take(&mut stirred.channels)
@@ -92,7 +91,7 @@ impl Bell {
 
 /// How an end, and what is heard for it, finds whoever works on its channel.
 pub(crate) struct EndWaker {
-    channel: ChannelId,
+    half: Half,
     driver: Weak<Driver>,
     /// Somebody is going to work on it.
     stirred: AtomicBool,
@@ -101,8 +100,13 @@ pub(crate) struct EndWaker {
 }
 
 impl EndWaker {
-    pub(super) fn new(channel: ChannelId, driver: Weak<Driver>) -> Arc<Self> {
-        Arc::new(Self { channel, driver, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
+    pub(super) fn new(half: Half, driver: Weak<Driver>) -> Arc<Self> {
+        Arc::new(Self { half, driver, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
+    }
+
+    /// Whether somebody is going to work on it.
+    pub(super) fn is_stirred(&self) -> bool {
+        self.stirred.load(Ordering::SeqCst)
     }
 
     /// Work on it begins: what comes from now on needs more work.
@@ -117,11 +121,11 @@ impl EndWaker {
 
     /// Where it was listed nobody looks any more.
     pub(super) fn list_anew(&self) {
-        if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.channel)) {
+        if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.half)) {
             return bell.ring();
         }
         if let Some(driver) = self.driver.upgrade() {
-            driver.bell.stir(self.channel);
+            driver.bell.stir(self.half);
             driver.bell.ring();
         }
     }

@@ -4,32 +4,44 @@
 //! [`ReceivingBridge`] at the receiver's half, its home. Neither keeps any state of the protocol: what is open is the
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
-use std::collections::BTreeMap;
-use std::task::{Context, Poll};
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Reserved};
-use dunlin_core::carrier::{AnyInlet, AnyOutlet, Value};
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
+use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Poison, Rejection};
+use dunlin_proto::wire::{End, Failure, Poison, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
+use super::budget::Budget;
 use super::codec::Encoding;
 use super::driver::Locked;
-use super::message::{self, Arriving, Leaving};
+use super::message::{self, Arriving, Completion, Leaving, NotNow, WINDOW};
 use super::name::describe;
 use super::work::Says;
 
 /// A channel of this node that reaches another one.
 pub(crate) trait Bridge: Send {
+    /// Of which end of its channel the agent speaks.
+    fn which(&self) -> Which;
+    /// Its channel in the core, and how messages are written on it.
+    fn core(&self) -> Option<(CoreId, Encoding)>;
+    /// Whether it has nothing that it has yet to say.
+    fn rests(&self) -> bool;
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// The channel's home has spoken to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// A sending half has spoken to this home.
     fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
+    /// A sender that one of its messages waits for may be at rest.
+    fn retry(&mut self, _: &Says<'_>) {}
+    /// The receiver of this home has left in a message.
+    fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
@@ -63,6 +75,12 @@ impl Kept {
         self.leaving.stay(says);
         self.value
     }
+
+    /// Nobody knows whether it has been taken.
+    fn doubtful(self, says: &Says<'_>) -> Value {
+        self.leaving.back(says);
+        self.value
+    }
 }
 
 /// An offer that waits for its home.
@@ -85,6 +103,10 @@ pub(crate) struct SendingBridge {
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
     kept: BTreeMap<Ticket, Kept>,
+    /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
+    blocked: VecDeque<Event<Value>>,
+    /// What is to be offered again at a new home, and cannot go yet.
+    anew: Vec<(Ticket, Value)>,
     /// Reservations that are to be tried again when the choice is not busy any more.
     later: BTreeMap<Ticket, Request>,
     /// Ends in values of which the user has been told that nobody knows, though it may yet be heard.
@@ -105,6 +127,8 @@ impl SendingBridge {
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
+            blocked: VecDeque::new(),
+            anew: Vec::new(),
             later: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             fail_fast,
@@ -117,6 +141,26 @@ impl SendingBridge {
         self.value_max = Some(value_max);
         self.is_reply = true;
         self
+    }
+
+    /// Its sender has come in a message. `granted`: if its home knows it already.
+    pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool) -> Self {
+        self.is_reply = is_reply;
+        if let Some((terms, credits)) = granted {
+            self.value_max = Some(terms.value_max);
+            if let Some(outlet) = &self.outlet {
+                outlet.credit(credits);
+            }
+        }
+        self
+    }
+
+    /// Its sender has left: nothing is heard of it any more.
+    pub(crate) fn depart(mut self) {
+        // At rest, it has nothing: so this ends nothing that somebody waits for.
+        if let Some(outlet) = self.outlet.take() {
+            outlet.down();
+        }
     }
 
     pub(crate) fn connected(mut self, home: NodeId) -> Self {
@@ -142,6 +186,10 @@ impl SendingBridge {
 
     /// Nothing can be offered yet: it waits, and can be taken back.
     fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
+        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..)) {
+            // If its sender came in a message, this is its first use.
+            says.speak(|locked| locked.state.machine.use_sender(locked.now, says.channel));
+        }
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => self.early.push((ticket, Early::Firm(value))),
@@ -160,6 +208,8 @@ impl SendingBridge {
                 self.tell_end(End::Poisoned(poison(&reason)), says)
             }
             Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
+            // Whoever gave a reply is gone at once.
+            Event::Gone if !self.early.is_empty() => self.blocked.push_back(Event::Gone),
             Event::Gone => {
                 // If a home is known, it will answer, and has to know that nobody hears it.
                 says.end_proxy(End::Gone);
@@ -187,15 +237,14 @@ impl SendingBridge {
         }
     }
 
-    fn encode(&self, value: &Value) -> Result<(Bytes, Leaving), Why> {
-        let max = self.value_max.unwrap_or(0).saturating_sub(message::OVERHEAD);
-        message::leave(value, self.encoding, max)
+    fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
+        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
     }
 
     fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
-            Reserved::Granted(value) => match self.encode(&value) {
+            Reserved::Granted(value) => match self.encode(&value, Completion::Taken, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
                     let granted = says.speak(|locked| {
@@ -209,9 +258,13 @@ impl SendingBridge {
                         outlet.give_back(ticket, kept.back(says));
                     }
                 }
-                Err(why) => {
+                Err(NotNow::Never(why)) => {
                     outlet.failed(ticket, Some(value), why);
                     says.withdraw(ticket);
+                }
+                Err(NotNow::Later) => {
+                    outlet.give_back(ticket, value);
+                    self.later.insert(ticket, request);
                 }
             },
             Reserved::Later => {
@@ -221,11 +274,52 @@ impl SendingBridge {
         }
     }
 
+    /// What is said while a value cannot go yet waits behind it, but for what takes something back.
+    fn hear_in_turn(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
+        let Some(outlet) = &self.outlet else { return false };
+        if self.blocked.is_empty() {
+            return self.hear(event, says);
+        }
+        match event {
+            Event::AskedBack(ticket) => {
+                let waits = |event: &Event<Value>| match event {
+                    Event::FirmOffer(other, _) | Event::ChoiceOffer(other, _) => *other == ticket,
+                    _ => false,
+                };
+                match self.blocked.iter().position(waits).and_then(|at| self.blocked.remove(at)) {
+                    Some(Event::FirmOffer(_, value)) => outlet.withdrawn(ticket, Some(value)),
+                    Some(_) => outlet.withdrawn(ticket, None),
+                    None => return self.hear(Event::AskedBack(ticket), says),
+                }
+                self.unblock(says)
+            }
+            Event::Unlocked(_) | Event::Revoke(_) | Event::Poisoned(_) => self.hear(event, says),
+            event => {
+                self.blocked.push_back(event);
+                true
+            }
+        }
+    }
+
+    /// `false`: the sender has gone.
+    fn unblock(&mut self, says: &Says<'_>) -> bool {
+        while let Some(event) = self.blocked.pop_front() {
+            let before = self.blocked.len();
+            if !self.hear(event, says) {
+                return false;
+            }
+            if self.blocked.len() > before {
+                break;
+            }
+        }
+        true
+    }
+
     /// `false`: the sender has gone, and all that it offered is settled.
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
-            Event::FirmOffer(ticket, value) => match self.encode(&value) {
+            Event::FirmOffer(ticket, value) => match self.encode(&value, Completion::Taken, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                     says.speak(|locked| {
@@ -234,17 +328,18 @@ impl SendingBridge {
                     });
                     self.kept.insert(ticket, kept);
                 }
-                Err(why) if self.is_reply => {
+                Err(NotNow::Later) => self.blocked.push_front(Event::FirmOffer(ticket, value)),
+                Err(NotNow::Never(why)) if self.is_reply => {
                     let reason = Reason::from(format!("the reply could not be written: {why}"));
                     outlet.poison(reason.clone());
                     says.end_proxy(End::Poisoned(poison(&reason)));
                 }
-                Err(why) => outlet.failed(ticket, Some(value), why),
+                Err(NotNow::Never(why)) => outlet.failed(ticket, Some(value), why),
             },
             Event::ChoiceOffer(ticket, choice) => says.speak(|locked| {
                 locked.state.machine.offer_choice(locked.now, says.channel, ticket, choice);
             }),
-            Event::Sent(value) => match self.encode(&value) {
+            Event::Sent(value) => match self.encode(&value, Completion::Sent, says) {
                 Ok((bytes, leaving)) => {
                     says.speak(|locked| {
                         self.open_homes(&leaving, locked);
@@ -252,8 +347,9 @@ impl SendingBridge {
                     });
                     self.leave(leaving, value, says);
                 }
+                Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
                 // The send is complete: its receiver will not get it, and both must know.
-                Err(why) => {
+                Err(NotNow::Never(why)) => {
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
                     outlet.poison(reason.clone());
                     says.end_proxy(End::Poisoned(poison(&reason)));
@@ -308,12 +404,19 @@ impl SendingBridge {
             outlet.failed(ticket, Some(kept.back(says)), why_ended(how));
         }
         fail_early(outlet, &mut self.early, &why_ended(how));
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
+        fail_blocked(outlet, &mut self.blocked, &why_ended(how));
         match how {
             // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
             // What is held is released yet.
             End::Poisoned(poison) => outlet.poison(reason(poison)),
             End::Gone => self.outlet = None,
+            End::Lost => {
+                if let Some(outlet) = self.outlet.take() {
+                    outlet.down();
+                }
+            }
         }
     }
 
@@ -347,13 +450,79 @@ impl SendingBridge {
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             if unknown.contains(&ticket) {
                 let id = MessageId { channel: channel.as_u64(), number: ticket };
-                outlet.lost(ticket, kept.back(says), id);
+                outlet.lost(ticket, kept.doubtful(says), id);
             } else {
                 outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
             }
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
+        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+
+    /// The home, perhaps a new one, knows this half, and has promised so many places more.
+    fn granted(&mut self, terms: Terms, credits: u32, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        let is_first = self.value_max.replace(terms.value_max).is_none();
+        if !is_first {
+            return outlet.credit(credits);
+        }
+        if credits > 0 {
+            // What waits goes on credits, before all else: given back first, it keeps its place.
+            self.give_back_early();
+            if let Some(outlet) = &self.outlet {
+                outlet.credit(credits);
+            }
+        } else {
+            let behind = std::mem::take(&mut self.blocked);
+            for (ticket, early) in std::mem::take(&mut self.early) {
+                let event = match early {
+                    Early::Firm(value) => Event::FirmOffer(ticket, value),
+                    Early::Choice(choice) => Event::ChoiceOffer(ticket, choice),
+                };
+                self.hear_in_turn(event, says);
+            }
+            for event in behind {
+                if !self.hear_in_turn(event, says) {
+                    self.outlet = None;
+                }
+            }
+        }
+        for how in std::mem::take(&mut self.early_ends) {
+            says.end_proxy(how);
+        }
+    }
+
+    /// The home has moved, and nothing of these offers was taken: they are made again.
+    fn offer_again(&mut self, tickets: Vec<Ticket>, says: &Says<'_>) {
+        for ticket in tickets {
+            let Some(kept) = self.kept.remove(&ticket) else {
+                // It has been given up meanwhile.
+                says.withdraw(ticket);
+                continue;
+            };
+            self.offer_anew(ticket, kept.back(says), says);
+        }
+    }
+
+    fn offer_anew(&mut self, ticket: Ticket, value: Value, says: &Says<'_>) {
+        let Some(outlet) = &self.outlet else { return };
+        match self.encode(&value, Completion::Taken, says) {
+            Ok((bytes, leaving)) => {
+                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                says.speak(|locked| {
+                    self.open_homes(&kept.leaving, locked);
+                    locked.state.machine.offer_again(locked.now, says.channel, ticket, bytes);
+                });
+                self.kept.insert(ticket, kept);
+            }
+            Err(NotNow::Later) => self.anew.push((ticket, value)),
+            Err(NotNow::Never(why)) => {
+                outlet.failed(ticket, Some(value), why);
+                says.withdraw(ticket);
+            }
+        }
     }
 }
 
@@ -367,7 +536,18 @@ impl Drop for SendingBridge {
             outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
         fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
+        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+}
+
+/// What could not go yet will not.
+fn fail_blocked(outlet: &AnyOutlet, blocked: &mut VecDeque<Event<Value>>, why: &Why) {
+    for event in blocked.drain(..) {
+        if let Event::FirmOffer(ticket, value) = event {
+            outlet.failed(ticket, Some(value), why.clone());
+        }
     }
 }
 
@@ -397,10 +577,37 @@ fn why_ended(how: &End) -> Why {
     match how {
         End::Gone | End::Retired => Why::Closed,
         End::Poisoned(poison) => Why::Poisoned(reason(poison)),
+        End::Lost => Why::NodeLost,
     }
 }
 
 impl Bridge for SendingBridge {
+    fn which(&self) -> Which {
+        Which::Sender
+    }
+
+    fn core(&self) -> Option<(CoreId, Encoding)> {
+        self.outlet.as_ref().map(|outlet| (outlet.channel(), self.encoding))
+    }
+
+    fn rests(&self) -> bool {
+        let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
+        offers && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+    }
+
+    fn retry(&mut self, says: &Says<'_>) {
+        for (ticket, value) in std::mem::take(&mut self.anew) {
+            self.offer_anew(ticket, value, says);
+        }
+        if !self.unblock(says) {
+            self.outlet = None;
+            return;
+        }
+        for (ticket, request) in std::mem::take(&mut self.later) {
+            self.reserve(ticket, request, says);
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(outlet) = &mut self.outlet else {
@@ -409,8 +616,11 @@ impl Bridge for SendingBridge {
             match outlet.poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
-                    let goes_on =
-                        if self.value_max.is_some() { self.hear(event, says) } else { self.hear_early(event, says) };
+                    let goes_on = if self.value_max.is_some() {
+                        self.hear_in_turn(event, says)
+                    } else {
+                        self.hear_early(event, says)
+                    };
                     if !goes_on {
                         self.outlet = None;
                     }
@@ -422,27 +632,17 @@ impl Bridge for SendingBridge {
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
         match heard {
-            ProxyHears::Attached(terms) => {
-                self.value_max = Some(terms.value_max);
-                if terms.credits > 0 {
-                    // What waits goes on credits, before all else: given back first, it keeps its place.
-                    self.give_back_early();
-                    if let Some(outlet) = &self.outlet {
-                        outlet.credit(terms.credits);
-                    }
-                } else {
-                    for (ticket, early) in std::mem::take(&mut self.early) {
-                        let event = match early {
-                            Early::Firm(value) => Event::FirmOffer(ticket, value),
-                            Early::Choice(choice) => Event::ChoiceOffer(ticket, choice),
-                        };
-                        self.hear(event, says);
-                    }
-                }
-                for how in std::mem::take(&mut self.early_ends) {
-                    says.end_proxy(how);
-                }
+            ProxyHears::Attached(terms) => self.granted(terms, terms.credits, says),
+            ProxyHears::Home(terms, credits) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.granted(terms, credits, says);
             }
+            ProxyHears::Moved(tickets) => {
+                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+                self.offer_again(tickets, says);
+            }
+            // What it says to whom waits for it is the driver's.
+            ProxyHears::Rests | ProxyHears::Departed => {}
             ProxyHears::Rejected(why) => {
                 let end = match why {
                     Rejection::NoSuchChannel => End::Gone,
@@ -468,7 +668,9 @@ impl Bridge for SendingBridge {
                 outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
             }
             ProxyHears::Withdrawn(ticket) => {
-                let value = self.kept.remove(&ticket).map(|kept| kept.back(says));
+                let anew = self.anew.iter().position(|(other, _)| *other == ticket);
+                let anew = anew.map(|at| self.anew.remove(at).1);
+                let value = anew.or_else(|| self.kept.remove(&ticket).map(|kept| kept.back(says)));
                 outlet.withdrawn(ticket, value);
             }
             ProxyHears::Reserve(ticket, request) => self.reserve(ticket, request, says),
@@ -549,16 +751,65 @@ pub(crate) struct ReceivingBridge {
     inlet: Option<AnyInlet>,
     /// How many credits the inlet has given at first.
     credits: u32,
+    /// How much may be here that was sent on credits.
+    budget: Budget,
+    /// Places of the buffer are promised. That of a reply is there in any case.
+    lends: bool,
     encoding: Encoding,
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
     arriving: BTreeMap<Ticket, Arriving>,
+    /// The receiver came in a message, and the channel is still to follow.
+    visits: bool,
+    /// How the receiver has ended it meanwhile.
+    early_ends: Vec<End>,
+    /// The receiver, if it has left in a message.
+    lent: Option<CarriedEnd>,
+    /// That message was taken, and the receiver is gone.
+    lapsed: bool,
+    /// Its values are to go there. They do as soon as the receiver is here.
+    ships: Option<NodeId>,
+    /// The agent in that receiver's place, what was buffered, and what of it has been written.
+    outlet: Option<AnyOutlet>,
+    shipping: VecDeque<Value>,
+    shipped: Vec<(Bytes, Leaving, Value)>,
+    /// There is no sender any more, and why.
+    over: Option<End>,
 }
 
 impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
-    pub(crate) fn new(inlet: AnyInlet, credits: u32, encoding: Encoding, from: Option<NodeId>) -> Self {
-        Self { inlet: Some(inlet), credits, encoding, from, arriving: BTreeMap::new() }
+    pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
+        Self {
+            inlet: Some(inlet),
+            credits,
+            budget,
+            lends: true,
+            encoding,
+            from,
+            arriving: BTreeMap::new(),
+            visits: false,
+            early_ends: Vec::new(),
+            lent: None,
+            lapsed: false,
+            ships: None,
+            outlet: None,
+            shipping: VecDeque::new(),
+            shipped: Vec::new(),
+            over: None,
+        }
+    }
+
+    /// The receiver has come in a message, and is asked for.
+    pub(crate) fn visiting(mut self) -> Self {
+        self.visits = true;
+        self
+    }
+
+    /// Of a place for a reply.
+    pub(crate) fn of_reply(mut self) -> Self {
+        self.lends = false;
+        self
     }
 
     /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
@@ -580,6 +831,77 @@ impl ReceivingBridge {
         });
     }
 
+    /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
+    fn ship(&mut self, says: &Says<'_>) {
+        let Some(to) = self.ships else { return };
+        if let Some(end) = self.lent.take() {
+            let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
+            self.shipping = outlet.take_buffered().into();
+            self.outlet = Some(outlet);
+        }
+        if self.outlet.is_none() {
+            return;
+        }
+        let bytes_max = says.speak(|locked| locked.state.machine.value_max());
+        while let Some(value) = self.shipping.pop_front() {
+            match message::leave(&value, self.encoding, bytes_max, Completion::Sent, says) {
+                Ok((bytes, leaving)) => self.shipped.push((bytes, leaving, value)),
+                // An end in it has come, and has not heard of its home yet.
+                Err(NotNow::Later) => return self.shipping.push_front(value),
+                Err(NotNow::Never(why)) => {
+                    // The receiver would not know that one is missing: it hears that the channel is over.
+                    let shipped = std::mem::take(&mut self.shipped);
+                    shipped.into_iter().for_each(|(_, leaving, _)| leaving.stay(says));
+                    says.end_home(full_poison(&format!("a value that was buffered could not be written again: {why}")));
+                    return self.leave();
+                }
+            }
+        }
+        let (values, left): (Vec<_>, Vec<_>) =
+            self.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
+        says.speak(|locked| {
+            left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to, locked));
+            locked.state.machine.ship(locked.now, says.channel, values);
+        });
+        for (leaving, value) in left {
+            leaving.hand_over(value, to, says);
+        }
+        self.leave();
+    }
+
+    /// Both agents go, and nobody here hears of it.
+    fn leave(&mut self) {
+        self.outlet = None;
+        self.inlet = None;
+    }
+
+    /// The sender has ended the channel, or is lost.
+    fn ended(&mut self, how: End, says: &Says<'_>) {
+        let Some(inlet) = &self.inlet else { return };
+        match how {
+            End::Retired => inlet.retire(),
+            End::Poisoned(poison) => inlet.poison(reason(&poison)),
+            over => {
+                self.over.get_or_insert(over);
+                self.finish(says);
+            }
+        }
+    }
+
+    /// There is no sender any more. If the receiver has left, it hears of that where it is.
+    fn finish(&mut self, says: &Says<'_>) {
+        if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
+            return;
+        }
+        says.end_home(End::Gone);
+        let inlet = self.inlet.take();
+        if self.over == Some(End::Lost)
+            && let Some(inlet) = inlet
+        {
+            inlet.down();
+        }
+    }
+
     /// `false`: the receiver has gone.
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
@@ -592,6 +914,11 @@ impl ReceivingBridge {
         if let Some(end) = end {
             // Before it is gone it may poison what it has retired, and release what it holds.
             let goes_on = end != End::Gone;
+            if self.visits {
+                // As soon as the channel has followed.
+                self.early_ends.push(end);
+                return true;
+            }
             says.end_home(end);
             return goes_on;
         }
@@ -638,6 +965,30 @@ fn failure(why: Why) -> Failure {
 }
 
 impl Bridge for ReceivingBridge {
+    fn which(&self) -> Which {
+        Which::Receiver
+    }
+
+    fn core(&self) -> Option<(CoreId, Encoding)> {
+        self.inlet.as_ref().map(|inlet| (inlet.channel(), self.encoding))
+    }
+
+    fn rests(&self) -> bool {
+        !self.visits && self.early_ends.is_empty() && self.arriving.is_empty() && self.over.is_none()
+    }
+
+    fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
+        if !self.lapsed {
+            self.lent = Some(end);
+            self.ship(says);
+        }
+    }
+
+    fn retry(&mut self, says: &Says<'_>) {
+        self.ship(says);
+        self.finish(says);
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
@@ -681,22 +1032,37 @@ impl Bridge for ReceivingBridge {
                     says.failed(from, ticket, Failure::Undecodable(why));
                 }
             },
-            HomeHears::Sent(bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+            HomeHears::Sent(bytes) if self.visits => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
-                    if inlet.push(value).is_ok()
-                        && let Some(arriving) = arriving
-                    {
+                    inlet.restore(value);
+                    if let Some(arriving) = arriving {
                         says.speak(|locked| arriving.adopt(from, self.encoding, locked));
                     }
                 }
-                // Its send is complete, so it cannot be refused: both ends must know.
-                Err(why) => {
-                    let reason = format!("a value that arrived could not be read: {why}");
-                    inlet.poison(reason.as_str().into());
-                    says.end_home(full_poison(&reason));
-                }
+                // The home before this one has read it.
+                Err(why) => inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into()),
             },
+            HomeHears::Sent(bytes) => {
+                let len = bytes.len();
+                match message::arrive(inlet.shape(), bytes, self.encoding) {
+                    Ok((value, arriving)) => {
+                        // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
+                        let Ok(buffered) = inlet.push(value) else { return };
+                        if let Some(places) = self.budget.arrived(len, buffered) {
+                            inlet.lend_at_most(places);
+                        }
+                        if let Some(arriving) = arriving {
+                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                        }
+                    }
+                    // Its send is complete, so it cannot be refused: both ends must know.
+                    Err(why) => {
+                        let reason = format!("a value that arrived could not be read: {why}");
+                        inlet.poison(reason.as_str().into());
+                        says.end_home(full_poison(&reason));
+                    }
+                }
+            }
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
                     self.arriving.remove(&ticket);
@@ -705,18 +1071,64 @@ impl Bridge for ReceivingBridge {
                 }
             }
             HomeHears::Revoke(ticket) => inlet.revoke(ticket),
-            HomeHears::Ended(End::Retired) => inlet.retire(),
-            HomeHears::Ended(End::Poisoned(poison)) => inlet.poison(reason(&poison)),
-            HomeHears::Ended(End::Gone) => {
-                says.end_home(End::Gone);
-                self.inlet = None;
+            HomeHears::Ended(how) => self.ended(how, says),
+            HomeHears::Take => {
+                self.from = Some(from);
+                self.credits = if self.lends { inlet.credits_anew() } else { 0 };
+                let terms = Terms {
+                    window: WINDOW,
+                    credits: self.credits,
+                    value_max: says.speak(|locked| locked.state.machine.value_max()),
+                };
+                says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
             }
-            HomeHears::Lost(_) => {
-                says.end_home(End::Gone);
-                if let Some(inlet) = self.inlet.take() {
-                    inlet.down();
+            HomeHears::Leave => {
+                // Nobody receives here; but what was received before has to be said first.
+                while let Some(inlet) = &mut self.inlet
+                    && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
+                {
+                    if !self.hear(event, says) {
+                        self.inlet = None;
+                    }
+                }
+                says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
+            }
+            HomeHears::Empty => {
+                self.ships = Some(from);
+                self.ship(says);
+            }
+            HomeHears::Arrived(how) => {
+                self.visits = false;
+                says.speak(|locked| locked.state.machine.install(locked.now, channel));
+                for end in std::mem::take(&mut self.early_ends) {
+                    let is_gone = end == End::Gone;
+                    says.end_home(end);
+                    if is_gone {
+                        return self.inlet = None;
+                    }
+                }
+                if let Some(how) = how {
+                    self.ended(how, says);
+                    if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
+                        self.ended(End::Gone, says);
+                    }
                 }
             }
+            HomeHears::Lapsed(_) => {
+                self.lapsed = true;
+                // Its receiver is gone, which is heard by its inlet.
+                self.lent = None;
+            }
+            HomeHears::Failed(how) => {
+                let inlet = self.inlet.take();
+                match (how, inlet) {
+                    (End::Lost, Some(inlet)) => inlet.down(),
+                    (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
+                    _ => {}
+                }
+                self.lent = None;
+            }
+            HomeHears::Lost(_) => self.ended(End::Lost, says),
         }
     }
 
@@ -727,7 +1139,11 @@ impl Bridge for ReceivingBridge {
     fn connection_lost(&mut self, _: &Says<'_>) {}
 
     fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        self.inlet.take().map(|inlet| (inlet, self.credits))
+        self.inlet.take().map(|inlet| {
+            // What is in this memory needs no bytes.
+            inlet.lend_at_most(u32::MAX);
+            (inlet, self.credits)
+        })
     }
 
     fn poison(&mut self, text: &str) {

@@ -26,6 +26,7 @@ pub struct NodeBuilder {
     grace: Option<Duration>,
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
+    buffered_max: Option<u64>,
 }
 
 impl NodeBuilder {
@@ -49,7 +50,7 @@ impl NodeBuilder {
     }
 
     /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
-    /// (or `memory:`, `unix:`) a node that finds none there serves it itself.
+    /// (or `memory:`, `unix:`) a node that finds none there serves it itself. What names guarantee: [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
         self
@@ -77,6 +78,18 @@ impl NodeBuilder {
     /// The largest encoded message that this node accepts, in bytes. Default: 64 MiB.
     pub fn message_max_bytes(mut self, bytes: u64) -> Self {
         self.message_max = Some(bytes);
+        self
+    }
+
+    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is: in encoded bytes,
+    /// for each channel whose sender is at another node. Above that the buffer counts as full, whatever its policy: sends wait until enough was received.
+    /// One message there may be in any case. Default: 16 MiB.
+    ///
+    /// It is kept to by how large the last messages were: when they become larger, what had been promised to the sender before that still comes (at most as many as the FIFO
+    /// has places, or 1024). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
+    /// here, of those who wait to send.
+    pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
+        self.buffered_max = Some(bytes);
         self
     }
 
@@ -120,6 +133,9 @@ impl NodeBuilder {
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
+        if let Some(max) = self.buffered_max {
+            driver.with(|state, _| state.buffered_max = max);
+        }
         // It ends when the node has left.
         world::spawn_own(driver.clone().run());
         let mut tasks = Vec::new();

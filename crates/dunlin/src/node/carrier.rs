@@ -60,15 +60,19 @@ pub(super) struct Carrier {
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
+    /// The peer says no more.
+    ended: bool,
     /// The work on channels is done: what has come of it is to be written.
     worked: bool,
     /// There may be more to read, than was read at once.
     unread: bool,
     /// An end here was told something, ...
     told: bool,
+    /// ... and it was a receiving one, ...
+    told_receiver: bool,
     /// ... and so many bytes were carried, since others had their turn.
     carried: usize,
-    /// An acknowledgement waits for what the ends that were told something may say.
+    /// What is large waits for what the ends that were told something may say.
     waits: bool,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
@@ -87,9 +91,11 @@ impl Carrier {
             flushing: false,
             more: false,
             parting: false,
+            ended: false,
             worked: false,
             unread: false,
             told: false,
+            told_receiver: false,
             carried: 0,
             waits: false,
             linger: None,
@@ -133,20 +139,25 @@ impl Carrier {
             }
             // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
             if !news && !fetch {
-                (self.told, self.carried) = (false, 0);
+                self.turn_is_over();
                 if !self.parting {
                     return Poll::Pending;
                 }
                 let linger = self.linger.get_or_insert_with(|| Box::pin(Timer::after(LINGER)));
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
-            if self.waits || self.carried >= TURN || (self.told && (self.unread || self.more)) {
-                (self.told, self.carried) = (false, 0);
+            let answers_wait = (self.told_receiver && self.unread) || (self.told && self.more);
+            if self.waits || answers_wait || self.carried >= TURN {
+                self.turn_is_over();
                 // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
         }
+    }
+
+    fn turn_is_over(&mut self) {
+        (self.told, self.told_receiver, self.carried) = (false, false, 0);
     }
 
     /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
@@ -158,6 +169,7 @@ impl Carrier {
             if arrived {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.told |= locked.state.machine.tells();
+                self.told_receiver |= locked.state.machine.tells_receivers();
             }
             driver.act(locked.state, locked.now);
             let work = self.bell.stirred() > 0;
@@ -178,7 +190,7 @@ impl Carrier {
         self.more = true;
         if self.out.is_empty() {
             // It waits once: what is said then may be for somebody else.
-            self.waits = !self.waits && !self.parting && self.told && locked.state.machine.only_acknowledges(self.id);
+            self.waits = !self.waits && !self.parting && self.told && locked.state.machine.has_more_of_values(self.id);
             if !self.waits {
                 let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
                 self.carried += bytes;
@@ -188,6 +200,9 @@ impl Carrier {
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.ended {
+            return Poll::Pending;
+        }
         let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(READ.max(self.missing));
@@ -197,7 +212,12 @@ impl Carrier {
         let bytes = ready!(reading.poll(cx))?;
         self.unread = bytes >= READ_AT_ONCE;
         self.carried += bytes;
-        if bytes == 0 { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) } else { Poll::Ready(Ok(())) }
+        if bytes > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        // It may still read what this side says last: the answer to its goodbye.
+        self.ended = self.parting;
+        if self.ended { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) }
     }
 
     /// `Ready`: all is written.
@@ -235,6 +255,7 @@ impl Carrier {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
@@ -291,5 +312,63 @@ mod tests {
         carrier.out.push(Bytes::from_static(b"krill"));
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
+    }
+
+    /// Has nothing more to give, and takes what it is given once it may.
+    struct HalfClosed {
+        takes: Arc<AtomicBool>,
+        taken: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl AsyncRead for HalfClosed {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for HalfClosed {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            if !self.takes.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            self.taken.lock().unwrap().extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Socket for HalfClosed {
+        fn peer(&self) -> String {
+            "half closed".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_words_go_to_who_says_no_more() {
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let driver = || {
+            let machine = Machine::new(Config::new("krill"), me, 1);
+            Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me))
+        };
+        for parting in [true, false] {
+            let (takes, taken) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<u8>>>::default());
+            let socket = HalfClosed { takes: takes.clone(), taken: taken.clone() };
+            let mut carrier = Carrier::new(driver(), SocketId(0), Arc::default(), Box::new(socket));
+            carrier.out.push(Bytes::from_static(b"krill"));
+            carrier.parting = parting;
+            let mut cx = Context::from_waker(Waker::noop());
+            // While there is something to be said to it, it is not over.
+            assert_eq!(carrier.poll(&mut cx).is_pending(), parting);
+            takes.store(true, Ordering::Relaxed);
+            if parting {
+                assert!(matches!(carrier.poll(&mut cx), Poll::Ready(Step::Over)));
+                assert_eq!(*taken.lock().unwrap(), b"krill");
+            }
+        }
     }
 }

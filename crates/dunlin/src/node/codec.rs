@@ -24,7 +24,8 @@ use depth::{Bounded, Context, DEPTH_MAX, Failure};
 /// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. (A type so large that
 /// fewer levels fill a megabyte of the stack may nest less deep: that happens in debug builds, from about a kilobyte up.) A byte string, such as
 /// a field of type `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
-/// [`Bytes`] is not encoded at all, and not copied; one that is a `Vec<u8>` travels as its bytes, so either may be at either end.
+/// [`Bytes`] is not encoded at all, and not copied if it is of 2 KiB or more: what is kept of it then keeps the buffer of up to 256 KiB that it arrived
+/// in. One that is a `Vec<u8>` travels as its bytes, so either may be at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
@@ -40,6 +41,24 @@ pub enum Encoding {
     /// does not work: `untagged` and internally tagged enums, `flatten`, `skip_serializing_if`, `serde_json::Value`. A message may hold
     /// at most about 65,000 elements of sequences and maps that have no content, such as those of a `Vec<()>`.
     Compact,
+}
+
+impl Encoding {
+    /// How it is named between nodes.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Cbor => 0,
+            Self::Compact => 1,
+        }
+    }
+
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Cbor),
+            1 => Some(Self::Compact),
+            _ => None,
+        }
+    }
 }
 
 /// Why a value was not encoded. It is as it was.
@@ -123,13 +142,21 @@ pub(crate) fn survey<T: Serialize>(value: &T) -> Result<(), EncodeError> {
     encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
 }
 
-/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are; of anything else the first byte is passed over.
+/// Shorter [`Bytes`] are copied when they arrive. They are a part of the buffer that was read into (256 KiB), and who keeps a part keeps it all.
+const SHARED_MIN: usize = 2 << 10;
+
+/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are, if they are not [short](SHARED_MIN); of anything
+/// else the first byte is passed over.
 ///
 /// # Errors
 /// See [`DecodeError`].
 pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
     if shape.is::<Vec<u8>>() {
         return Ok(shape.wrap(Vec::from(bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
+    }
+    if shape.is::<Bytes>() && bytes.len() < SHARED_MIN {
+        let copy = Bytes::copy_from_slice(&bytes);
+        return Ok(shape.wrap(copy).unwrap_or_else(|_| unreachable!("it is of this shape")));
     }
     shape.wrap(bytes).or_else(|bytes| decode_any(shape, bytes.get(1..).unwrap_or_default(), encoding))
 }

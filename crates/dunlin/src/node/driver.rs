@@ -5,7 +5,7 @@
 //! wakes the task of its connection's socket, which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
 //! time, and has the work done where there is no socket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Rejection};
+use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::sync::{Notify, oneshot};
 
@@ -24,15 +25,24 @@ use super::carrier::Carrier;
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
-use super::work::{Stretched, Told, discard};
+use super::work::{Half, Stretched, Told, discard};
 use crate::world::{self, Clock};
 
 /// So long a node that is merely dropped may take to fetch what its ends have said.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
+const BUFFERED_MAX: u64 = 16 << 20;
+
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    pub(super) stretched: BTreeMap<ChannelId, Stretched>,
+    pub(super) stretched: BTreeMap<Half, Stretched>,
+    /// The halves here, by their channels in the core.
+    pub(super) by_core: BTreeMap<CoreId, Half>,
+    /// Channels in the core of which an end is in a message for the first time, and how they are named there.
+    pub(super) first: BTreeMap<CoreId, ChannelId>,
+    /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
+    pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
@@ -44,6 +54,8 @@ pub(crate) struct State {
     hub_alarm: Option<Time>,
     /// `None` while it is spoken to.
     pub(crate) hub: Option<Box<Hub>>,
+    /// So many bytes of a channel's values may lie here.
+    pub(crate) buffered_max: u64,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
@@ -81,6 +93,9 @@ impl Driver {
             state: Mutex::new(State {
                 machine,
                 stretched: BTreeMap::new(),
+                by_core: BTreeMap::new(),
+                first: BTreeMap::new(),
+                awaited: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
                 parting: BTreeMap::new(),
@@ -88,6 +103,7 @@ impl Driver {
                 alarm: None,
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
+                buffered_max: BUFFERED_MAX,
                 flushed: None,
                 garbage: Vec::new(),
             }),
@@ -191,13 +207,15 @@ impl Driver {
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
-                        state.meets(channel, from);
+                        state.meets((channel, Which::Receiver), from);
                         self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
                     }
-                    HomeHears::Ended(End::Gone) | HomeHears::Lost(_) => self.over(state, now, channel),
+                    HomeHears::Take => state.meets((channel, Which::Receiver), from),
+                    HomeHears::Ended(End::Gone | End::Lost) | HomeHears::Lost(_) => self.over(state, now, channel),
                     _ => {}
                 }
-                state.tell(channel, Told::Home(from, heard));
+                state.tell((channel, Which::Receiver), Told::Home(from, heard));
+                state.has_settled(channel);
             }
             Action::Proxy(channel, heard) => {
                 if let ProxyHears::Ended(End::Gone)
@@ -206,7 +224,13 @@ impl Driver {
                 {
                     self.over(state, now, channel);
                 }
-                state.tell(channel, Told::Proxy(heard));
+                if let ProxyHears::Home(..) | ProxyHears::Moved(_) = heard
+                    && let Some(home) = state.machine.home_of(channel)
+                {
+                    state.meets((channel, Which::Sender), home);
+                }
+                state.tell((channel, Which::Sender), Told::Proxy(heard));
+                state.has_settled(channel);
             }
         }
     }

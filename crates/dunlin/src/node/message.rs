@@ -1,46 +1,125 @@
 //! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
 //!
-//! A message begins with the number of its ends (one byte) and 17 bytes for each: what it is, and the channel it belongs to. A
-//! channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what they are.
+//! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes (one byte), the channel it belongs to, and of one
+//! that has been on its way before, where it comes from ([`Going`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
+//! are what they are.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. So far only sending ends whose
-//! channel has its receiver on the sending node can go; other ends are refused.
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; shared ones are
+//! refused so far.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use dunlin_core::carrier::{AdoptedEnd, Agent, EndKind, Inbox, Outbox, Sealed, Shape, Value};
-use dunlin_core::{Why, fifo, rendezvous};
+use dunlin_core::carrier::{
+    AdoptedEnd, Agent, CarriedEnd, EndKind, Inbox, Outbox, PolicyNote, Sealed, Shape, StagedEnd, Value,
+};
+use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_core::{Policy, Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
+use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
 
 use super::bridge::{ReceivingBridge, SendingBridge};
+use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
 use super::id;
-use super::work::Says;
+use super::work::{Half, Says, Told};
 
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
 
-/// What a message may take beside its value, in bytes.
+/// What a message may take beside its value, in bytes, if none of its ends has been on its way before.
 pub(crate) const OVERHEAD: u64 = 1 + 17 * u8::MAX as u64;
+
+/// Why a message does not go.
+pub(crate) enum NotNow {
+    /// It cannot.
+    Never(Why),
+    /// A sender in it is not at rest: the bridge is [told](super::work::Told::Retry) when to try again.
+    Later,
+}
+
+impl From<Why> for NotNow {
+    fn from(why: Why) -> Self {
+        Self::Never(why)
+    }
+}
+
+/// How an end goes.
+enum Going {
+    /// Its channel has both ends on this node, and is named for the message.
+    First,
+    /// The same of a sender, in a message that is complete when it is sent: what its home says at once could arrive before it.
+    Late(SenderPlace, Trip),
+    /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
+    On(Place, Trip, Encoding),
+    /// Its channel is over.
+    Over,
+}
+
+/// Where an end is.
+#[derive(Clone)]
+enum Place {
+    Sender(SenderPlace),
+    Receiver(ReceiverPlace),
+}
+
+/// An end of a message that leaves.
+struct LeavingEnd {
+    channel: ChannelId,
+    core: Option<CoreId>,
+    kind: EndKind,
+    /// Of an end that receives.
+    policy: Option<PolicyNote>,
+    going: Going,
+}
 
 /// The ends of a message that leaves this node, until it has been taken.
 pub(crate) struct Leaving {
     /// `None`: there are none.
     sealed: Option<Sealed>,
-    ends: Vec<(ChannelId, EndKind)>,
+    ends: Vec<LeavingEnd>,
     encoding: Encoding,
 }
 
+/// How an end has come.
+enum Coming {
+    First,
+    On(Place, Encoding),
+    Over,
+}
+
+/// An end of a message that has arrived.
+struct ArrivingEnd {
+    channel: ChannelId,
+    coming: Coming,
+    end: AdoptedEnd,
+}
+
 /// The ends of a message that has arrived, until it has been received.
-pub(crate) struct Arriving(Vec<(ChannelId, AdoptedEnd)>);
+pub(crate) struct Arriving(Vec<ArrivingEnd>);
+
+/// When a message is complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// When it has been received.
+    Taken,
+    /// When it is sent.
+    Sent,
+}
 
 /// Writes a message. Its ends stay where they are.
-pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result<(Bytes, Leaving), Why> {
+pub(crate) fn leave(
+    value: &Value,
+    encoding: Encoding,
+    bytes_max: u64,
+    completion: Completion,
+    says: &Says<'_>,
+) -> Result<(Bytes, Leaving), NotNow> {
     let mut outbox = Outbox::new();
-    let body = outbox.encode(|| codec::encode(value, encoding, bytes_max)).map_err(|error| match error {
+    let body_max = bytes_max.saturating_sub(OVERHEAD);
+    let body = outbox.encode(|| codec::encode(value, encoding, body_max)).map_err(|error| match error {
         EncodeError::TooLarge { bytes, bytes_max } => Why::TooLarge { bytes, bytes_max },
         error => Why::Unsendable(error.to_string().into()),
     })?;
@@ -48,25 +127,286 @@ pub(crate) fn leave(value: &Value, encoding: Encoding, bytes_max: u64) -> Result
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
-    let kinds: Vec<EndKind> = sealed.ends().map(|end| end.kind).collect();
-    if kinds.is_empty() {
+    let staged: Vec<StagedEnd> = sealed.ends().collect();
+    if staged.is_empty() {
         return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
     }
-    if kinds.len() > usize::from(u8::MAX) {
-        return Err(Why::Unsendable("a message can have at most 255 ends".into()));
+    if staged.len() > usize::from(u8::MAX) {
+        return Err(Why::Unsendable("a message can have at most 255 ends".into()).into());
     }
-    let ends: Vec<(ChannelId, EndKind)> = kinds.into_iter().map(|kind| (id::channel(), kind)).collect();
-    let mut message = BytesMut::with_capacity(body.len() + 17 * ends.len());
-    message.put_u8(ends.len() as u8);
-    for (channel, kind) in &ends {
-        let Some(code) = code(*kind) else {
-            return Err(Why::Unsendable(format!("a {kind} cannot leave its node yet").into()));
-        };
-        message.put_u8(code);
-        message.put_u128(channel.0);
+    if let Some(end) = staged.iter().find(|end| code(end.kind).is_none()) {
+        return Err(Why::Unsendable(format!("a {} cannot leave its node yet", end.kind).into()).into());
+    }
+    if staged.iter().any(|end| which(end.kind) == Which::Receiver && end.policy.is_none()) {
+        let why = "a receiver cannot leave its node if its channel has a policy of your own, which the other node may not have";
+        return Err(Why::Unsendable(why.into()).into());
+    }
+    let leaving = Leaving {
+        sealed: Some(sealed),
+        ends: says.speak(|locked| pack(&staged, completion, says.half(), locked))?,
+        encoding,
+    };
+    let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
+    message.put_u8(leaving.ends.len() as u8);
+    for end in &leaving.ends {
+        write_end(end, encoding, &mut message);
     }
     message.put_slice(&body[1..]);
-    Ok((message.freeze(), Leaving { sealed: Some(sealed), ends, encoding }))
+    if message.len() as u64 > bytes_max {
+        let bytes = message.len() as u64;
+        leaving.stay(says);
+        return Err(Why::TooLarge { bytes, bytes_max }.into());
+    }
+    Ok((message.freeze(), leaving))
+}
+
+/// Which end of its channel it is.
+fn which(kind: EndKind) -> Which {
+    match kind {
+        EndKind::Receiver { .. } | EndKind::Callee => Which::Receiver,
+        _ => Which::Sender,
+    }
+}
+
+/// How each of these ends goes. If one cannot yet, none does.
+fn pack(
+    staged: &[StagedEnd],
+    completion: Completion,
+    carrying: Half,
+    locked: &mut Locked<'_>,
+) -> Result<Vec<LeavingEnd>, NotNow> {
+    let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
+    for end in staged {
+        match pack_end(end, completion, carrying, &ends, locked) {
+            Ok(end) => ends.push(end),
+            Err(why) => {
+                ends.iter().for_each(|end| unpack(end, locked));
+                return Err(why);
+            }
+        }
+    }
+    Ok(ends)
+}
+
+fn pack_end(
+    end: &StagedEnd,
+    completion: Completion,
+    carrying: Half,
+    before: &[LeavingEnd],
+    locked: &mut Locked<'_>,
+) -> Result<LeavingEnd, NotNow> {
+    let never = |why: &'static str| Err(NotNow::Never(Why::Unsendable(why.into())));
+    let (core, kind, policy) = (end.channel, end.kind, end.policy);
+    let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
+        if end.stretched {
+            return never("an end whose name was joined to its other end on this node cannot leave it");
+        }
+        if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
+            if before.iter().any(|other| other.core == core) {
+                return never("both ends of one channel cannot go in one message");
+            }
+            // The other end is on its way, and it is still to be known whether it goes.
+            locked.state.wait_for(first, carrying);
+            return Err(NotNow::Later);
+        }
+        let channel = id::channel();
+        if let Some(core) = core {
+            locked.state.first.insert(core, channel);
+        }
+        let mut going = Going::First;
+        if completion == Completion::Sent && which(kind) == Which::Sender && kind != EndKind::Reply {
+            let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+            locked.state.machine.pair(channel, terms);
+            if let dunlin_proto::Leaving::Ready(place, trip) = locked.state.machine.pack_sender(locked.now, channel) {
+                going = Going::Late(place, trip);
+            }
+        }
+        return Ok(LeavingEnd { channel, core, kind, policy, going });
+    };
+    let channel = half.0;
+    if channel == carrying.0 {
+        return never("an end cannot go over its own channel");
+    }
+    let known = match half.1 {
+        Which::Sender => locked.state.machine.has_half(channel),
+        Which::Receiver => locked.state.machine.has_home(channel),
+    };
+    if !known {
+        return never("an end whose name has not found its other end cannot leave its node");
+    }
+    if half.1 == Which::Receiver && locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node) {
+        return never("a receiver cannot go over a channel that has travelled and has both ends on this node");
+    }
+    // What it has been used for, and the machine has not heard, comes first.
+    let leaving = if !locked.state.is_quiet(half) {
+        dunlin_proto::Leaving::Wait
+    } else {
+        match half.1 {
+            Which::Sender => into_place(locked.state.machine.pack_sender(locked.now, channel), Place::Sender),
+            Which::Receiver => into_place(locked.state.machine.pack_receiver(channel), Place::Receiver),
+        }
+    };
+    let going = match leaving {
+        dunlin_proto::Leaving::Ready(place, trip) => Going::On(place, trip, encoding),
+        dunlin_proto::Leaving::Over(_) => Going::Over,
+        dunlin_proto::Leaving::Wait => {
+            locked.state.wait_for(channel, carrying);
+            return Err(NotNow::Later);
+        }
+    };
+    Ok(LeavingEnd { channel, core, kind, policy, going })
+}
+
+fn into_place<T>(leaving: dunlin_proto::Leaving<T>, place: fn(T) -> Place) -> dunlin_proto::Leaving<Place> {
+    match leaving {
+        dunlin_proto::Leaving::Ready(end, trip) => dunlin_proto::Leaving::Ready(place(end), trip),
+        dunlin_proto::Leaving::Wait => dunlin_proto::Leaving::Wait,
+        dunlin_proto::Leaving::Over(how) => dunlin_proto::Leaving::Over(how),
+    }
+}
+
+/// The end stays where it was.
+fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
+    let channel = end.channel;
+    match (&end.going, which(end.kind)) {
+        (Going::First, Which::Sender) => {
+            locked.state.machine.forget_home(channel);
+            locked.state.forget((channel, Which::Receiver));
+        }
+        (Going::First, Which::Receiver) => {
+            locked.state.machine.forget_half(channel);
+            locked.state.forget((channel, Which::Sender));
+        }
+        (Going::Late(..), _) => {
+            locked.state.machine.forget_home(channel);
+            locked.state.machine.forget_half(channel);
+        }
+        (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
+        (Going::On(_, trip, _), Which::Receiver) => {
+            locked.state.machine.receiver_stays(channel, *trip);
+            locked.state.tell((channel, Which::Receiver), Told::Retry);
+        }
+        (Going::Over, _) => {}
+    }
+    not_first(end, locked);
+}
+
+/// It is known whether this end, in a message for the first time, has gone.
+fn not_first(end: &LeavingEnd, locked: &mut Locked<'_>) {
+    if let (Going::First | Going::Late(..), Some(core)) = (&end.going, end.core)
+        && locked.state.first.get(&core) == Some(&end.channel)
+    {
+        locked.state.first.remove(&core);
+        locked.state.has_settled(end.channel);
+    }
+}
+
+/// In a code: the end has been on its way before, and where it comes from follows.
+const ON: u8 = 0x10;
+/// In a code: its channel is over.
+const OVER: u8 = 0x20;
+
+/// `encoding`: how a new channel's messages are written.
+fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
+    let Some(code) = code(end.kind) else { return };
+    let flags = match &end.going {
+        Going::First => 0,
+        Going::Late(..) | Going::On(..) => ON,
+        Going::Over => OVER,
+    };
+    out.put_u8(code | flags);
+    out.put_u128(end.channel.0);
+    if let Some(policy) = &end.policy {
+        // A few numbers: that cannot fail, nor be long.
+        let policy = postcard::to_allocvec(policy).unwrap_or_default();
+        out.put_u8(policy.len() as u8);
+        out.put_slice(&policy);
+    }
+    match &end.going {
+        Going::First | Going::Over => {}
+        Going::Late(place, _) => {
+            out.put_u8(encoding.code());
+            write_sender(place, out);
+        }
+        Going::On(place, _, encoding) => {
+            out.put_u8(encoding.code());
+            match place {
+                Place::Sender(place) => write_sender(place, out),
+                Place::Receiver(place) => {
+                    out.put_u64(place.claim);
+                    out.put_u64(place.epoch);
+                    write_node(place.home, &place.addresses, out);
+                }
+            }
+        }
+    }
+}
+
+fn write_sender(place: &SenderPlace, out: &mut BytesMut) {
+    out.put_u64(place.transfer);
+    out.put_u64(place.epoch);
+    write_node(place.home, &place.addresses, out);
+    write_node(place.sponsor, &place.sponsor_addresses, out);
+}
+
+fn write_node(node: NodeId, addresses: &[String], out: &mut BytesMut) {
+    out.put_u128(node.0);
+    out.put_u8(addresses.len() as u8);
+    for address in addresses {
+        // As long as the wire's handshake allows.
+        out.put_u8(address.len() as u8);
+        out.put_slice(address.as_bytes());
+    }
+}
+
+fn read_node(bytes: &mut Bytes) -> Option<(NodeId, Vec<String>)> {
+    let node = bytes.try_get_u128().ok().filter(|node| *node != 0)?;
+    let count = bytes.try_get_u8().ok().filter(|count| usize::from(*count) <= limits::ADDRESSES)?;
+    let mut addresses = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let length = usize::from(bytes.try_get_u8().ok()?);
+        if bytes.len() < length {
+            return None;
+        }
+        addresses.push(String::from_utf8(bytes.split_to(length).to_vec()).ok()?);
+    }
+    Some((NodeId(node), addresses))
+}
+
+/// What is said of one end: its channel, what it is, its policy if it receives, and how it comes.
+fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Policy, Coming)> {
+    let code = bytes.try_get_u8().ok()?;
+    let channel = ChannelId(bytes.try_get_u128().ok()?);
+    let kind = kind(code & !(ON | OVER))?;
+    let policy = match kind {
+        EndKind::Reply => fifo(1),
+        _ if which(kind) == Which::Sender => rendezvous(),
+        _ => {
+            let length = usize::from(bytes.try_get_u8().ok()?);
+            if bytes.len() < length {
+                return None;
+            }
+            postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy()?
+        }
+    };
+    let coming = match code & (ON | OVER) {
+        0 => Coming::First,
+        OVER => Coming::Over,
+        ON => {
+            let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
+            let (count, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+            let (home, addresses) = read_node(bytes)?;
+            let place = if which(kind) == Which::Receiver {
+                Place::Receiver(ReceiverPlace { claim: count, epoch, home, addresses })
+            } else {
+                let (sponsor, sponsor_addresses) = read_node(bytes)?;
+                Place::Sender(SenderPlace { transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
+            };
+            Coming::On(place, encoding)
+        }
+        _ => return None,
+    };
+    Some((channel, kind, policy, coming))
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
@@ -80,20 +420,21 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     }
     bytes.advance(1);
     let mut inbox = Inbox::new(Vec::new());
-    let mut channels = Vec::with_capacity(count.into());
+    let mut comings = Vec::with_capacity(count.into());
     for token in 0..u64::from(count) {
-        let code = bytes.try_get_u8().map_err(|_| "the message ends within its ends")?;
-        let channel = bytes.try_get_u128().map_err(|_| "the message ends within its ends")?;
-        let kind = kind(code).ok_or_else(|| format!("an end of the unknown kind {code}"))?;
-        inbox.expect(token, kind, if kind == EndKind::Reply { fifo(1) } else { rendezvous() });
-        channels.push(ChannelId(channel));
+        let (channel, kind, policy, coming) = read_end(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
+        inbox.expect(token, kind, policy);
+        comings.push(Some((channel, coming)));
     }
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let adopted = inbox.into_adopted().into_iter();
-    Ok((value, Some(Arriving(adopted.map(|end| (channels[end.token as usize], end)).collect()))))
+    let ends = inbox.into_adopted().into_iter().filter_map(|end| {
+        let (channel, coming) = comings.get_mut(end.token as usize)?.take()?;
+        Some(ArrivingEnd { channel, coming, end })
+    });
+    Ok((value, Some(Arriving(ends.collect()))))
 }
 
 fn code(kind: EndKind) -> Option<u8> {
@@ -102,6 +443,9 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::Sender { may_poison: false } => 1,
         EndKind::Caller => 2,
         EndKind::Reply => 3,
+        EndKind::Receiver { may_poison: true } => 4,
+        EndKind::Receiver { may_poison: false } => 5,
+        EndKind::Callee => 6,
         _ => return None,
     })
 }
@@ -112,6 +456,9 @@ fn kind(code: u8) -> Option<EndKind> {
         1 => EndKind::Sender { may_poison: false },
         2 => EndKind::Caller,
         3 => EndKind::Reply,
+        4 => EndKind::Receiver { may_poison: true },
+        5 => EndKind::Receiver { may_poison: false },
+        6 => EndKind::Callee,
         _ => return None,
     })
 }
@@ -127,34 +474,80 @@ fn declaration() -> Declaration {
 }
 
 /// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before those.
-fn end(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
+fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
     if kind != EndKind::Reply {
         let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
         locked.state.machine.tell_terms(locked.now, channel, to, terms);
     }
     locked.state.machine.end_home(locked.now, channel, End::Gone);
-    locked.state.forget(channel);
+    locked.state.forget((channel, Which::Receiver));
+}
+
+/// The message was taken, or may have been, but the end is still here.
+fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
+    let (channel, now) = (end.channel, locked.now);
+    match (&end.going, which(end.kind)) {
+        (Going::First, Which::Sender) => end_first(channel, end.kind, to, locked),
+        (Going::First, Which::Receiver) => {
+            locked.state.machine.end_proxy(now, channel, End::Gone);
+            locked.state.forget((channel, Which::Sender));
+        }
+        (Going::On(_, trip, _), which) => {
+            // Who is first to say that it has the end is believed, and nobody else.
+            let is_here = match which {
+                Which::Sender => locked.state.machine.sender_back(now, channel, *trip),
+                Which::Receiver => locked.state.machine.receiver_back(now, channel, *trip),
+            };
+            if is_here && which == Which::Receiver {
+                locked.state.tell((channel, Which::Receiver), Told::Retry);
+            }
+        }
+        (Going::Late(..), _) => return unpack(end, locked),
+        (Going::Over, _) => {}
+    }
+    not_first(end, locked);
 }
 
 impl Leaving {
-    /// The message goes: its ends will be asked for at their channels' homes, which are here, as soon as it has been taken.
+    /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
-        for (channel, _) in &self.ends {
-            locked.state.machine.open_home_to(*channel, terms, declaration(), to);
-            locked.driver.expect(locked.state, *channel, Some(to));
+        for end in self.ends.iter().filter(|end| matches!(end.going, Going::First)) {
+            let other = match which(end.kind) {
+                Which::Sender => {
+                    locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
+                    Which::Receiver
+                }
+                Which::Receiver => {
+                    let _ = locked.state.machine.adopt(end.channel, to, None);
+                    Which::Sender
+                }
+            };
+            locked.driver.expect(locked.state, (end.channel, other), Some(to));
         }
     }
 
     /// The message has not been taken: its ends stay what they are.
     pub(crate) fn stay(self, says: &Says<'_>) {
-        if self.ends.is_empty() {
-            return;
+        if !self.ends.is_empty() {
+            says.speak(|locked| self.ends.iter().for_each(|end| unpack(end, locked)));
         }
+    }
+
+    /// Nobody knows whether the message was taken: its ends are here, unless somebody else has them.
+    pub(crate) fn back(self, says: &Says<'_>) {
         says.speak(|locked| {
-            for (channel, _) in self.ends {
-                locked.state.machine.forget_home(channel);
-                locked.state.forget(channel);
+            for end in &self.ends {
+                match &end.going {
+                    Going::On(_, trip, _) if which(end.kind) == Which::Sender => {
+                        locked.state.machine.sender_back(locked.now, end.channel, *trip);
+                    }
+                    Going::On(_, trip, _) => {
+                        locked.state.machine.receiver_back(locked.now, end.channel, *trip);
+                        locked.state.tell((end.channel, Which::Receiver), Told::Retry);
+                    }
+                    Going::First | Going::Late(..) | Going::Over => unpack(end, locked),
+                }
             }
         });
     }
@@ -168,7 +561,7 @@ impl Leaving {
     /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
     pub(crate) fn end(self, says: &Says<'_>, to: Option<NodeId>) {
         let Some(to) = to else { return };
-        says.speak(|locked| self.ends.iter().for_each(|(channel, kind)| end(*channel, *kind, to, locked)));
+        says.speak(|locked| self.ends.iter().for_each(|end| keep(end, to, locked)));
     }
 
     /// The message has been taken by a receiver on that node, and so have its ends.
@@ -177,32 +570,25 @@ impl Leaving {
     /// If the drop of the message does: its ends are gone then.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &Says<'_>) {
         let Some(sealed) = self.sealed else { return drop(value) };
-        let (ends, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
+        let (carried, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
             Ok(handed_over) => (handed_over.unwrap_or_else(|not_all| not_all.ends), None),
             Err(panic) => (Vec::new(), Some(panic)),
         };
-        let mut ends = ends.into_iter().peekable();
-        let agents = (0u64..).zip(self.ends).map(|(token, (channel, kind))| {
-            let agent = ends.next_if(|end| end.token() == token).and_then(|end| end.into_agent().ok());
-            (channel, kind, agent)
-        });
-        let agents: Vec<_> = agents.collect();
-        says.speak(|locked| {
-            let value_max = locked.state.machine.value_max();
-            for (channel, kind, agent) in agents {
-                let Some(Agent::Inlet(inlet)) = agent else {
-                    // The end was somebody else's too, who keeps it: over there it never was.
-                    end(channel, kind, to, locked);
-                    continue;
-                };
-                let mut credits = 0;
-                if kind != EndKind::Reply {
-                    credits = inlet.credits();
-                    let terms = Terms { window: WINDOW, credits, value_max };
-                    locked.state.machine.tell_terms(locked.now, channel, to, terms);
+        let mut carried = carried.into_iter().peekable();
+        let ends = (0u64..).zip(self.ends).map(|(token, end)| {
+            let carried = carried.next_if(|carried| carried.token() == token);
+            let gone = match (&end.going, carried) {
+                (Going::First | Going::Late(..), carried) => {
+                    Gone::First(carried.and_then(|carried| carried.into_agent().ok()))
                 }
-                let bridge = Box::new(ReceivingBridge::new(inlet, credits, self.encoding, Some(to)));
-                locked.driver.stretch(locked.state, channel, Some(to), bridge);
+                (Going::On(..) | Going::Over, carried) => Gone::On(carried),
+            };
+            (end, gone)
+        });
+        let ends: Vec<_> = ends.collect();
+        says.speak(|locked| {
+            for (end, gone) in ends {
+                go(end, gone, to, self.encoding, locked);
             }
         });
         if let Some(panic) = panic {
@@ -211,27 +597,142 @@ impl Leaving {
     }
 }
 
+/// An end that was handed over. `None`: it was somebody else's too, who keeps it.
+enum Gone {
+    First(Option<Agent>),
+    On(Option<CarriedEnd>),
+}
+
+/// A message has been taken by a receiver on that node, and this end with it.
+fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    let channel = end.channel;
+    match (&end.going, gone) {
+        (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let mut credits = 0;
+            if end.kind != EndKind::Reply {
+                credits = inlet.credits();
+                let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
+                locked.state.machine.tell_terms(locked.now, channel, to, terms);
+            }
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
+            let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+        }
+        (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None);
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            locked.state.machine.sender_left(locked.now, channel, *trip, to);
+        }
+        (Going::First, Gone::First(Some(Agent::Outlet(outlet)))) => {
+            let bridge = SendingBridge::new(outlet, Some(to), encoding, false);
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+        }
+        (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
+            Which::Sender => {
+                locked.state.machine.sender_left(locked.now, channel, *trip, to);
+                // Its agent first: it would hear that its sender is gone.
+                locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
+                    if let Some(bridge) = bridge.into_sender() {
+                        bridge.depart();
+                    }
+                    drop(carried);
+                });
+            }
+            Which::Receiver => {
+                locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+                locked.state.tell((channel, Which::Receiver), Told::Lent(carried));
+            }
+        },
+        (Going::Over, Gone::On(carried)) => locked.state.garbage.push(Box::new(carried)),
+        _ => return keep(&end, to, locked),
+    }
+    not_first(&end, locked);
+}
+
 impl Arriving {
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
-    pub(crate) fn adopt(self, home: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
-        for (channel, end) in self.0 {
-            let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(locked.state.machine.value_max()));
-            if !locked.state.machine.adopt(channel, home, terms) {
-                // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
-                locked.state.garbage.push(Box::new(end));
-                continue;
+    pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+        for ArrivingEnd { channel, coming, end } in self.0 {
+            match coming {
+                Coming::First => adopt_first(channel, end, from, encoding, locked),
+                Coming::On(place, encoding) => adopt_on(channel, end, place, from, encoding, locked),
+                // Dropped, its agent is a receiver that is gone.
+                Coming::Over => locked.state.garbage.push(Box::new(end)),
             }
-            let Some(Agent::Outlet(outlet)) = end.agent else {
-                // Nobody here wanted it.
-                locked.state.machine.end_proxy(locked.now, channel, End::Gone);
-                continue;
+        }
+    }
+}
+
+fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    if locked.state.machine.knows(channel) {
+        // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+        return locked.state.garbage.push(Box::new(end));
+    }
+    let value_max = locked.state.machine.value_max();
+    if which(end.kind) == Which::Receiver {
+        let reply_terms = terms_of_reply(value_max);
+        locked.state.machine.open_home_to(channel, reply_terms, declaration(), other);
+        let credits = match &end.agent {
+            Some(Agent::Inlet(inlet)) => inlet.credits(),
+            _ => 0,
+        };
+        let terms = Terms { window: WINDOW, credits, value_max };
+        locked.state.machine.tell_terms(locked.now, channel, other, terms);
+        let Some(Agent::Inlet(inlet)) = end.agent else {
+            return locked.state.machine.end_home(locked.now, channel, End::Gone);
+        };
+        let budget = Budget::new(locked.state.buffered_max);
+        let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(other));
+        return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
+    }
+    let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(value_max));
+    let _ = locked.state.machine.adopt(channel, other, terms);
+    let Some(Agent::Outlet(outlet)) = end.agent else {
+        // Nobody here wanted it.
+        return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
+    };
+    let bridge = SendingBridge::new(outlet, Some(other), encoding, false);
+    let bridge = match terms {
+        Some(terms) => bridge.for_reply(terms.value_max),
+        None => bridge,
+    };
+    locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
+}
+
+/// An end that has been on its way before.
+fn adopt_on(
+    channel: ChannelId,
+    end: AdoptedEnd,
+    place: Place,
+    from: NodeId,
+    encoding: Encoding,
+    locked: &mut Locked<'_>,
+) {
+    let now = locked.now;
+    match (place, end.agent) {
+        (Place::Sender(place), agent) => {
+            // It is known where it is used.
+            let _ = locked.state.machine.sender_arrives(now, channel, place, from);
+            let Some(Agent::Outlet(outlet)) = agent else {
+                return locked.state.machine.end_proxy(now, channel, End::Gone);
             };
-            let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
-            let bridge = match terms {
-                Some(terms) => bridge.for_reply(terms.value_max),
-                None => bridge,
+            let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
+            let is_reply = end.kind == EndKind::Reply;
+            let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply);
+            locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
+        }
+        (Place::Receiver(place), agent) => {
+            let home = place.home;
+            let _ = locked.state.machine.receiver_arrives(now, channel, place, from);
+            let Some(Agent::Inlet(inlet)) = agent else {
+                return locked.state.machine.drop_receiver(now, channel);
             };
+            let budget = Budget::new(locked.state.buffered_max);
+            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
             locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+            locked.state.machine.use_receiver(now, channel);
         }
     }
 }

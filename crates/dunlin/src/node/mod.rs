@@ -20,6 +20,26 @@
 //! # }).unwrap();
 //! ```
 //!
+//! # Names
+//!
+//! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two nodes have a connection of
+//! their own. Each end of a name has one holder, and who declares it second is refused ([`NameError::Refused`], [`NameError::Shared`]).
+//!
+//! That holds among the nodes that reach the same name service, and no further:
+//!
+//! - **One address** (with [`NodeBuilder::names`]): the node that it leads to serves the names. Where it cannot be reached nobody is admitted: who
+//!   declares an end waits, as [`Node::waiting`] shows. So a split network has no name twice. (A service that is restarted knows nothing of
+//!   before until the others have come back: who declares an end in that moment may come first.)
+//! - **Several addresses** (the default, on loopback): where no service answers, the next free address gets one. It lets 3 seconds pass before it admits
+//!   anybody, in which those come back who were joined or admitted before. But two services that do not hear of each other, since the network is split or
+//!   one was held up for longer than the grace period, both admit. So a name may be joined twice, once in each part.
+//! - **When they meet**, the service at the later address gives way: it looks every 5 seconds whether there is one before it. All who used it
+//!   declare their ends anew, and the earlier service's are believed. Of those that come second, an end that is not joined is refused: its operations
+//!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
+//!   ends of the name have to fit the first pair; when that is gone, the second has the name.
+//!
+//! # What there is
+//!
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
@@ -28,10 +48,11 @@
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
-//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub.rs` knows names.
+//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
 
 mod bell;
 mod bridge;
+mod budget;
 mod builder;
 mod carrier;
 pub(crate) mod codec;
@@ -69,7 +90,7 @@ use driver::Driver;
 pub use dunlin_proto::Down;
 pub use error::{NameError, NodeError};
 use hub::{Acceptance, Half};
-pub use hub::{ConnectionState, Guest, WaitingEnd};
+pub use hub::{ConnectionState, Guest, NameConflict, WaitingEnd};
 pub use name::Expects;
 
 use crate::world::{self, Own};
@@ -104,7 +125,9 @@ const LEAVE: Duration = Duration::from_secs(5);
 
 impl Node {
     /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
-    /// node serves itself if nobody does.
+    /// node serves itself if nobody does. If another application has that port, or who has it does not answer, at the next, up to 7415.
+    ///
+    /// One pair has a name, as long as the nodes reach one name service; what holds if they do not, [names](self#names) has.
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
@@ -228,6 +251,17 @@ impl Node {
         rx
     }
 
+    /// The ends of this node that are joined, and whose name somebody else has too: those that there are, and those to come.
+    ///
+    /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](self#names). Each pair goes on; this
+    /// node is told if what it has came second, and so is the node at the other end. What nobody receives is kept up to 1024 conflicts; then
+    /// the oldest go.
+    pub fn conflicts(&self) -> Receiver<NameConflict> {
+        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
+        self.inner.driver.with_hub_now(|hub, _| hub.watch_conflicts(tx));
+        rx
+    }
+
     /// The ends of this node that have not found their other end: every wait is visible.
     pub fn waiting(&self) -> Vec<WaitingEnd> {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
@@ -331,7 +365,9 @@ pub struct Naming<'a, E> {
 }
 
 impl<E> Naming<'_, E> {
-    /// Many may hold this face. (Shared use over several nodes comes with a later version: for now it is declared, and checked.)
+    /// The end is to be shared: the other end may [insist](Self::expects) on that. It is declared once, and its handles are made where it is
+    /// ([`Sender::share`], [`Receiver::share`]). In this version a second declaration, here or at another node, is
+    /// [`NameError::Shared`].
     pub fn shared(mut self) -> Self {
         self.options.shared = true;
         self
@@ -364,7 +400,8 @@ impl<E> Naming<'_, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: rendezvous.
+    /// The channel's policy. Default: rendezvous. From another node a buffer is also full when its values take more than so many bytes:
+    /// [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
         self

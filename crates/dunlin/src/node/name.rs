@@ -24,15 +24,19 @@ impl From<Expects> for Expected {
     }
 }
 
-/// A declaration as a phrase: "an unshared sender (cbor) that expects the other end to be shared".
-pub(crate) fn describe(declared: &Declaration) -> String {
-    let face = match declared.face {
+pub(crate) fn word(face: Face) -> &'static str {
+    match face {
         Face::Sender => "sender",
         Face::Receiver => "receiver",
         Face::Client => "client",
         Face::Server => "server",
         Face::Acceptor => "acceptor",
-    };
+    }
+}
+
+/// A declaration as a phrase: "an unshared sender (cbor) that expects the other end to be shared".
+pub(crate) fn describe(declared: &Declaration) -> String {
+    let face = word(declared.face);
     let held = if declared.shared { "a shared" } else { "an unshared" };
     let expects = match declared.expects {
         Expected::Unknown => "",

@@ -1,7 +1,10 @@
 //! The tasks of a node beside its sockets: accepting, and finding or serving the application's names.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::NodeId;
@@ -15,6 +18,9 @@ use crate::world::Timer;
 const PORTS: std::ops::Range<u16> = 7400..7416;
 /// So long a node waits before it looks for a name service again.
 const AGAIN: Duration = Duration::from_millis(100);
+
+/// So often a node that serves names looks whether another one does, at an address that comes before its own.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// So often a node asks somebody who listens at such an address.
 const ASKS: u32 = 3;
@@ -33,6 +39,17 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
     }
 }
 
+/// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.
+async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, listener: BoxListener) -> Option<T> {
+    let mut end = pin!(end);
+    let mut accepting = pin!(accept(driver, listener));
+    poll_fn(|cx| match end.as_mut().poll(cx) {
+        Poll::Ready(end) => Poll::Ready(Some(end)),
+        Poll::Pending => accepting.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}
+
 /// Sees to it that there is a name service, for as long as the node lives.
 pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>) {
     let addresses = match address {
@@ -43,38 +60,63 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         match find_or_serve(&driver, &networks, &addresses).await {
             // The address leads to this node itself, which listens there already.
-            Found::At(node) if node == driver.me() => return driver.with_hub_now(|hub, cx| hub.serve(cx, again)),
-            Found::At(node) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
-            Found::Here(listener) => {
+            Found::At(node, before) if node == driver.me() => {
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
-                return accept(Arc::downgrade(&driver), listener).await;
+                let other = another(&driver, before).await;
+                driver.with_hub_now(|hub, cx| hub.cede(cx, other));
+            }
+            Found::At(node, _) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
+            Found::Here(listener, before) => {
+                driver.with_hub_now(|hub, cx| hub.serve(cx, again));
+                let Some(other) = accept_until(another(&driver, before), Arc::downgrade(&driver), listener).await
+                else {
+                    return;
+                };
+                driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
         }
         lost.notified().await;
     }
 }
 
-enum Found {
-    At(NodeId),
-    Here(BoxListener),
+/// Who serves the names, and the addresses that come before theirs.
+enum Found<'a> {
+    At(NodeId, &'a [String]),
+    Here(BoxListener, &'a [String]),
 }
 
-async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String]) -> Found {
+/// Waits until another node serves the names at one of these addresses: two parts of a network have met again, or a server is back that was held up.
+async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
+    if addresses.is_empty() {
+        return std::future::pending().await;
+    }
     loop {
+        Timer::after(LOOK).await;
         for address in addresses {
+            match ask(driver, address).await {
+                Some(node) if node != driver.me() => return node,
+                _ => {}
+            }
+        }
+    }
+}
+
+async fn find_or_serve<'a>(driver: &Arc<Driver>, networks: &Networks, addresses: &'a [String]) -> Found<'a> {
+    loop {
+        for (at, address) in addresses.iter().enumerate() {
             if let Some(node) = ask(driver, address).await {
-                return Found::At(node);
+                return Found::At(node, &addresses[..at]);
             }
         }
         // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
-        for address in addresses.iter().filter(|address| is_local(address)) {
+        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| is_local(address)) {
             match networks.listen(address).await {
-                Ok(listener) => return Found::Here(listener),
+                Ok(listener) => return Found::Here(listener, &addresses[..at]),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // Once may not do: if its socket was lost just then, two would serve the same names.
                     for _ in 0..ASKS {
                         if let Some(node) = ask(driver, address).await {
-                            return Found::At(node);
+                            return Found::At(node, &addresses[..at]);
                         }
                         Timer::after(AGAIN).await;
                     }

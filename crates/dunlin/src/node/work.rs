@@ -14,14 +14,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use dunlin_core::carrier::CarriedEnd;
+use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
-use dunlin_proto::wire::{End, Failure};
+use dunlin_proto::wire::{End, Failure, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 use tokio::sync::oneshot;
 
 use super::bell::{Bell, EndWaker};
 use super::bridge::Bridge;
-use super::codec::catch;
+use super::codec::{Encoding, catch};
 use super::driver::{Driver, Locked, State};
 use crate::world;
 
@@ -33,6 +35,9 @@ const WARY: u32 = 16;
 /// So many panics may happen in one work; then its channel is dropped.
 const PANICS_MAX: u32 = 16;
 
+/// A channel's half at this node: its sending one, or its home. When its ends meet here, both are.
+pub(crate) type Half = (ChannelId, Which);
+
 /// What a bridge is told.
 pub(crate) enum Told {
     /// A sending half has spoken to this home.
@@ -41,6 +46,10 @@ pub(crate) enum Told {
     Proxy(ProxyHears),
     /// The connection has lost its socket, and may come back.
     ConnectionLost,
+    /// What it waits for may have happened.
+    Retry,
+    /// The receiver of this home has left in a message.
+    Lent(CarriedEnd),
     /// The bridge is needed elsewhere; the channel is over here.
     Take(Taking),
     /// It is dropped once all has been said that the end has to say now.
@@ -54,6 +63,8 @@ pub(crate) type Taking = Box<dyn FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send>;
 pub(crate) struct Stretched {
     /// `None`: somebody works on it, or it has not [come yet](State::expect).
     bridge: Option<Box<dyn Bridge>>,
+    /// Its channel in the core, and how messages are written on it.
+    core: Option<(CoreId, Encoding)>,
     waker: Arc<EndWaker>,
     /// The other node, once it is known.
     peer: Option<NodeId>,
@@ -69,9 +80,14 @@ pub(crate) struct Stretched {
 pub(crate) struct Says<'a> {
     driver: &'a Arc<Driver>,
     pub(crate) channel: ChannelId,
+    which: Which,
 }
 
 impl Says<'_> {
+    pub(super) fn half(&self) -> Half {
+        (self.channel, self.which)
+    }
+
     /// Speaks to the machine. Code of users must not run within this.
     pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         self.driver.speak(f)
@@ -96,7 +112,7 @@ impl Says<'_> {
 
 /// One work on a channel.
 struct Job {
-    channel: ChannelId,
+    half: Half,
     bridge: Option<Box<dyn Bridge>>,
     waker: Arc<EndWaker>,
     told: VecDeque<Told>,
@@ -120,7 +136,7 @@ impl Job {
                 Err(text) => format!("a message panicked: {text}"),
             };
             let Some(bridge) = &mut self.bridge else { return Turn::Taken };
-            if catch(|| bridge.fail(&panicked, &Says { driver, channel: self.channel })).is_err() {
+            if catch(|| bridge.fail(&panicked, &Says { driver, channel: self.half.0, which: self.half.1 })).is_err() {
                 break;
             }
         }
@@ -128,13 +144,15 @@ impl Job {
     }
 
     fn turn(&mut self, driver: &Arc<Driver>) -> Turn {
-        let says = Says { driver, channel: self.channel };
+        let says = Says { driver, channel: self.half.0, which: self.half.1 };
         loop {
             let told = self.told.pop_front();
             let Some(bridge) = &mut self.bridge else { return Turn::Taken };
             match told {
                 Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
+                Some(Told::Retry) => bridge.retry(&says),
+                Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::ConnectionLost) => bridge.connection_lost(&says),
                 Some(Told::Until(until)) => self.until.push(until),
                 Some(Told::Take(taking)) => {
@@ -165,27 +183,27 @@ impl Driver {
     /// Works on the channels that this bell was rung for up to now. `timed`: measures how long each takes.
     pub(super) fn work(self: &Arc<Self>, bell: &Bell, timed: bool) {
         for _ in 0..bell.stirred() {
-            let Some(channel) = bell.next() else { return };
-            self.work_on(channel, true, timed);
+            let Some(half) = bell.next() else { return };
+            self.work_on(half, true, timed);
         }
     }
 
     /// `briefly`: it holds somebody up.
-    fn work_on(self: &Arc<Self>, channel: ChannelId, briefly: bool, timed: bool) {
+    fn work_on(self: &Arc<Self>, half: Half, briefly: bool, timed: bool) {
         let since = timed.then(|| self.now());
         let job = self.speak(|locked| {
-            let stretched = locked.state.stretched.get_mut(&channel)?;
+            let stretched = locked.state.stretched.get_mut(&half)?;
             if briefly && stretched.wary > 0 {
                 return Some(None);
             }
             stretched.waker.heed();
-            stretched.begin(channel).map(Some)
+            stretched.begin(half).map(Some)
         });
         match job {
             None => {}
             Some(None) => {
                 let driver = self.clone();
-                world::apart(move || driver.work_on(channel, false, true));
+                world::apart(move || driver.work_on(half, false, true));
             }
             Some(Some(mut job)) => {
                 let turn = job.run(self);
@@ -206,19 +224,22 @@ impl Driver {
 
     fn end_work(self: &Arc<Self>, locked: &mut Locked<'_>, job: &mut Job, turn: Turn, took: Duration) {
         let (state, now) = (&mut *locked.state, locked.now);
-        let Some(stretched) = state.stretched.get_mut(&job.channel) else { return };
+        let Some(stretched) = state.stretched.get_mut(&job.half) else { return };
         // Its place may be another's meanwhile.
         if !Arc::ptr_eq(&stretched.waker, &job.waker) {
             return;
         }
         if turn == Turn::GoesOn {
             stretched.wary = if took >= LONG { WARY } else { stretched.wary.saturating_sub(1) };
-            return stretched.end(job);
+            stretched.end(job);
+            return state.has_settled(job.half.0);
         }
-        let gone = state.stretched.remove(&job.channel);
-        state.garbage.extend(gone.map(|stretched| Box::new(stretched) as Box<dyn Send>));
-        if turn == Turn::Over {
-            self.with_hub(state, now, |hub, cx| hub.over(cx, job.channel));
+        state.remove(job.half);
+        let (channel, which) = job.half;
+        let other = if which == Which::Sender { Which::Receiver } else { Which::Sender };
+        state.has_settled(channel);
+        if turn == Turn::Over && !state.stretched.contains_key(&(channel, other)) {
+            self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
         }
     }
 
@@ -230,24 +251,37 @@ impl Driver {
         peer: Option<NodeId>,
         bridge: Box<dyn Bridge>,
     ) {
-        if !state.stretched.get(&channel).is_some_and(|stretched| stretched.expected) {
-            self.expect(state, channel, peer);
+        let half = (channel, bridge.which());
+        if !state.stretched.get(&half).is_some_and(|stretched| stretched.expected) {
+            self.expect(state, half, peer);
         }
-        if let Some(stretched) = state.stretched.get_mut(&channel) {
+        if let Some(stretched) = state.stretched.get_mut(&half) {
             stretched.expected = false;
+            stretched.core = bridge.core();
+            if let Some((core, _)) = stretched.core {
+                state.by_core.insert(core, half);
+            }
             stretched.bridge = Some(bridge);
             stretched.waker.wake_by_ref();
         }
     }
 
     /// The bridge of this channel will come: what is heard for it before waits for that.
-    pub(crate) fn expect(self: &Arc<Self>, state: &mut State, channel: ChannelId, peer: Option<NodeId>) {
-        let waker = EndWaker::new(channel, Arc::downgrade(self));
+    pub(crate) fn expect(self: &Arc<Self>, state: &mut State, half: Half, peer: Option<NodeId>) {
+        let waker = EndWaker::new(half, Arc::downgrade(self));
         waker.carried_by(peer.and_then(|peer| state.bell_of(peer)));
-        let expected =
-            Stretched { bridge: None, waker, peer, told: VecDeque::new(), again: false, wary: 0, expected: true };
-        let before = state.stretched.insert(channel, expected);
-        state.garbage.extend(before.map(|stretched| Box::new(stretched) as Box<dyn Send>));
+        let expected = Stretched {
+            bridge: None,
+            core: None,
+            waker,
+            peer,
+            told: VecDeque::new(),
+            again: false,
+            wary: 0,
+            expected: true,
+        };
+        state.remove(half);
+        state.stretched.insert(half, expected);
     }
 
     /// Until all has been said that ends of this node have to say now.
@@ -265,10 +299,10 @@ impl Driver {
     }
 
     /// What was heard for the channels is said to them; then they are dropped. Nothing is locked.
-    pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (ChannelId, Stretched)>) {
-        for (channel, mut stretched) in stretched {
+    pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (Half, Stretched)>) {
+        for (half, mut stretched) in stretched {
             stretched.tell(Told::Take(Box::new(|_, bridge| drop(bridge))));
-            if let Some(mut job) = stretched.begin(channel) {
+            if let Some(mut job) = stretched.begin(half) {
                 job.run(self);
                 discard(job);
             }
@@ -279,13 +313,13 @@ impl Driver {
 
 impl Stretched {
     /// `None`: somebody works on it, who will see that there is more to do.
-    fn begin(&mut self, channel: ChannelId) -> Option<Job> {
+    fn begin(&mut self, half: Half) -> Option<Job> {
         let Some(bridge) = self.bridge.take() else {
             self.again = true;
             return None;
         };
         Some(Job {
-            channel,
+            half,
             bridge: Some(bridge),
             waker: self.waker.clone(),
             told: std::mem::take(&mut self.told),
@@ -317,8 +351,8 @@ impl Stretched {
 
 impl State {
     /// Tells the bridge of a channel, when nobody works on that.
-    pub(crate) fn tell(&mut self, channel: ChannelId, told: Told) {
-        match self.stretched.get_mut(&channel) {
+    pub(crate) fn tell(&mut self, half: Half, told: Told) {
+        match self.stretched.get_mut(&half) {
             Some(stretched) => stretched.tell(told),
             None => self.garbage.push(Box::new(told)),
         }
@@ -327,10 +361,10 @@ impl State {
     /// Does this with the bridge of a channel, which is over.
     pub(crate) fn take_bridge(
         &mut self,
-        channel: ChannelId,
+        half: Half,
         then: impl FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send + 'static,
     ) {
-        self.tell(channel, Told::Take(Box::new(then)));
+        self.tell(half, Told::Take(Box::new(then)));
     }
 
     /// Its sender is dropped once the ends of channels to this node have heard all that was heard for them until now.
@@ -344,11 +378,47 @@ impl State {
         said
     }
 
+    /// The half here whose channel in the core this is, and how its messages are written.
+    pub(super) fn half_of(&self, core: CoreId) -> Option<(Half, Encoding)> {
+        let half = *self.by_core.get(&core)?;
+        let (_, encoding) = self.stretched.get(&half)?.core?;
+        Some((half, encoding))
+    }
+
+    fn remove(&mut self, half: Half) {
+        let Some(gone) = self.stretched.remove(&half) else { return };
+        if let Some((core, _)) = gone.core {
+            self.by_core.remove(&core);
+        }
+        self.garbage.push(Box::new(gone));
+    }
+
+    /// Whether this half has nothing to say that the machine has not heard.
+    pub(super) fn is_quiet(&self, half: Half) -> bool {
+        self.stretched.get(&half).is_some_and(|stretched| {
+            stretched.bridge.as_ref().is_some_and(|bridge| bridge.rests())
+                && stretched.told.is_empty()
+                && !stretched.again
+                && !stretched.waker.is_stirred()
+        })
+    }
+
+    /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
+    pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: Half) {
+        self.awaited.entry(channel).or_default().insert(carrying);
+    }
+
+    /// Something of this channel has been settled: messages that wait for one of its ends look again.
+    pub(super) fn has_settled(&mut self, channel: ChannelId) {
+        for carrying in self.awaited.remove(&channel).into_iter().flatten() {
+            self.tell(carrying, Told::Retry);
+        }
+    }
+
     /// The bridge that was [expected](Driver::expect) will not come.
-    pub(crate) fn forget(&mut self, channel: ChannelId) {
-        if self.stretched.get(&channel).is_some_and(|stretched| stretched.expected) {
-            let forgotten = self.stretched.remove(&channel);
-            self.garbage.extend(forgotten.map(|stretched| Box::new(stretched) as Box<dyn Send>));
+    pub(crate) fn forget(&mut self, half: Half) {
+        if self.stretched.get(&half).is_some_and(|stretched| stretched.expected) {
+            self.remove(half);
         }
     }
 
@@ -361,9 +431,9 @@ impl State {
     }
 
     /// The other end of this channel is at that node.
-    pub(super) fn meets(&mut self, channel: ChannelId, node: NodeId) {
+    pub(super) fn meets(&mut self, half: Half, node: NodeId) {
         let bell = self.bell_of(node);
-        if let Some(stretched) = self.stretched.get_mut(&channel) {
+        if let Some(stretched) = self.stretched.get_mut(&half) {
             stretched.peer = Some(node);
             stretched.waker.carried_by(bell);
         }
@@ -376,9 +446,9 @@ impl State {
     }
 
     /// A socket is gone, which these channels were to be worked on beside.
-    pub(super) fn list_anew(&mut self, channels: VecDeque<ChannelId>) {
-        for channel in channels {
-            if let Some(stretched) = self.stretched.get(&channel) {
+    pub(super) fn list_anew(&mut self, halves: VecDeque<Half>) {
+        for half in halves {
+            if let Some(stretched) = self.stretched.get(&half) {
                 stretched.waker.list_anew();
             }
         }

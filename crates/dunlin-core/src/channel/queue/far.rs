@@ -68,6 +68,8 @@ impl<E> Heard<E> {
 /// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
 pub(crate) struct Lending {
     window: Window,
+    /// What is buffered and what is promised may together take so many places, if the policy has more.
+    most: u32,
     /// Somebody listens for what is promised.
     on: bool,
     granted: u32,
@@ -80,7 +82,7 @@ pub(crate) struct Lending {
 
 impl Lending {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, on: false, granted: 0, owed: 0, next: false, receiver_gone: false }
+        Self { window, most: u32::MAX, on: false, granted: 0, owed: 0, next: false, receiver_gone: false }
     }
 
     pub(super) fn granted(&self) -> usize {
@@ -270,18 +272,30 @@ impl<T> Queue<T> {
         std::mem::take(&mut self.lending.owed)
     }
 
+    /// The same for another sender elsewhere, in the place of the one before.
+    pub(crate) fn lend_anew(&mut self, wakes: &mut Wakes) -> u32 {
+        self.lending.granted = 0;
+        self.lending.owed = 0;
+        self.lend(wakes)
+    }
+
+    /// So many places at most are promised from now on, beside what is buffered.
+    pub(crate) fn lend_at_most(&mut self, places: u32, wakes: &mut Wakes) {
+        self.lending.most = places.max(1);
+        self.lend_up_to(u32::MAX, wakes);
+    }
+
     fn lend_up_to(&mut self, max: u32, wakes: &mut Wakes) {
-        let Lending { window, on, granted, .. } = self.lending;
+        let Lending { window, most, on, granted, .. } = self.lending;
         let Some(inlet) = self.inlet.as_mut().filter(|_| on) else { return };
+        let queued = u32::try_from(self.buffer.len() + self.held.len()).unwrap_or(u32::MAX);
+        let beside = |places: u32| places.saturating_sub(granted).saturating_sub(queued);
         let free = match window {
             Window::None => 0,
-            Window::Places(places) => {
-                let queued = self.buffer.len() + self.held.len();
-                places.saturating_sub(granted).saturating_sub(u32::try_from(queued).unwrap_or(u32::MAX))
-            }
+            Window::Places(places) => beside(places),
             Window::Unbounded(window) => window.saturating_sub(granted),
         };
-        let lent = free.min(max);
+        let lent = free.min(beside(most)).min(max);
         self.lending.granted += lent;
         self.lending.owed += lent;
         if lent > 0 {
@@ -323,8 +337,8 @@ impl<T> Queue<T> {
         self.wake_watchers(&mut after.wakes);
     }
 
-    /// A value that was sent on a credit enters its place. An error: no place was promised for it.
-    pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<(), T> {
+    /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no place was promised for it.
+    pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<usize, T> {
         if self.lending.known() == 0 {
             return Err(value);
         }
@@ -332,12 +346,21 @@ impl<T> Queue<T> {
         if self.poison.is_some() || self.lending.receiver_gone {
             // Destroyed, as what is buffered was.
             after.dropped.push(value);
-            return Ok(());
+            return Ok(0);
         }
         self.buffer.push_back(value);
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
-        Ok(())
+        Ok(self.buffer.len())
+    }
+
+    /// A value that was in the buffer of this channel's home before this one.
+    pub(crate) fn restore(&mut self, value: T, after: &mut After<T>) {
+        if self.poison.is_some() || self.lending.receiver_gone {
+            return after.dropped.push(value);
+        }
+        self.buffer.push_back(value);
+        self.wake_watchers(&mut after.wakes);
     }
 
     /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.

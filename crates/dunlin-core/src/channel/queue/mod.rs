@@ -16,7 +16,7 @@ use std::task::Waker;
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
-use super::policy::{Admit, Bound, Buffering, Overflow, Policy};
+use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
 use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
@@ -222,8 +222,9 @@ pub(crate) struct Queue<T> {
     watchers: VecDeque<Watcher>,
     /// Those who wait only for the channel to end.
     idle: Vec<Idle>,
-    senders_bound: Option<Bound>,
-    receivers_bound: Option<Bound>,
+    pub(crate) kind: policy::Kind,
+    pub(crate) senders_bound: Option<Bound>,
+    pub(crate) receivers_bound: Option<Bound>,
     /// A claim is out: only the end itself acts, its clones are held back.
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
@@ -271,6 +272,7 @@ impl<T> Queue<T> {
             next_ticket: super::state::FIRST_TICKET + 1,
             watchers: VecDeque::new(),
             idle: Vec::new(),
+            kind: policy.kind,
             senders_bound: policy.senders,
             receivers_bound: policy.receivers,
             sender_claimed: false,
@@ -299,6 +301,7 @@ impl<T> Queue<T> {
             return false;
         }
         self.buffering = policy.buffering();
+        self.kind = policy.kind;
         (self.senders_bound, self.receivers_bound) = (policy.senders, policy.receivers);
         self.lending = Lending::new(policy.window());
         self.refill(after);

@@ -186,17 +186,31 @@ mod round_trips {
     #[test]
     fn bytes_are_neither_encoded_nor_copied() {
         let shape = AnyOutlet::from(Outlet::new(channel::<Bytes>().1)).shape();
-        let bytes = Bytes::from(vec![7; 100]);
+        let bytes = Bytes::from(vec![7; 2048]);
         let value = shape.wrap(bytes.clone()).unwrap();
         for encoding in BOTH {
-            let encoded = codec::encode(&value, encoding, 100).unwrap();
+            let encoded = codec::encode(&value, encoding, 2048).unwrap();
             assert_eq!(encoded.as_ptr(), bytes.as_ptr());
             let decoded = codec::decode(shape, encoded, encoding).unwrap();
             let decoded: &Bytes = decoded.downcast_ref().unwrap();
-            assert_eq!((decoded.as_ptr(), decoded.len()), (bytes.as_ptr(), 100));
-            let error = codec::encode(&value, encoding, 99).unwrap_err();
-            assert_eq!(error, EncodeError::TooLarge { bytes: 100, bytes_max: 99 });
+            assert_eq!((decoded.as_ptr(), decoded.len()), (bytes.as_ptr(), 2048));
+            let error = codec::encode(&value, encoding, 2047).unwrap_err();
+            assert_eq!(error, EncodeError::TooLarge { bytes: 2048, bytes_max: 2047 });
         }
+    }
+
+    #[test]
+    fn a_few_bytes_do_not_keep_the_buffer_they_arrived_in() {
+        let shape = AnyOutlet::from(Outlet::new(channel::<Bytes>().1)).shape();
+        let mut buffer = bytes::BytesMut::with_capacity(256 << 10);
+        let mut kept = Vec::new();
+        for len in [0, 1, 8, 2047] {
+            buffer.extend_from_slice(&vec![7; len]);
+            let arrived = buffer.split().freeze();
+            kept.push(codec::decode(shape, arrived, Encoding::Cbor).unwrap());
+            assert_eq!(kept.last().unwrap().downcast_ref(), Some(&Bytes::from(vec![7; len])));
+        }
+        assert!(buffer.try_reclaim(256 << 10), "somebody has a part of it");
     }
 }
 

@@ -1,0 +1,247 @@
+//! What runs on the nodes: senders that offer, and homes that take. The homes are a small honest model of a channel's queue.
+//!
+//! - here: their books, and how they are set up;
+//! - [`sending`]: what senders do; [`sender_hears`]: what they hear, and whether it is true;
+//! - [`homes`]: what homes do; [`home_hears`]: what they hear;
+//! - [`chat`]: what nodes say to each other.
+
+mod chat;
+mod home_hears;
+mod homes;
+mod sender_hears;
+mod sending;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
+
+use crate::world::{Event, World};
+
+/// Where an offer stands at its home's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtHome {
+    /// It has not arrived.
+    Away,
+    /// A firm one, in the queue.
+    Waiting,
+    Tentative,
+    Asked(u64),
+    Granted(u64),
+    Held,
+    /// Its sender was told what became of it, or there is nobody to tell.
+    Done,
+}
+
+/// What its sender was told in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Taken,
+    NotTaken,
+    Unknown,
+    /// Went on a credit: nothing is told.
+    Sent,
+    /// Its sender's process is no more.
+    Nobody,
+}
+
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) sender: usize,
+    pub(crate) channel: usize,
+    pub(crate) choice: Option<usize>,
+    pub(crate) size: usize,
+    pub(crate) at_home: AtHome,
+    /// It has come to the home's program, with its value or without.
+    pub(crate) arrived: bool,
+    /// A receive has returned it, or a buffer has admitted it.
+    pub(crate) taken: bool,
+    pub(crate) held_told: bool,
+    pub(crate) withdrawing: bool,
+    pub(crate) failed_by_home: bool,
+    pub(crate) outcome: Option<Outcome>,
+    /// The event in which the home's program last decided about it. What its machine had heard by then may still come.
+    pub(crate) decided_in: u64,
+    /// Its place among what went on credit.
+    pub(crate) number: u64,
+    /// The ends in it.
+    pub(crate) cargo: Vec<usize>,
+}
+
+/// A choice of a sending process: at most one of its offers happens.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) offers: Vec<usize>,
+    /// Reserved by this request of this offer's home.
+    pub(crate) by: Option<(usize, u64)>,
+    /// The value has been granted to `by`.
+    granted: bool,
+    asks: VecDeque<(usize, u64)>,
+    pub(crate) decided: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    New,
+    Attaching {
+        since: u64,
+    },
+    Attached,
+    /// The home has retired the channel. What it has credits for may still be sent; then it says that it is gone.
+    Closing,
+    Over,
+}
+
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pub(crate) proc: usize,
+    pub(crate) channel: usize,
+    pub(crate) stage: Stage,
+    credits: u64,
+    value_max: u64,
+    /// Says something of itself that does not fit.
+    misfit: bool,
+    pub(crate) gone: bool,
+    /// How it has ended the channel, each time.
+    pub(crate) ended: Vec<End>,
+    pub(crate) sent: u64,
+    pub(crate) sent_arrived: u64,
+    /// Its connection died.
+    pub(crate) lost: bool,
+    last_arrived: Option<usize>,
+}
+
+/// A node with a sending half, as the home's program knows it.
+#[derive(Debug)]
+pub(crate) struct Half {
+    pub(crate) node: usize,
+    pub(crate) proc: usize,
+    pub(crate) gone: bool,
+    /// Places that have been granted and not been used.
+    granted: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) id: ChannelId,
+    pub(crate) proc: usize,
+    pub(crate) opened: Option<u64>,
+    /// How it ended, and in which event.
+    pub(crate) ended: Option<(End, u64)>,
+    /// It carries ends that travel.
+    pub(crate) mail: bool,
+    pub(crate) many: bool,
+    /// 0: rendezvous.
+    room: u64,
+    terms: Terms,
+    pub(crate) queue: Vec<usize>,
+    buffer: VecDeque<usize>,
+    pub(crate) halves: Vec<Half>,
+    /// In which event a half was forgotten last.
+    forgot_in: u64,
+    asks: u64,
+}
+
+fn value(offer: usize, size: usize) -> Bytes {
+    let mut bytes = Vec::with_capacity(size);
+    bytes.extend_from_slice(&(offer as u32).to_le_bytes());
+    bytes.extend((4..size).map(|at| (at as u8).wrapping_mul(31).wrapping_add(offer as u8)));
+    Bytes::from(bytes)
+}
+
+fn offer_in(value: &Bytes) -> Option<usize> {
+    value.first_chunk().map(|first| u32::from_le_bytes(*first) as usize)
+}
+
+fn declaration(face: Face, shared: bool, expects: Expected) -> Declaration {
+    Declaration { face, shared, expects, schema: Bytes::new() }
+}
+
+impl World {
+    pub(crate) fn set_up(&mut self) {
+        for _ in 0..self.random.between(1, 3) {
+            let node = self.random.index(self.plan.nodes);
+            self.new_channel(self.current[node]);
+        }
+        for channel in 0..self.channels.len() {
+            for _ in 0..self.random.between(1, 2) {
+                self.new_sender(channel);
+            }
+        }
+        self.set_up_travel();
+    }
+
+    pub(crate) fn new_channel(&mut self, proc: usize) {
+        let many = self.random.chance(40);
+        let room = if self.random.chance(50) { 0 } else { self.random.between(1, 6) };
+        let terms = Terms {
+            window: self.random.between(1, 4) as u32,
+            credits: if many || room == 0 { 0 } else { self.random.between(0, room) as u32 },
+            value_max: self.plan.value_max,
+        };
+        let id = ChannelId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
+        self.channels.push(Channel {
+            id,
+            proc,
+            opened: None,
+            ended: None,
+            mail: false,
+            many,
+            room,
+            terms,
+            queue: Vec::new(),
+            buffer: VecDeque::new(),
+            halves: Vec::new(),
+            forgot_in: 0,
+            asks: 0,
+        });
+        let wait = if self.random.chance(80) { self.random.below(5000) } else { self.random.below(100_000) };
+        self.after(wait, Event::Home(self.channels.len() - 1));
+    }
+
+    /// A sender for this channel, at a node that has none.
+    pub(crate) fn new_sender(&mut self, channel: usize) {
+        let node = self.random.index(self.plan.nodes);
+        self.new_sender_at(channel, node);
+    }
+
+    pub(crate) fn new_sender_at(&mut self, channel: usize, node: usize) {
+        let home = self.procs[self.channels[channel].proc].node;
+        let proc = self.current[node];
+        let most = if self.channels[channel].mail { 70 } else { 10 };
+        let taken = self
+            .senders
+            .iter()
+            .any(|sender| sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender));
+        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > most {
+            return;
+        }
+        let misfit = self.random.chance(4);
+        self.senders.push(Sender {
+            proc,
+            channel,
+            stage: Stage::New,
+            credits: 0,
+            value_max: u64::MAX,
+            misfit,
+            gone: false,
+            ended: Vec::new(),
+            sent: 0,
+            sent_arrived: 0,
+            lost: false,
+            last_arrived: None,
+        });
+        let wait = self.random.below(20_000);
+        self.after(wait, Event::Sender(self.senders.len() - 1));
+    }
+
+    /// Whether its machine knows nothing of it any more, so that another one may attach.
+    fn is_forgotten(&self, sender: &Sender) -> bool {
+        sender.stage == Stage::Over && !self.procs[sender.proc].machine.has_half(self.channels[sender.channel].id)
+    }
+
+    fn open_offers(&self, sender: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.offers.len()).filter(move |at| self.offers[*at].sender == sender && self.offers[*at].outcome.is_none())
+    }
+}

@@ -1,0 +1,51 @@
+//! The program as one runs it: what it says first and last, and its exit codes.
+#![cfg(feature = "planted")]
+
+use std::process::Command;
+
+/// Its exit code, and what it prints.
+fn sim(arguments: &str) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_dunlin-sim")).args(arguments.split(' ')).output().unwrap();
+    (output.status.code().expect("it exits"), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn clean_seeds_are_counted() {
+    let (code, said) = sim("--from 7 --seeds 40 --threads 1");
+    assert_eq!(code, 0, "{said}");
+    let first = said.lines().next().unwrap();
+    assert!(first.ends_with("seeds 7 to 46, 1 threads, planted bug: none"), "{first}");
+    assert!(said.contains("\n40 seeds in "), "{said}");
+    // A row for each fault, a column for each state.
+    assert!(said.contains("\ncut ") && said.contains(" reserved "), "{said}");
+    assert!(said.ends_with("all laws held\n"), "{said}");
+}
+
+#[test]
+fn a_broken_law_is_told_with_the_command_that_shows_it_again() {
+    let (code, said) = sim("--bug newest-first --seeds 500");
+    assert_eq!(code, 1, "{said}");
+    let replay = said.lines().find_map(|line| line.strip_prefix("replay: cargo run --release -p dunlin-sim -- "));
+    let replay = replay.unwrap_or_else(|| panic!("no command: {said}"));
+    assert!(said.contains(": a law is broken: "), "{said}");
+    let broken = said.split(": a law is broken: ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+
+    let (code, again) = sim(replay);
+    assert_eq!(code, 1);
+    assert!(again.contains(broken), "{broken} is not in {again}");
+    assert_eq!(again, sim(replay).1, "one seed, one trace");
+}
+
+#[test]
+fn every_outcome_has_a_code() {
+    // It takes hundreds of seeds to find this one.
+    let (code, said) = sim("--bug goodbye-first --seeds 2");
+    assert_eq!(code, 4, "{said}");
+    assert!(said.contains("NOT FOUND"), "{said}");
+    for wrong in ["--bug nothing-like-it", "--seeds 0", "--sedes 4", "--bug newest-first --bugs"] {
+        assert_eq!(sim(wrong).0, 2, "{wrong}");
+    }
+    let (code, said) = sim("--seeds 2 --json");
+    assert_eq!(code, 0);
+    assert!(said.starts_with("{\"from\":0,\"played\":2,") && said.contains("\"code\":0,\"failure\":null"), "{said}");
+}

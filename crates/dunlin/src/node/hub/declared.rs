@@ -1,0 +1,360 @@
+//! What is declared here, and what becomes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
+use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::names::DirectoryEvent;
+use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
+use tokio::sync::oneshot;
+
+use super::guests::numbered;
+use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
+use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
+use crate::node::budget::Budget;
+use crate::node::codec::{self, Encoding};
+use crate::node::driver::{Driver, Locked};
+use crate::node::error::NameError;
+use crate::node::message::WINDOW;
+use crate::node::name::{describe, split, word};
+use crate::node::{Peer, id};
+
+/// How an end is declared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) face: Face,
+    pub(crate) shared: bool,
+    pub(crate) expects: Expected,
+    pub(crate) encoding: Encoding,
+    pub(crate) fail_fast: bool,
+    /// So long it may take until the end is admitted.
+    pub(crate) patience: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let encoding = Encoding::default();
+        Self {
+            face: Face::Sender,
+            shared: false,
+            expects: Expected::Unknown,
+            encoding,
+            fail_fast: false,
+            patience: None,
+        }
+    }
+}
+
+/// What is to be declared: the agents in the place of the other end.
+pub(crate) enum Half {
+    Sender(AnyOutlet),
+    Receiver(AnyInlet),
+    Client(Vec<Agent>),
+    Server(Vec<Agent>),
+    Acceptor(Acceptance),
+}
+
+impl Half {
+    /// Whether its messages are bytes, which are not encoded.
+    fn is_raw(&self) -> bool {
+        match self {
+            Self::Sender(outlet) => codec::is_raw(outlet.shape()),
+            Self::Receiver(inlet) => codec::is_raw(inlet.shape()),
+            Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
+        }
+    }
+}
+
+impl Hub {
+    fn declare(
+        &mut self,
+        cx: &mut Locked<'_>,
+        name: &str,
+        options: Options,
+        half: Half,
+    ) -> (u64, oneshot::Receiver<Result<(), NameError>>) {
+        let (told, answer) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        let (at, bare) = split(name);
+        // What the two ends have to agree on. (The types of their messages come with a later version.)
+        let schema = Bytes::from_static(match options.encoding {
+            _ if half.is_raw() => b"bytes",
+            Encoding::Cbor => b"cbor",
+            Encoding::Compact => b"compact",
+        });
+        let Options { face, shared, expects, .. } = options;
+        let declaration = Declaration { face, shared, expects, schema };
+        let channel = id::channel();
+        let at = at.map(str::to_owned);
+        let is_home = !matches!(half, Half::Sender(_) | Half::Client(_));
+        let role = match half {
+            Half::Sender(outlet) => {
+                self.channels.insert(channel, number);
+                let bridge = SendingBridge::new(outlet, None, options.encoding, options.fail_fast);
+                cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
+                Role::Sender
+            }
+            Half::Receiver(inlet) => {
+                self.open_home(cx, Some(number), channel, options, &declaration, inlet);
+                Role::Receiver
+            }
+            Half::Client(agents) => Role::Client(Some(agents)),
+            Half::Server(agents) => {
+                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents, None)))
+            }
+            Half::Acceptor(accept) => Role::Acceptor(accept),
+        };
+        let end = DeclaredEnd {
+            name: bare.to_owned(),
+            options,
+            declaration: declaration.clone(),
+            role,
+            channel,
+            answer: Some(told),
+            at: at.clone(),
+            conflicts: Vec::new(),
+        };
+        self.ends.insert(number, end);
+        match &at {
+            None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
+            Some(address) => {
+                let directory = self.others.entry(address.clone()).or_default();
+                directory.declare(cx.now, number, bare, declaration.clone(), channel);
+                if directory.server().is_none() {
+                    cx.state.machine.introduce(address.clone());
+                }
+            }
+        }
+        if is_home && at.is_none() {
+            self.own.declare(cx.now, number, bare, declaration, channel);
+        }
+        (number, answer)
+    }
+
+    /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are nobody's: the acceptor goes on.
+    fn belongs(&mut self, channel: ChannelId, number: Option<u64>) {
+        if let Some(number) = number {
+            self.channels.insert(channel, number);
+        }
+    }
+
+    fn open_home(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: Option<u64>,
+        channel: ChannelId,
+        options: Options,
+        declaration: &Declaration,
+        inlet: AnyInlet,
+    ) {
+        self.belongs(channel, number);
+        let budget = Budget::new(cx.state.buffered_max);
+        inlet.lend_at_most(budget.places());
+        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
+        let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
+        debug_assert!(opened.is_ok(), "the schema is short");
+        let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
+        cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
+    }
+
+    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
+    /// homes elsewhere.
+    #[expect(clippy::too_many_arguments, reason = "what the channels of a bundle have in common")]
+    pub(super) fn open_homes(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: Option<u64>,
+        first: ChannelId,
+        options: Options,
+        declaration: &Declaration,
+        agents: Vec<Agent>,
+        from: Option<NodeId>,
+    ) -> Outlets {
+        let mut outlets = Vec::new();
+        for (channel, agent) in numbered(first, agents) {
+            match agent {
+                Agent::Inlet(inlet) => {
+                    self.open_home(cx, number, channel, options, declaration, inlet);
+                    if let Some(from) = from {
+                        cx.state.machine.await_half(channel, from);
+                    }
+                }
+                Agent::Outlet(outlet) => outlets.push((channel, outlet)),
+            }
+        }
+        outlets
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: Option<u64>,
+        channel: ChannelId,
+        home: NodeId,
+        bridge: SendingBridge,
+        declaration: Declaration,
+    ) {
+        self.belongs(channel, number);
+        let attached = cx.state.machine.attach(cx.now, channel, home, declaration);
+        debug_assert!(attached.is_ok(), "the schema is short");
+        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home)));
+    }
+
+    pub(super) fn attach_all(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: Option<u64>,
+        home: NodeId,
+        outlets: Outlets,
+        options: Options,
+        declaration: &Declaration,
+    ) {
+        for (channel, outlet) in outlets {
+            let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
+            self.attach(cx, number, channel, home, bridge, declaration.clone());
+        }
+    }
+
+    pub(crate) fn undeclare(&mut self, number: u64) {
+        self.own.undeclare(number);
+        match self.ends.remove(&number) {
+            Some(DeclaredEnd { at: Some(address), .. }) => {
+                if let Some(directory) = self.others.get_mut(&address) {
+                    directory.undeclare(number);
+                }
+            }
+            _ => self.directory.undeclare(number),
+        }
+    }
+
+    /// A sending half elsewhere has attached to a home here.
+    pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
+        if let Some(number) = self.channels.get(&channel) {
+            self.directory.attached(*number);
+            self.own.attached(*number);
+            self.others.values_mut().for_each(|directory| directory.attached(*number));
+        }
+    }
+
+    /// The bridge of a channel is over.
+    pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
+        if let Some(number) = self.channels.remove(&channel)
+            && !self.channels.values().any(|other| *other == number)
+        {
+            self.undeclare(number);
+        }
+    }
+
+    fn answer(&mut self, number: u64) {
+        if let Some(answer) = self.ends.get_mut(&number).and_then(|end| end.answer.take())
+            && answer.send(Ok(())).is_err()
+        {
+            // Whoever asked has given up.
+            self.undeclare(number);
+        }
+    }
+
+    /// The declaration is over.
+    pub(super) fn fail(&mut self, cx: &mut Locked<'_>, number: u64, error: NameError) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let text = error.to_string();
+        let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
+        if !told {
+            // The end has been given out already: its operations fail with this.
+            let channel = end.channel;
+            match &mut end.role {
+                Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
+                Role::Sender | Role::Receiver | Role::Server(_) => {
+                    cx.state.machine.end_home(cx.now, channel, full_poison(&text));
+                    let which = if matches!(end.role, Role::Sender) { Which::Sender } else { Which::Receiver };
+                    cx.state.take_bridge((channel, which), move |_, mut bridge| bridge.poison(&text));
+                }
+                Role::Client(None) | Role::Acceptor(_) => {}
+            }
+        }
+        self.undeclare(number);
+    }
+
+    pub(super) fn event(&mut self, cx: &mut Locked<'_>, event: DirectoryEvent) {
+        match event {
+            DirectoryEvent::Waiting { number } => self.answer(number),
+            DirectoryEvent::Found { number, partner, addresses, channel, face } => {
+                self.found(cx, number, partner, &addresses, channel, &face);
+                self.answer(number);
+            }
+            DirectoryEvent::Refused { number, there, holder } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let (name, mine, holder, here) =
+                        (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
+                    let error = if mine.face == there.face && mine.shared && there.shared {
+                        NameError::Shared { name, what: word(mine.face), holder, here }
+                    } else {
+                        NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
+                    };
+                    self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Conflict { number, there, holder } => {
+                if let Some(end) = self.ends.get_mut(&number) {
+                    let (mine, theirs) = (describe(&end.declaration), describe(&there));
+                    let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
+                    self.conflict_watchers.retain_mut(|watcher| watcher.try_send(conflict.clone()).is_ok());
+                    end.conflicts.push(conflict);
+                }
+            }
+            DirectoryEvent::BadName { number } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let error = NameError::BadName(end.name.clone());
+                    self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Full { number, room, max } => {
+                if let Some(end) = self.ends.get(&number) {
+                    let what = match room {
+                        Room::Declarations => "declarations of one node",
+                        Room::Names => "names",
+                        Room::Bytes => "bytes of names and schemas of one node",
+                    };
+                    let error = NameError::Full { name: end.name.clone(), what, max };
+                    self.fail(cx, number, error);
+                }
+            }
+        }
+    }
+}
+
+fn poison(agent: &Agent, text: &str) {
+    match agent {
+        Agent::Outlet(outlet) => outlet.poison(text.into()),
+        Agent::Inlet(inlet) => inlet.poison(text.into()),
+    }
+}
+
+impl Driver {
+    /// Declares an end, and waits until it is admitted. Gives its number.
+    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<u64, NameError> {
+        let (number, answer) =
+            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
+        /// Dropped while it waits, the end is taken back.
+        struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
+        impl Drop for Guard<'_> {
+            fn drop(&mut self) {
+                if let Some(number) = self.1 {
+                    self.0.give_up(number);
+                }
+            }
+        }
+        let mut guard = Guard(self, Some(number));
+        let answer = match options.patience {
+            None => answer.await,
+            Some(patience) => crate::world::within(patience, answer)
+                .await
+                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+        };
+        guard.1 = None;
+        answer.unwrap_or(Err(NameError::Left)).map(|()| number)
+    }
+}

@@ -1,0 +1,158 @@
+//! Clients that come to an acceptor or a server, and bundles.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use dunlin_core::Portable;
+use dunlin_core::carrier::{Agent, Outbox};
+use dunlin_proto::id::{ChannelId, Life};
+use dunlin_proto::wire::{End, Names, Which};
+
+use super::{Hub, Role};
+use crate::node::Peer;
+use crate::node::codec;
+use crate::node::driver::Locked;
+use crate::node::error::NameError;
+
+/// So many guests may wait to be received; others are turned away.
+pub(crate) const GUESTS_MAX: usize = 1024;
+
+/// What answers a client, in the place of the acceptor, if that is not there any more.
+const NOT_THERE: ChannelId = ChannelId(0);
+
+/// So many ends may a bundle have that others reach by name.
+const BUNDLE_ENDS_MAX: usize = 256;
+
+/// Makes a fresh bundle for a guest, and hands it over; if there is no room, the guest's other face has been dropped. `None`: the acceptor is gone.
+/// What is dropped of it then, is so later.
+pub(crate) type Acceptance = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Vec<Agent>> + Send>;
+
+/// The agents of a face, in the order of its fields.
+pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
+    let refused = |why: String| NameError::Unstretchable(why);
+    let mut outbox = Outbox::new();
+    outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
+    let sealed = outbox.seal().map_err(|error| refused(error.to_string()))?;
+    if sealed.ends().len() > BUNDLE_ENDS_MAX {
+        return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
+    }
+    let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
+    ends.into_iter().map(|end| end.into_agent().map_err(|end| refused(end.kind().to_string()))).collect()
+}
+
+/// A guest: a fresh server's face, and who is at the other end of it. It can be used as the face itself.
+pub struct Guest<S> {
+    face: S,
+    peer: Peer,
+}
+
+impl<S> Guest<S> {
+    pub(crate) fn new(face: S, peer: Peer) -> Self {
+        Self { face, peer }
+    }
+
+    /// Who it is.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The face alone.
+    pub fn into_face(self) -> S {
+        self.face
+    }
+}
+
+impl<S> Deref for Guest<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.face
+    }
+}
+
+impl<S> DerefMut for Guest<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.face
+    }
+}
+
+impl<S> fmt::Debug for Guest<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guest").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Hub {
+    /// What a client was to be joined to is not there any more: its ends end.
+    fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64) {
+        let homes: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, end)| **end == number).map(|(channel, _)| *channel).collect();
+        for channel in homes {
+            self.channels.remove(&channel);
+            // Dropped, the inlet is a sender that is gone.
+            cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
+            cx.state.machine.end_home(cx.now, channel, End::Gone);
+        }
+        self.undeclare(number);
+    }
+
+    /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
+    pub(super) fn guest(&mut self, cx: &mut Locked<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
+        if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
+            let Some(client) = self.introductions.remove(&guest) else { return };
+            if acceptor == NOT_THERE {
+                return self.turned_away(cx, client.number);
+            }
+            return self.attach_all(
+                cx,
+                Some(client.number),
+                from.node,
+                client.outlets,
+                client.options,
+                &client.declaration,
+            );
+        }
+        if acceptor == NOT_THERE {
+            // The client has gone meanwhile.
+            return;
+        }
+        let not_there = Names::Guest { acceptor: NOT_THERE, guest };
+        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else {
+            let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+            return;
+        };
+        let (options, declaration) = (end.options, end.declaration.clone());
+        let (number, outlets) = match &mut end.role {
+            Role::Acceptor(accept) => {
+                // The number came from elsewhere: it must not take the place of what is here.
+                if numbered(guest, vec![(); BUNDLE_ENDS_MAX]).any(|(channel, ())| cx.state.machine.knows(channel)) {
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                }
+                let Some(agents) = accept(from, &mut cx.state.garbage) else {
+                    self.undeclare(number);
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                };
+                (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
+            }
+            Role::Server(outlets) => {
+                let Some(outlets) = outlets.take() else { return };
+                for (home, _) in self.channels.iter().filter(|(_, end)| **end == number) {
+                    cx.state.machine.await_half(*home, from.node);
+                }
+                self.directory.attached(number);
+                self.own.attached(number);
+                (Some(number), outlets)
+            }
+            Role::Sender | Role::Receiver | Role::Client(_) => return,
+        };
+        self.attach_all(cx, number, from.node, outlets, options, &declaration);
+        let _ = cx.state.machine.say_names(cx.now, from.node, Names::Guest { acceptor, guest });
+    }
+}
+
+/// A bundle's channels are numbered from its first.
+pub(super) fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Item = (ChannelId, A)> {
+    (0u128..).map(move |n| ChannelId(first.0.wrapping_add(n))).zip(agents)
+}

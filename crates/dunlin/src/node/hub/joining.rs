@@ -1,0 +1,188 @@
+//! Ends that have found each other.
+
+use std::sync::{Arc, Weak};
+
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
+use dunlin_proto::id::{ChannelId, Life, NodeId};
+use dunlin_proto::wire::{Declaration, End, Face, Names, Which};
+
+use super::guests::numbered;
+use super::{Hub, Introduction, Role};
+use crate::node::bridge::SendingBridge;
+use crate::node::driver::{Driver, Locked};
+use crate::node::id;
+
+impl Hub {
+    pub(super) fn found(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: u64,
+        partner: Life,
+        addresses: &[String],
+        channel: ChannelId,
+        face: &Declaration,
+    ) {
+        let Some(end) = self.ends.get_mut(&number) else { return };
+        let here = partner.node == self.me.node;
+        if !here {
+            cx.state.machine.learn(partner.node, addresses);
+        }
+        let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
+        match &mut end.role {
+            Role::Sender => {
+                cx.state.take_bridge((own, Which::Sender), move |driver, bridge| {
+                    let mut bridge = bridge.into_sender();
+                    if here {
+                        let mut outlet = bridge.and_then(SendingBridge::into_outlet);
+                        driver.with_hub_now(|hub, cx| hub.sender_is_here(cx, number, channel, &mut outlet));
+                    } else {
+                        let home = partner.node;
+                        driver.with_hub_now(|hub, cx| {
+                            hub.sender_is_away(cx, number, channel, home, &mut bridge, declaration);
+                        });
+                    }
+                });
+            }
+            Role::Client(agents) => {
+                let Some(agents) = agents.take() else { return };
+                if here {
+                    return self.join_bundle_here(cx, number, channel, agents);
+                }
+                let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
+                let server = partner.node;
+                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents, Some(server));
+                self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
+                let said = Names::Guest { acceptor: channel, guest };
+                let _ = cx.state.machine.say_names(cx.now, server, said);
+            }
+            // A home waits for whoever comes.
+            Role::Receiver | Role::Server(_) | Role::Acceptor(_) => {}
+        }
+    }
+
+    /// The receiver of a sender that waited is on this node as well.
+    fn sender_is_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, outlet: &mut Option<AnyOutlet>) {
+        let Some(end) = self.ends.get(&number) else { return };
+        self.channels.remove(&end.channel);
+        let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
+        if let Some(outlet) = outlet.take() {
+            self.join_here(cx, channel, outlet, &joined);
+        }
+    }
+
+    /// The receiver of a sender that waited is on that node.
+    fn sender_is_away(
+        &mut self,
+        cx: &mut Locked<'_>,
+        number: u64,
+        channel: ChannelId,
+        home: NodeId,
+        bridge: &mut Option<SendingBridge>,
+        declaration: Declaration,
+    ) {
+        let Some(end) = self.ends.get(&number) else { return };
+        self.channels.remove(&end.channel);
+        if let Some(bridge) = bridge.take() {
+            self.attach(cx, Some(number), channel, home, bridge, declaration);
+        }
+    }
+
+    /// Whose declaration a home here is.
+    fn belonging(&self, channel: ChannelId) -> Option<u64> {
+        self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| *number)
+    }
+
+    /// Both ends of a channel are on this node: they are joined in memory.
+    fn join_here(&mut self, cx: &mut Locked<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
+        if let Some(number) = self.channels.remove(&channel) {
+            self.directory.attached(number);
+            self.own.attached(number);
+        }
+        let joined = joined.clone();
+        cx.state.take_bridge((channel, Which::Receiver), move |_, bridge| {
+            if let Some((inlet, credits)) = bridge.into_home() {
+                join(outlet, inlet, credits, &joined);
+            }
+        });
+        cx.state.machine.end_home(cx.now, channel, End::Gone);
+    }
+
+    /// Client and server of a bundle are on this node.
+    fn join_bundle_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
+        let me = self.me;
+        let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
+        match &mut server.role {
+            Role::Acceptor(accept) => {
+                let joined = Joined::new(cx, vec![number]);
+                // An acceptor that is gone has no face: the client's ends end with their agents.
+                let server = accept(me, &mut cx.state.garbage).unwrap_or_default();
+                for pair in client.into_iter().zip(server) {
+                    match pair {
+                        (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
+                            let credits = inlet.credits();
+                            join(outlet, inlet, credits, &joined);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            Role::Server(outlets) => {
+                let joined = Joined::new(cx, vec![number, home]);
+                let mut outlets = outlets.take().unwrap_or_default();
+                for (channel, agent) in numbered(channel, client) {
+                    match agent {
+                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet, &joined),
+                        Agent::Inlet(inlet) => {
+                            if let Some(at) = outlets.iter().position(|(other, _)| *other == channel) {
+                                let credits = inlet.credits();
+                                join(outlets.swap_remove(at).1, inlet, credits, &joined);
+                            }
+                        }
+                    }
+                }
+                // It may have no channel that has its home at the server.
+                self.directory.attached(home);
+                self.own.attached(home);
+            }
+            Role::Sender | Role::Receiver | Role::Client(_) => {}
+        }
+    }
+}
+
+/// Ends of this node that are joined with each other. When the last of their channels is over, so are they, and their names are free.
+struct Joined {
+    driver: Weak<Driver>,
+    numbers: Vec<u64>,
+}
+
+impl Joined {
+    fn new(cx: &Locked<'_>, numbers: Vec<u64>) -> Arc<Self> {
+        Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.upgrade() {
+            self.numbers.iter().for_each(|number| driver.give_up(*number));
+        }
+    }
+}
+
+/// Both halves are in this memory after all.
+fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) {
+    match outlet.join(inlet, credits) {
+        Ok(joining) => {
+            let joined = joined.clone();
+            crate::world::spawn_own(async move {
+                joining.await;
+                drop(joined);
+            });
+        }
+        Err((outlet, inlet)) => {
+            let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());
+            outlet.poison(text.as_str().into());
+            inlet.poison(text.as_str().into());
+        }
+    }
+}

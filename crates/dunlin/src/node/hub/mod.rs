@@ -1,0 +1,246 @@
+//! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
+//!
+//! The [`Hub`] and what it keeps are here; what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
+//! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
+//! want to hear of connections and conflicts.
+
+mod declared;
+mod guests;
+mod joining;
+mod served;
+mod watchers;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dunlin_core::Sender;
+use dunlin_core::carrier::{Agent, AnyOutlet};
+use dunlin_proto::State;
+use dunlin_proto::id::{ChannelId, Life, NodeId};
+use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Names};
+use tokio::sync::{Notify, oneshot};
+
+use super::Peer;
+use super::driver::Locked;
+use super::error::NameError;
+use super::name::word;
+pub(crate) use declared::{Half, Options};
+pub use guests::Guest;
+pub(crate) use guests::{Acceptance, GUESTS_MAX, agents_of};
+pub use watchers::{ConnectionState, NameConflict};
+
+/// An end of this node that has not found its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaitingEnd {
+    /// Its name.
+    pub name: String,
+    /// What it is: "sender", "server", ...
+    pub what: String,
+    /// For how long it has waited.
+    pub waited: Duration,
+}
+
+/// What a [`Hub`] hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Connection(NodeId, State),
+    Names(Life, Names),
+    Introduced(String, Result<NodeId, String>),
+}
+
+/// What of a declared end waits for the other one.
+enum Role {
+    /// The bridge waits, stretched to nowhere, under the end's own channel number.
+    Sender,
+    /// Its home is open.
+    Receiver,
+    /// `None`: it has been found.
+    Client(Option<Vec<Agent>>),
+    /// Its homes are open; these are its senders. `None`: its client has come.
+    Server(Option<Outlets>),
+    Acceptor(Acceptance),
+}
+
+/// The sending halves of a bundle, by their channels.
+type Outlets = Vec<(ChannelId, AnyOutlet)>;
+
+/// An end that was declared here.
+struct DeclaredEnd {
+    name: String,
+    options: Options,
+    declaration: Declaration,
+    role: Role,
+    /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
+    channel: ChannelId,
+    /// Told once the end is admitted, or is not.
+    answer: Option<oneshot::Sender<Result<(), NameError>>>,
+    /// Who was asked: the node at this address, or the application's name service.
+    at: Option<String>,
+    conflicts: Vec<NameConflict>,
+}
+
+/// A client that has introduced itself and waits for the server's word.
+struct Introduction {
+    server: NodeId,
+    number: u64,
+    outlets: Outlets,
+    options: Options,
+    declaration: Declaration,
+}
+
+/// What watchers of connections are to hear. That one is over, once its ends have ended; but not later than then.
+struct News {
+    news: (Peer, ConnectionState),
+    ended: Option<(oneshot::Receiver<()>, Time)>,
+}
+
+pub(crate) struct Hub {
+    me: Life,
+    /// The names that this node serves: the application's, or its own for those who dial it.
+    registry: Registry,
+    serves: bool,
+    /// It has served them, and left that to another node.
+    ceded: bool,
+    /// This node looks for nobody any more.
+    leaving: bool,
+    /// What is declared to the application's name service.
+    directory: Directory,
+    /// What is declared to this node, for those who dial it.
+    own: Directory,
+    /// What is declared to a node that a name has told.
+    others: BTreeMap<String, Directory>,
+    /// Addresses that did not answer, and for which ends here wait: when they are asked again.
+    ask_again: BTreeMap<String, Time>,
+    ends: BTreeMap<u64, DeclaredEnd>,
+    /// Which end a stretched channel belongs to.
+    channels: BTreeMap<ChannelId, u64>,
+    introductions: BTreeMap<ChannelId, Introduction>,
+    next: u64,
+    watchers: Vec<Sender<(Peer, ConnectionState)>>,
+    conflict_watchers: Vec<Sender<NameConflict>>,
+    news: VecDeque<News>,
+    /// Of the nodes that there are connections to.
+    lives: BTreeMap<NodeId, Life>,
+    asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
+    /// The name service is lost: somebody has to find or serve another.
+    pub(crate) names_lost: Arc<Notify>,
+    /// Messages of this node to itself.
+    local: VecDeque<Names>,
+}
+
+impl Hub {
+    pub(crate) fn new(me: Life) -> Self {
+        let mut own = Directory::new();
+        own.server_is(me.node);
+        let mut names = RegistryConfig::default();
+        // A home has one sending half: claims of an end that several nodes hold are not there yet.
+        names.several_holders = false;
+        Self {
+            me,
+            registry: Registry::new(names),
+            serves: false,
+            ceded: false,
+            leaving: false,
+            directory: Directory::new(),
+            own,
+            others: BTreeMap::new(),
+            ask_again: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            introductions: BTreeMap::new(),
+            next: 0,
+            watchers: Vec::new(),
+            conflict_watchers: Vec::new(),
+            news: VecDeque::new(),
+            lives: BTreeMap::new(),
+            asked: Vec::new(),
+            names_lost: Arc::default(),
+            local: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn waiting(&self, now: Time) -> Vec<WaitingEnd> {
+        let directories = std::iter::once(&self.directory).chain(self.others.values());
+        let waiting = directories.flat_map(Directory::waiting).map(|end| WaitingEnd {
+            name: end.name.to_owned(),
+            what: word(end.face).to_owned(),
+            waited: now.since(end.since),
+        });
+        waiting.collect()
+    }
+
+    /// This node leaves. A connection that was made from now on would only carry its goodbye.
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    pub(crate) fn hear(&mut self, cx: &mut Locked<'_>, heard: Heard) {
+        match heard {
+            Heard::Connection(node, state) => self.connection(cx, node, state),
+            Heard::Names(from, said) => self.names(cx, from, said),
+            Heard::Introduced(address, who) => self.introduced(cx, &address, who),
+        }
+    }
+
+    /// Lets names and directories speak until they are quiet.
+    pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
+        self.registry.tick(cx.now);
+        let now = cx.now;
+        self.tell_watchers(now);
+        let asked: Vec<String> =
+            self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
+        self.ask_again.retain(|_, at| *at > now);
+        asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
+        loop {
+            let mut said: Vec<(NodeId, Names)> = Vec::new();
+            while let Some((to, answer)) = self.registry.poll() {
+                said.push((to.node, answer));
+            }
+            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
+                while let Some(message) = directory.poll_said() {
+                    said.push(message);
+                }
+            }
+            let mut events = Vec::new();
+            for directory in std::iter::once(&mut self.directory).chain(self.others.values_mut()) {
+                while let Some(event) = directory.poll() {
+                    events.push(event);
+                }
+            }
+            while let Some(event) = self.own.poll() {
+                // Whether a home is admitted says the application's name service; here it is only found.
+                if matches!(event, DirectoryEvent::Found { .. }) {
+                    events.push(event);
+                }
+            }
+            if said.is_empty() && events.is_empty() && self.local.is_empty() {
+                break;
+            }
+            for (to, message) in said {
+                if to == self.me.node {
+                    self.local.push_back(message);
+                } else if !cx.state.machine.is_idle(to) {
+                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
+                    // What can be declared is checked where it is declared.
+                    let _ = cx.state.machine.say_names(cx.now, to, message);
+                }
+            }
+            while let Some(message) = self.local.pop_front() {
+                self.names(cx, self.me, message);
+            }
+            for event in events {
+                self.event(cx, event);
+            }
+        }
+        let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
+        if let Some(at) =
+            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()
+        {
+            cx.driver.alarm(cx.state, at);
+        }
+    }
+}

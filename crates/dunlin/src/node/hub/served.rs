@@ -1,0 +1,117 @@
+//! Whose names this node uses, and those that it serves.
+
+use std::time::Duration;
+
+use dunlin_proto::id::{Life, NodeId};
+use dunlin_proto::wire::Names;
+use tokio::sync::oneshot;
+
+use super::Hub;
+use crate::node::driver::Locked;
+use crate::node::error::NameError;
+
+/// So long a node waits before it asks again at an address where nobody is.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+impl Hub {
+    pub(crate) fn serves_names(&self) -> bool {
+        self.serves
+    }
+
+    /// Which node is at this address?
+    pub(crate) fn ask(&mut self, cx: &mut Locked<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
+        let (asked, answer) = oneshot::channel();
+        self.asked.push((address.clone(), asked));
+        cx.state.machine.introduce(address);
+        answer
+    }
+
+    /// This node serves the application's names from now on. `again`: after another one.
+    pub(crate) fn serve(&mut self, cx: &mut Locked<'_>, again: bool) {
+        // What others have declared to this node because they dialled it, perhaps for its names already, is the application's now.
+        if again {
+            self.registry.take_over(cx.now);
+        }
+        self.registry.met(self.me, cx.state.machine.addresses_here());
+        for (node, life) in &self.lives {
+            self.registry.met(*life, cx.state.machine.addresses_of(*node));
+        }
+        (self.serves, self.ceded) = (true, false);
+        self.directory.server_is(self.me.node);
+    }
+
+    /// Another node serves the application's names, at an address that comes before this node's: all who used this one go there.
+    pub(crate) fn cede(&mut self, cx: &mut Locked<'_>, to: NodeId) {
+        (self.serves, self.ceded) = (false, true);
+        let nodes: Vec<NodeId> = self.lives.keys().copied().collect();
+        nodes.into_iter().for_each(|node| self.tell_elsewhere(cx, node));
+        self.directory.leave_server();
+        // What this node's own ends have declared here for those who dial it stays, and is taken back with the rest: so it is said again.
+        self.own.server_lost();
+        self.own.server_is(self.me.node);
+        self.use_names_of(cx, to);
+    }
+
+    pub(super) fn tell_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId) {
+        let _ = cx.state.machine.say_names(cx.now, node, Names::Elsewhere);
+    }
+
+    /// That node serves the application's names.
+    pub(crate) fn use_names_of(&mut self, cx: &mut Locked<'_>, node: NodeId) {
+        if self.leaving {
+            return;
+        }
+        self.directory.server_is(node);
+        cx.state.machine.connect(cx.now, node);
+    }
+
+    pub(super) fn introduced(&mut self, cx: &mut Locked<'_>, address: &str, who: Result<NodeId, String>) {
+        while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
+            let _ = self.asked.swap_remove(at).1.send(who.clone());
+        }
+        let Some(directory) = self.others.get_mut(address) else { return };
+        match who {
+            Ok(node) => {
+                directory.server_is(node);
+                if node != self.me.node {
+                    cx.state.machine.connect(cx.now, node);
+                }
+            }
+            Err(why) => {
+                let waits: Vec<u64> = self
+                    .ends
+                    .iter()
+                    .filter(|(_, end)| end.at.as_deref() == Some(address) && end.answer.is_some())
+                    .map(|(number, _)| *number)
+                    .collect();
+                for number in waits {
+                    let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
+                    self.fail(cx, number, error);
+                }
+                // What was admitted there waits until somebody is there again.
+                if self.others.get(address).is_some_and(|directory| !directory.is_empty()) {
+                    self.ask_again.insert(address.to_owned(), cx.now + ASK_AGAIN);
+                }
+            }
+        }
+    }
+
+    pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
+        match said {
+            Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
+            Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
+            Names::Elsewhere if self.directory.server() == Some(from.node) => {
+                self.directory.leave_server();
+                if !self.leaving {
+                    self.names_lost.notify_one();
+                }
+            }
+            Names::Elsewhere => {}
+            answer => {
+                self.directory.heard(from.node, answer.clone());
+                self.own.heard(from.node, answer.clone());
+                self.others.values_mut().for_each(|directory| directory.heard(from.node, answer.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Who wants to hear of connections and of conflicts.
+
+use std::time::Duration;
+
+use dunlin_core::Sender;
+use dunlin_core::carrier::Agent;
+use dunlin_proto::id::NodeId;
+use dunlin_proto::time::Time;
+use dunlin_proto::{Down, State};
+use tokio::sync::oneshot;
+
+use super::{Hub, News, Role};
+use crate::node::Peer;
+use crate::node::driver::Locked;
+
+/// So long the news that a connection is over may wait for its ends, which code of users may hold up.
+const ENDED: Duration = Duration::from_secs(1);
+
+/// How a connection to another node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionState {
+    /// It carries.
+    Up,
+    /// Its socket is gone. Channels do not notice, unless it stays away.
+    Lost,
+    /// It carries again; nothing was lost.
+    Resumed,
+    /// It is over: the ends that reached over it have ended.
+    Down(Down),
+}
+
+/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](crate::node::Node::conflicts).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameConflict {
+    /// The name.
+    pub name: String,
+    /// What is declared here.
+    pub mine: String,
+    /// What the name service had already.
+    pub theirs: String,
+    /// Who has that.
+    pub holder: Peer,
+}
+
+impl Hub {
+    pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
+        self.watchers.push(watcher);
+    }
+
+    /// The watcher hears of the conflicts that there are, too.
+    pub(crate) fn watch_conflicts(&mut self, mut watcher: Sender<NameConflict>) {
+        let known = self.ends.values().flat_map(|end| &end.conflicts);
+        if known.cloned().all(|conflict| watcher.try_send(conflict).is_ok()) {
+            self.conflict_watchers.push(watcher);
+        }
+    }
+
+    /// This node has left: its connections are over, and who watches them hears it before the channel ends.
+    pub(crate) fn farewell(mut self: Box<Self>) {
+        for end in std::mem::take(&mut self.ends).into_values() {
+            match end.role {
+                Role::Client(Some(agents)) => agents.into_iter().for_each(down),
+                Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| outlet.down()),
+                Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
+            }
+        }
+        for client in std::mem::take(&mut self.introductions).into_values() {
+            client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
+        }
+        for life in std::mem::take(&mut self.lives).into_values() {
+            self.news.push_back(News { news: (Peer(life), ConnectionState::Down(Down::Left)), ended: None });
+        }
+        self.tell_watchers(Time(u64::MAX));
+    }
+
+    pub(super) fn tell_watchers(&mut self, now: Time) {
+        while let Some(next) = self.news.pop_front() {
+            let mut next = next;
+            if let Some((ended, until)) = &mut next.ended
+                && now < *until
+                && ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+            {
+                return self.news.push_front(next);
+            }
+            self.watchers.retain_mut(|watcher| watcher.try_send(next.news.clone()).is_ok());
+        }
+    }
+
+    pub(super) fn connection(&mut self, cx: &mut Locked<'_>, node: NodeId, state: State) {
+        let over = matches!(state, State::Down(_));
+        let state = match state {
+            State::Up(life) => {
+                self.lives.insert(node, life);
+                self.registry.met(life, cx.state.machine.addresses_of(node));
+                if self.ceded {
+                    // It may have found this node when that still served the names.
+                    self.tell_elsewhere(cx, node);
+                }
+                ConnectionState::Up
+            }
+            State::Lost(_) => ConnectionState::Lost,
+            State::Resumed => ConnectionState::Resumed,
+            State::Down(why) => {
+                self.registry.lost(cx.now, node, &why);
+                // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
+                let waits = std::mem::take(&mut self.introductions).into_iter();
+                let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == node);
+                self.introductions = stays.into_iter().collect();
+                cx.state.garbage.push(Box::new(lost));
+                if self.directory.server() == Some(node) {
+                    self.directory.server_lost();
+                    if !self.leaving {
+                        self.names_lost.notify_one();
+                    }
+                }
+                for (address, directory) in &mut self.others {
+                    if directory.server() == Some(node) {
+                        directory.server_lost();
+                        if !directory.is_empty() && !self.leaving {
+                            cx.state.machine.introduce(address.clone());
+                        }
+                    }
+                }
+                ConnectionState::Down(why)
+            }
+        };
+        if let Some(life) = self.lives.get(&node) {
+            let ended = over.then(|| (cx.state.said_of(node), cx.now + ENDED));
+            self.news.push_back(News { news: (Peer(*life), state), ended });
+        }
+        if over {
+            self.lives.remove(&node);
+        }
+    }
+}
+
+/// Its node has left.
+fn down(agent: Agent) {
+    match agent {
+        Agent::Outlet(outlet) => outlet.down(),
+        Agent::Inlet(inlet) => inlet.down(),
+    }
+}

@@ -1,0 +1,505 @@
+//! Senders, callers and places for replies that go from node to node, while they are used.
+#![cfg(feature = "net")]
+
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use dunlin::{Callee, Reply, call};
+
+/// Nodes of an application of their own, which is named for the test.
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
+}
+
+/// A channel by this name from one node to another, for ends.
+async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    Ok((tx?, rx?))
+}
+
+/// Sends the end along this way.
+async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
+    let (sent, received) = par!(way.0.send(end), way.1.recv());
+    sent?;
+    Ok(received?)
+}
+
+#[test]
+fn a_sender_goes_on_and_its_giver_is_not_needed() {
+    run(async {
+        let [a, b, c] = nodes("a_sender_goes_on").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut tx = carry(tx, &mut ab).await?;
+        for n in 0..3 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        let mut tx = carry(tx, &mut bc).await?;
+        let (sent, received) = par!(tx.send(3), rx.recv());
+        sent?;
+        assert_eq!(received?, 3);
+        drop((ab, bc));
+        b.leave().await?;
+        for n in 4..20 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_sender_comes_home() {
+    run(async {
+        let [a, b] = nodes("a_sender_comes_home").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut ba = way::<Sender<u32>>(&b, &a, "ba").await?;
+        let (mut tx, mut rx) = channel::<u32>();
+        for round in 0..5 {
+            tx = carry(tx, &mut ab).await?;
+            if round % 2 == 0 {
+                let (sent, received) = par!(tx.send(round), rx.recv());
+                sent?;
+                assert_eq!(received?, round);
+            }
+            tx = carry(tx, &mut ba).await?;
+            let (sent, received) = par!(tx.send(100 + round), rx.recv());
+            sent?;
+            assert_eq!(received?, 100 + round);
+        }
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// What was sent on credits arrives before what is sent from the next node, and nothing is lost.
+#[test]
+fn a_buffer_is_filled_from_several_nodes() {
+    run(async {
+        let [a, b, c] = nodes("a_buffer_is_filled").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let mut cb = way::<Sender<u32>>(&c, &b, "cb").await?;
+        let (mut tx, mut rx) = channel_with::<u32>(fifo(4));
+        tx.send(0).await?;
+        let mut tx = carry(tx, &mut ab).await?;
+        let mut next = 1;
+        let mut expected = 0;
+        for _ in 0..10 {
+            tx.send(next).await?;
+            tx.send(next + 1).await?;
+            tx = carry(tx, &mut bc).await?;
+            tx.send(next + 2).await?;
+            next += 3;
+            for _ in 0..3 {
+                assert_eq!(rx.recv().await?, expected);
+                expected += 1;
+            }
+            tx = carry(tx, &mut cb).await?;
+        }
+        assert_eq!(rx.recv().await?, expected);
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// Round and round, with a value from each stop.
+#[test]
+fn a_sender_travels_in_a_ring() {
+    run(async {
+        let nodes: [Node; 4] = nodes("a_sender_travels_in_a_ring").await;
+        let mut ways = Vec::new();
+        for n in 0..4 {
+            ways.push(way::<Sender<usize>>(&nodes[n], &nodes[(n + 1) % 4], &format!("way {n}")).await?);
+        }
+        let (mut tx, mut rx) = channel::<usize>();
+        for stop in 0..60 {
+            tx = carry(tx, &mut ways[stop % 4]).await?;
+            // At some stops it is only passed on.
+            if stop % 3 != 1 {
+                let (sent, received) = par!(tx.send(stop), rx.recv());
+                sent?;
+                assert_eq!(received?, stop);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_end_that_is_dropped_unused_ends_its_channel() {
+    run(async {
+        let [a, b, c] = nodes("an_end_that_is_dropped_unused").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let tx = carry(tx, &mut ab).await?;
+        let tx = carry(tx, &mut bc).await?;
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A node that dies with an end that it was given, and had not used.
+#[test]
+fn an_end_that_is_lost_unused_ends_its_channel() {
+    run(async {
+        let [a, b, c] = nodes("an_end_that_is_lost_unused").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let tx = carry(tx, &mut ab).await?;
+        let tx = carry(tx, &mut bc).await?;
+        c.leave().await?;
+        assert!(rx.recv().await.is_err());
+        drop(tx);
+        Ok(())
+    });
+}
+
+/// What it has posted is received first: until then the message with the sender waits.
+#[test]
+fn a_sender_is_at_rest_when_it_leaves() {
+    run(async {
+        let [a, b, c] = nodes("a_sender_is_at_rest").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut tx = carry(tx, &mut ab).await?;
+        let posted = tx.send_nowait(7);
+        let (tx, received) = par!(carry(tx, &mut bc), rx.recv());
+        assert_eq!(received?, 7);
+        posted.await?;
+        let mut tx = tx?;
+        let (sent, received) = par!(tx.send(8), rx.recv());
+        sent?;
+        assert_eq!(received?, 8);
+        Ok(())
+    });
+}
+
+/// A send of the message that waits for that can be given up.
+#[test]
+fn a_message_that_waits_can_be_given_up() {
+    run(async {
+        let [a, b, c] = nodes("a_message_that_waits").await;
+        let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut tx = carry(tx, &mut ab).await?;
+        let posted = tx.send_nowait(7);
+        let given_up = bc.0.send(tx).within(Duration::from_millis(20)).await.unwrap_err();
+        let mut tx = given_up.into_value();
+        assert_eq!(rx.recv().await?, 7);
+        posted.await?;
+        let (sent, received) = par!(tx.send(8), rx.recv());
+        sent?;
+        assert_eq!(received?, 8);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_caller_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("a_caller_goes_on").await;
+        let mut ab = way::<Caller<u32, String>>(&a, &b, "ab").await?;
+        let mut bc = way::<Caller<u32, String>>(&b, &c, "bc").await?;
+        let (caller, mut callee) = call::<u32, String>();
+        let mut caller = carry(caller, &mut ab).await?;
+        let answer = async {
+            for _ in 0..2 {
+                let (question, reply) = callee.accept().await?.split();
+                reply.send(format!("{question}?")).expect("the caller waits");
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let ask = async {
+            assert_eq!(caller.call(1).await?, "1?");
+            let mut caller = carry(caller, &mut bc).await?;
+            assert_eq!(caller.call(2).await?, "2?");
+            Ok::<(), dunlin::Error>(())
+        };
+        let (answered, asked) = par!(answer, ask);
+        answered?;
+        asked
+    });
+}
+
+#[derive(Bundle)]
+struct Front {
+    ask: Call<u32, String>,
+}
+
+/// A question goes from node to node with the place for its answer.
+#[test]
+fn a_place_for_a_reply_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("a_place_for_a_reply").await;
+        let (shop, desk) = par!(async { a.client::<Front>("front").await }, async { b.server::<Front>("front").await });
+        let (mut shop, mut desk) = (shop?, desk?);
+        let mut back = way::<(u32, Reply<String>)>(&b, &c, "back").await?;
+        let serve = async {
+            let (question, reply) = desk.ask.accept().await?.split();
+            back.0.send((question, reply)).await?;
+            Ok::<(), dunlin::Error>(())
+        };
+        let work = async {
+            let (question, reply) = back.1.recv().await?;
+            reply.send(format!("{question} from afar")).expect("the caller waits");
+            Ok::<(), dunlin::Error>(())
+        };
+        let (answer, served, worked) = par!(shop.ask.call(5), serve, work);
+        served?;
+        worked?;
+        assert_eq!(answer?, "5 from afar");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_receiver_goes_to_another_node_and_on() {
+    run(async {
+        let [a, b, c] = nodes("a_receiver_goes").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let mut ca = way::<Receiver<u32>>(&c, &a, "ca").await?;
+        let (mut tx, mut rx) = channel::<u32>();
+        for n in 0..20 {
+            rx = carry(rx, &mut ab).await?;
+            let (sent, received) = par!(tx.send(3 * n), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n);
+            rx = carry(rx, &mut bc).await?;
+            let (sent, received) = par!(tx.send(3 * n + 1), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n + 1);
+            rx = carry(rx, &mut ca).await?;
+            let (sent, received) = par!(tx.send(3 * n + 2), rx.recv());
+            sent?;
+            assert_eq!(received?, 3 * n + 2);
+        }
+        drop(tx);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// What is buffered goes along, in order; so do places that were promised, and the policy.
+#[test]
+fn a_buffer_moves_with_its_receiver() {
+    run(async {
+        let [a, b, c] = nodes("a_buffer_moves").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let mut cb = way::<Receiver<u32>>(&c, &b, "cb").await?;
+        let (mut tx, mut rx) = channel_with::<u32>(fifo(4));
+        for n in 0..3 {
+            tx.send(n).await?;
+        }
+        rx = carry(rx, &mut ab).await?;
+        let (mut next, mut expected) = (3, 0);
+        for _ in 0..10 {
+            tx.send(next).await?;
+            rx = carry(rx, &mut bc).await?;
+            assert_eq!((rx.recv().await?, rx.recv().await?), (expected, expected + 1));
+            tx.send(next + 1).await?;
+            next += 2;
+            expected += 2;
+            rx = carry(rx, &mut cb).await?;
+        }
+        assert!(tx.send(next).within(Duration::from_secs(5)).await.is_ok());
+        drop(tx);
+        while expected <= next {
+            assert_eq!(rx.recv().await?, expected);
+            expected += 1;
+        }
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A send that stands when the receiver leaves is received where that is.
+#[test]
+fn an_offer_finds_its_receiver() {
+    run(async {
+        let [a, b, c] = nodes("an_offer_finds").await;
+        let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let rx = carry(rx, &mut ab).await?;
+        let move_and_receive = async {
+            let mut rx = carry(rx, &mut bc).await?;
+            let first = rx.recv().await?;
+            Ok::<_, dunlin::Error>((first, rx))
+        };
+        let (sent, received) = par!(tx.send(1), move_and_receive);
+        sent?;
+        let (first, mut rx) = received?;
+        assert_eq!(first, 1);
+        let (sent, received) = par!(tx.send(2), rx.recv());
+        sent?;
+        assert_eq!(received?, 2);
+        Ok(())
+    });
+}
+
+/// Both ends, from node to node, at the same time.
+#[test]
+fn both_ends_travel_at_once() {
+    run(async {
+        let nodes: [Node; 3] = nodes("both_ends_travel").await;
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        for n in 0..3 {
+            let next = &nodes[(n + 1) % 3];
+            let before = &nodes[(n + 2) % 3];
+            senders.push(way::<Sender<usize>>(&nodes[n], next, &format!("sender {n}")).await?);
+            receivers.push(way::<Receiver<usize>>(&nodes[n], before, &format!("receiver {n}")).await?);
+        }
+        let (tx, rx) = channel::<usize>();
+        let mut tx = carry(tx, &mut senders[0]).await?;
+        let mut rx = carry(rx, &mut receivers[0]).await?;
+        let (mut at, mut from) = (1, 2);
+        for n in 0..40 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+            let (moved, came) = par!(carry(tx, &mut senders[at]), carry(rx, &mut receivers[from]));
+            (tx, rx) = (moved?, came?);
+            (at, from) = ((at + 1) % 3, (from + 2) % 3);
+        }
+        drop(rx);
+        assert!(tx.send(0).await.unwrap_err().is_closed());
+        Ok(())
+    });
+}
+
+/// A server that is handed on goes on serving the same clients.
+#[test]
+fn a_callee_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("a_callee_goes_on").await;
+        let mut ab = way::<Callee<u32, u32>>(&a, &b, "ab").await?;
+        let mut bc = way::<Callee<u32, u32>>(&b, &c, "bc").await?;
+        let (mut caller, callee) = call::<u32, u32>();
+        let mut callee = carry(callee, &mut ab).await?;
+        let ask = async {
+            for n in 0..10 {
+                assert_eq!(caller.call(n).await?, n + 1);
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let serve = async {
+            for _ in 0..5 {
+                let (n, reply) = callee.accept().await?.split();
+                reply.send(n + 1).expect("the caller waits");
+            }
+            let mut callee = carry(callee, &mut bc).await?;
+            for _ in 0..5 {
+                let (n, reply) = callee.accept().await?.split();
+                reply.send(n + 1).expect("the caller waits");
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (asked, served) = par!(ask, serve);
+        asked?;
+        served
+    });
+}
+
+/// Ends that were found by a name.
+#[test]
+fn named_ends_go_on() {
+    run(async {
+        let [a, b, c] = nodes("named_ends_go_on").await;
+        let (tx, rx) = way::<u32>(&a, &b, "numbers").await?;
+        let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
+        let mut ba = way::<Receiver<u32>>(&b, &a, "ba").await?;
+        let mut tx = carry(tx, &mut ac).await?;
+        let mut rx = carry(rx, &mut ba).await?;
+        for n in 0..5 {
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        // The name is free again.
+        let (mut tx, mut rx) = way::<u32>(&b, &c, "numbers").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        Ok(())
+    });
+}
+
+#[derive(Clone)]
+struct Mine;
+
+impl dunlin::Buffering for Mine {
+    fn admit(&mut self, _: usize) -> dunlin::Admit {
+        dunlin::Admit::Keep
+    }
+}
+
+/// What cannot go is refused, with the value.
+#[test]
+fn what_cannot_go_stays() {
+    run(async {
+        let [a, b] = nodes("what_cannot_go_stays").await;
+        let (mut way, _there) = way::<Receiver<u32>>(&a, &b, "way").await?;
+        let (mut tx, rx) = channel_with::<u32>(Mine);
+        let refused = way.send(rx).await.unwrap_err();
+        assert!(refused.to_string().contains("a policy of your own"), "{refused}");
+        let mut rx = refused.into_value();
+        tx.send(1).await?;
+        assert_eq!(rx.recv().await?, 1);
+        let (mut pairs, _there) = self::way::<(Sender<u32>, Receiver<u32>)>(&a, &b, "pairs").await?;
+        let refused = pairs.send(channel()).await.unwrap_err();
+        assert!(refused.to_string().contains("both ends of one channel"), "{refused}");
+        Ok(())
+    });
+}
+
+/// Ends in values that are buffered at a home that moves.
+#[test]
+fn ends_move_with_the_buffer_that_they_are_in() {
+    run(async {
+        let [a, b, c] = nodes("ends_move_with_the_buffer").await;
+        let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Receiver<Sender<u32>>>(&b, &c, "bc").await?;
+        let (mut ends, rx) = channel_with::<Sender<u32>>(fifo(4));
+        let rx = carry(rx, &mut ab).await?;
+        let mut receivers = Vec::new();
+        for _ in 0..3 {
+            let (tx, rx) = channel::<u32>();
+            ends.send(tx).await?;
+            receivers.push(rx);
+        }
+        let mut rx = carry(rx, &mut bc).await?;
+        for (n, inner) in (0..).zip(&mut receivers) {
+            let mut tx = rx.recv().await?;
+            let (sent, received) = par!(tx.send(n), inner.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        Ok(())
+    });
+}
