@@ -104,7 +104,7 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));
     assert!(transport.hole(Feature::Stretched, &kind).is_some());
     transport.begin(&rig, 0);
-    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(rendezvous().into(), &mut |_| {});
+    let (mut tx, rx) = transport.channel::<dunlin::Receiver<u8>>(rendezvous(), &mut |_| {});
     rig.settle();
     let (_sender, receiver) = dunlin::channel_with::<u8>(kind.policy);
     let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(receiver)).out() else {

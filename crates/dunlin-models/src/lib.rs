@@ -5,4 +5,5 @@
 //! model here is only the users and a channel's queue. `cargo run --release -p dunlin-models` says what there is to search.
 
 pub mod explore;
+pub mod scenarios;
 pub mod travel;
