@@ -253,8 +253,7 @@ fn a_home_that_ends_answers_who_takes() {
     while nodes.machines[0].poll().is_some() {}
     nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
     nodes.run();
-    let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: vec![1], taken: Vec::new() };
-    assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
+    assert!(nodes.proxies.contains(&(1, ProxyHears::Ended(End::Gone))), "{:?}", nodes.proxies);
 }
 
 /// The sender was lost when its new home was known and had not been installed: the home waited for it for ever.

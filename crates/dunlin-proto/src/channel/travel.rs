@@ -907,7 +907,9 @@ impl Machine {
     pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
         let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
         let is_mine = self.is_me(place.home);
-        if let Some(home) = self.homes.get_mut(&channel) {
+        if let Some(home) = self.homes.get_mut(&channel)
+            && (is_mine || !planted!(StaleArrives))
+        {
             // What an earlier home has said, or this one of an earlier message, counts no more.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
