@@ -1002,7 +1002,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.early_ends.is_empty() && self.arriving.is_empty() && self.over.is_none()
+        !self.visits && self.early_ends.is_empty() && self.over.is_none()
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
