@@ -17,7 +17,7 @@ use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
-use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
+use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
 
 use super::bridge::{ReceivingBridge, SendingBridge};
 use super::budget::Budget;
@@ -703,6 +703,19 @@ fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Enc
     locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
 }
 
+/// The agent of an end that has come. After a message of which nobody knew what became there may be two of one end: the other one stands, and this one
+/// hears that its node is lost.
+fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
+    if arrival != Arrival::Stale {
+        return agent;
+    }
+    match agent? {
+        Agent::Outlet(outlet) => outlet.down(),
+        Agent::Inlet(inlet) => inlet.down(),
+    }
+    None
+}
+
 /// An end that has been on its way before.
 fn adopt_on(
     channel: ChannelId,
@@ -716,8 +729,12 @@ fn adopt_on(
     match (place, end.agent) {
         (Place::Sender(place), agent) => {
             // It is known where it is used.
-            let _ = locked.state.machine.sender_arrives(now, channel, place, from);
-            let Some(Agent::Outlet(outlet)) = agent else {
+            let arrival = locked.state.machine.sender_arrives(now, channel, place, from);
+            let Some(Agent::Outlet(outlet)) = living(agent, arrival) else {
+                // Nobody here wanted it, or there is another one of it.
+                if arrival == Arrival::Stale {
+                    return;
+                }
                 return locked.state.machine.end_proxy(now, channel, End::Gone);
             };
             let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
@@ -727,8 +744,11 @@ fn adopt_on(
         }
         (Place::Receiver(place), agent) => {
             let home = place.home;
-            let _ = locked.state.machine.receiver_arrives(now, channel, place, from);
-            let Some(Agent::Inlet(inlet)) = agent else {
+            let arrival = locked.state.machine.receiver_arrives(now, channel, place, from);
+            let Some(Agent::Inlet(inlet)) = living(agent, arrival) else {
+                if arrival == Arrival::Stale {
+                    return;
+                }
                 return locked.state.machine.drop_receiver(now, channel);
             };
             let budget = Budget::new(locked.state.buffered_max);
