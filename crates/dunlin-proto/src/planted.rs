@@ -127,8 +127,6 @@ mod chosen {
         AskedBackAgain = "asked-back-again",
         /// An end that was taken by a node that is lost in the same breath is waited for.
         LeftToNobody = "left-to-nobody",
-        /// Of two of one end at a node the one that came last counts.
-        StaleArrives = "stale-arrives",
     }
 
     thread_local! {

@@ -452,7 +452,7 @@ impl Machine {
                 return Arrival::Returned;
             }
             if !proxy.way.is_away() {
-                if place.transfer <= proxy.way.transfer && !planted!(StaleArrives) {
+                if place.transfer <= proxy.way.transfer {
                     self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
                     return Arrival::Stale;
                 }
@@ -907,9 +907,7 @@ impl Machine {
     pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
         let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
         let is_mine = self.is_me(place.home);
-        if let Some(home) = self.homes.get_mut(&channel)
-            && (is_mine || !planted!(StaleArrives))
-        {
+        if let Some(home) = self.homes.get_mut(&channel) {
             // What an earlier home has said, or this one of an earlier message, counts no more.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
@@ -926,7 +924,7 @@ impl Machine {
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
-            if !(is_away && same) && place.claim <= visitor.place.claim && !planted!(StaleArrives) {
+            if !(is_away && same) && place.claim <= visitor.place.claim {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
                 return Arrival::Stale;
             }
