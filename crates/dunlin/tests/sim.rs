@@ -246,3 +246,31 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
         .unwrap();
     }
 }
+
+/// Also of a channel one end of which has come in a message: from the first value on.
+#[test]
+fn what_lies_at_a_home_is_bounded_when_ends_have_travelled() {
+    const BUDGET: u64 = 1 << 20;
+    Sim::new(1).run(async {
+        let a = Node::builder().app("budget").buffered_max_bytes(BUDGET).join().await.unwrap();
+        let b = Node::builder().app("budget").buffered_max_bytes(BUDGET).join().await.unwrap();
+        let mut senders =
+            (a.sender::<Sender<Vec<u8>>>("tx").await.unwrap(), b.receiver::<Sender<Vec<u8>>>("tx").await.unwrap());
+        let mut receivers =
+            (a.sender::<Receiver<Vec<u8>>>("rx").await.unwrap(), b.receiver::<Receiver<Vec<u8>>>("rx").await.unwrap());
+        let (tx, _at_a) = channel_with::<Vec<u8>>(fifo(1000));
+        let (sent, tx) = par!(senders.0.send(tx), senders.1.recv());
+        assert!(sent.is_ok());
+        let (other, rx) = channel_with::<Vec<u8>>(fifo(1000));
+        let (sent, _at_b) = par!(receivers.0.send(rx), receivers.1.recv());
+        assert!(sent.is_ok());
+        for mut tx in [tx.unwrap(), other] {
+            let mut bytes = 0;
+            while tx.send(vec![0; 60_000]).within(Duration::from_secs(1)).await.is_ok() {
+                bytes += 60_000;
+                assert!(bytes <= BUDGET, "{bytes} of {BUDGET}");
+            }
+            assert!(bytes >= BUDGET / 2, "only {bytes} of {BUDGET}");
+        }
+    });
+}

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use dunlin_core::carrier::AnyInlet;
+
 /// So many bytes a value takes at least, whatever its encoding.
 const OVERHEAD: u64 = 64;
 /// As long as nothing has come, values are taken to be as large as this.
@@ -24,7 +26,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(bytes_max: u64) -> Self {
+    /// Of the channel whose half this is, before places of it are promised.
+    pub(super) fn of(inlet: &AnyInlet, bytes_max: u64) -> Self {
+        let budget = Self::new(bytes_max);
+        inlet.lend_at_most(budget.places());
+        budget
+    }
+
+    fn new(bytes_max: u64) -> Self {
         let mut budget = Self { bytes_max, sizes: VecDeque::new(), bytes: 0, likely: 0, places: 0 };
         budget.places = budget.room(0);
         budget

@@ -608,19 +608,19 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
     let channel = end.channel;
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let mut credits = 0;
             if end.kind != EndKind::Reply {
                 credits = inlet.credits();
                 let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
                 locked.state.machine.tell_terms(locked.now, channel, to, terms);
             }
-            let budget = Budget::new(locked.state.buffered_max);
             let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
             let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
-            let budget = Budget::new(locked.state.buffered_max);
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None);
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
             locked.state.machine.sender_left(locked.now, channel, *trip, to);
@@ -674,18 +674,13 @@ fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Enc
     }
     let value_max = locked.state.machine.value_max();
     if which(end.kind) == Which::Receiver {
-        let reply_terms = terms_of_reply(value_max);
-        locked.state.machine.open_home_to(channel, reply_terms, declaration(), other);
-        let credits = match &end.agent {
-            Some(Agent::Inlet(inlet)) => inlet.credits(),
-            _ => 0,
-        };
-        let terms = Terms { window: WINDOW, credits, value_max };
-        locked.state.machine.tell_terms(locked.now, channel, other, terms);
+        locked.state.machine.open_home_to(channel, terms_of_reply(value_max), declaration(), other);
         let Some(Agent::Inlet(inlet)) = end.agent else {
-            return locked.state.machine.end_home(locked.now, channel, End::Gone);
+            return end_first(channel, end.kind, other, locked);
         };
-        let budget = Budget::new(locked.state.buffered_max);
+        let budget = Budget::of(&inlet, locked.state.buffered_max);
+        let credits = inlet.credits();
+        locked.state.machine.tell_terms(locked.now, channel, other, Terms { window: WINDOW, credits, value_max });
         let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(other));
         return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
     }
@@ -751,7 +746,7 @@ fn adopt_on(
                 }
                 return locked.state.machine.drop_receiver(now, channel);
             };
-            let budget = Budget::new(locked.state.buffered_max);
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
             locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
             locked.state.machine.use_receiver(now, channel);

@@ -151,8 +151,7 @@ impl Hub {
         inlet: AnyInlet,
     ) {
         self.belongs(channel, number);
-        let budget = Budget::new(cx.state.buffered_max);
-        inlet.lend_at_most(budget.places());
+        let budget = Budget::of(&inlet, cx.state.buffered_max);
         let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
