@@ -417,7 +417,9 @@ impl<T> Queue<T> {
     /// comes back: all that waits is offered again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         self.sender_claimed = out;
-        self.sender_claimer = claimer;
+        // Of the handle that had, or has, the claim for another node nothing is held back.
+        let before = std::mem::replace(&mut self.sender_claimer, claimer);
+        let claimer = if out { claimer } else { before };
         if out {
             // What was posted before comes before all that is sent within the claim, so nothing has to be held back.
             self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
