@@ -220,10 +220,17 @@ impl Decision {
         let ask = !state.asked_back && (sure || !state.spared);
         state.asked_back |= ask;
         drop(state);
-        if ask {
-            reserver.revoke();
+        if !ask {
+            return false;
         }
-        false
+        reserver.revoke();
+        // One who is here has given it back already: this is the owner's turn.
+        let mut state = self.state.lock();
+        let is_open = matches!(state.status, Status::Open);
+        if is_open {
+            state.status = Status::Busy;
+        }
+        is_open
     }
 
     /// Opens it again after [`close`](Self::close).
