@@ -718,7 +718,7 @@ fn a_node_is_lost() {
 /// A choice that is reserved, and will be for long, has its other branch as soon as that is ready; there, and where the barrier is kept.
 #[test]
 fn a_reserved_choice_calls_itself_back() {
-    for far in [false, true] {
+    for (far, is_deadline) in [(false, false), (false, true), (true, false), (true, true)] {
         let world = World::new(1);
         let here = barrier();
         let (there, cut) = world.carry(here.enrol());
@@ -730,7 +730,12 @@ fn a_reserved_choice_calls_itself_back() {
         let taken = ticks.clone();
         world.spawn(async move {
             let mut first = first;
-            let chosen = alt! { r = first.sync() => { r.unwrap(); 0 } r = rx.recv() => r.unwrap() };
+            let chosen = if is_deadline {
+                let deadline = async { drop(rx.recv().await) };
+                alt! { r = first.sync().until(deadline) => if r == Err(SyncError::TimedOut) { 7 } else { 0 } }
+            } else {
+                alt! { r = first.sync() => { r.unwrap(); 0 } r = rx.recv() => r.unwrap() }
+            };
             taken.replace(Some(chosen));
             assert_eq!(first.sync().await, Ok(()));
         });
