@@ -342,7 +342,17 @@ impl<T> Queue<T> {
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
-        self.offers.push_back(Offer { ticket, handle, owner, value, standing, choice: None, waker, far: None, known: Known::No });
+        self.offers.push_back(Offer {
+            ticket,
+            handle,
+            owner,
+            value,
+            standing,
+            choice: None,
+            waker,
+            far: None,
+            known: Known::No,
+        });
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
