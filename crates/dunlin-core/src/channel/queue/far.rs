@@ -432,11 +432,9 @@ impl<T> Queue<T> {
                     away.recalled = true;
                     news.push((away.demanded_by, FromSender::AskedBack(offer.ticket)));
                 }
-                Standing::Waiting if is_choice && offer.known != Known::No => {
-                    if out && offer.known == Known::Yes {
-                        offer.known = Known::AskedBack;
-                        news.push((None, FromSender::AskedBack(offer.ticket)));
-                    }
+                Standing::Waiting if out && is_choice && offer.known == Known::Yes => {
+                    offer.known = Known::AskedBack;
+                    news.push((None, FromSender::AskedBack(offer.ticket)));
                 }
                 Standing::Waiting if !out => news.push((None, FromSender::Offered(offer.ticket))),
                 _ => {}
