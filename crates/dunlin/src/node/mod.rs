@@ -47,7 +47,7 @@
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
-//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
 //! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
 
 mod bell;
