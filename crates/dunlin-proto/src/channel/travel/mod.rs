@@ -20,7 +20,7 @@ use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Travel, Which};
 
-pub use passage::{Passage, Stand};
+pub use passage::{Passage, Stand, Unsettled};
 
 /// Which of the messages that an end left a node in; the machine's word for it.
 pub type Trip = u64;

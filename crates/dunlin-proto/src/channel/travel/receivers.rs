@@ -342,11 +342,13 @@ impl Machine {
         let Some(home) = self.homes.remove(&channel) else { return };
         let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
+        // A half that is gone, and has offers standing, makes them again at the new home, and says behind them that it is gone.
+        let says_again = |how: &End| sender.is_some() && matches!(how, End::Gone | End::Lost);
         let state = Moved {
             epoch: home.epoch + 1,
             transfer: home.transfer,
+            ended: home.phase.ended.filter(|how| !says_again(how)),
             sender,
-            ended: home.phase.ended,
             values: values.len() as u64,
         };
         self.say(now, to, Frame::ToHome(channel, ToHome::State(state)));

@@ -30,6 +30,10 @@ pub(crate) trait Bridge: Send {
     fn core(&self) -> Option<(CoreId, Encoding)>;
     /// Whether it has nothing that it has yet to say.
     fn rests(&self) -> bool;
+    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made them gone.
+    fn owes(&self) -> bool {
+        false
+    }
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// The channel's home has spoken to this sending half.

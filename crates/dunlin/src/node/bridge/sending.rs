@@ -50,6 +50,9 @@ enum Early {
     Choice(ChoiceId),
 }
 
+/// Offers from this number on are of values that were in the channel's buffer when its receiver left: their sends are complete.
+const WAS_BUFFERED: Ticket = 1 << 63;
+
 /// At the sender's half.
 pub(crate) struct SendingBridge {
     /// `None`: the bridge is over.
@@ -612,6 +615,15 @@ impl Bridge for SendingBridge {
     fn rests(&self) -> bool {
         let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
         offers && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+    }
+
+    fn owes(&self) -> bool {
+        let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
+        self.outlet.is_some()
+            && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone))
+                || self.early.iter().any(|(ticket, _)| buffered(ticket))
+                || self.kept.keys().any(buffered)
+                || self.anew.iter().any(|(ticket, _)| buffered(ticket)))
     }
 
     fn retry(&mut self, says: &Says<'_>) {
