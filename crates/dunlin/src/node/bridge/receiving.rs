@@ -109,7 +109,7 @@ impl ReceivingBridge {
     fn ship(&mut self, says: &Says<'_>) {
         let Some(to) = self.ships else { return };
         if let Some(end) = self.lent.take() {
-            let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
+            let Agent::Outlet(outlet) = end.into_agent() else { return };
             self.shipping = outlet.take_buffered().into();
             self.outlet = Some(outlet);
         }
@@ -222,6 +222,15 @@ impl ReceivingBridge {
                 self.arriving.remove(&ticket);
                 says.failed(from, ticket, failure(why));
                 drop(copy);
+            }
+            FromReceiver::Withdrawn(ticket, copy) => {
+                self.arriving.remove(&ticket);
+                says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                drop(copy);
+            }
+            FromReceiver::Lost(ticket) => {
+                self.arriving.remove(&ticket);
+                says.failed(from, ticket, Failure::Unknown);
             }
             FromReceiver::Reserve(ticket, request) => {
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));

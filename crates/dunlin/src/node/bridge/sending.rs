@@ -466,6 +466,12 @@ impl SendingBridge {
                 outlet.held(ticket);
                 self.hand_over(ticket, says);
             }
+            ProxyHears::Failed(ticket, Failure::Unknown) => {
+                if let Some(kept) = self.kept.remove(&ticket) {
+                    let id = MessageId { channel: outlet.channel().as_u64(), number: ticket };
+                    outlet.lost(ticket, kept.doubtful(says), id);
+                }
+            }
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
@@ -717,5 +723,7 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::OwnChannel => Why::OwnChannel,
         Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
+        // Whoever kept the value says so; without it nothing had been sent.
+        Failure::Unknown => Why::NodeLost,
     }
 }
