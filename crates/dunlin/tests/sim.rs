@@ -307,3 +307,36 @@ fn a_sender_is_gone_behind_what_it_has_offered_also_when_its_receiver_moves() {
         assert_eq!(received.unwrap(), [0, 1, 2], "with seed {seed}");
     }
 }
+
+/// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel goes on elsewhere.
+#[test]
+fn the_name_of_an_end_that_has_gone_on_is_free() {
+    for seed in 0..100 {
+        let sim = Sim::new(seed);
+        let declared = sim.run(async {
+            let a = Node::join("names").await?;
+            let b = Node::join("names").await?;
+            let c = Node::join("names").await?;
+            let mut ac = (a.sender::<Sender<u32>>("ac").await?, c.receiver::<Sender<u32>>("ac").await?);
+            let mut bc = (b.sender::<Receiver<u32>>("bc").await?, c.receiver::<Receiver<u32>>("bc").await?);
+            let (mut tx, mut rx) = (a.sender::<u32>("numbers").await?, b.receiver::<u32>("numbers").await?);
+            let (sent, received) = par!(tx.send(0), rx.recv());
+            assert_eq!((sent?, received?), ((), 0));
+            let sender = async {
+                ac.0.send(tx).await?;
+                Result::<_>::Ok(a.sender::<u32>("numbers").await?)
+            };
+            let receiver = async {
+                bc.0.send(rx).await?;
+                Result::<_>::Ok(b.receiver::<u32>("numbers").await?)
+            };
+            let (new_tx, new_rx, tx, rx) = par!(sender, receiver, ac.1.recv(), bc.1.recv());
+            for (mut tx, mut rx) in [(tx?, rx?), (new_tx?, new_rx?)] {
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+            }
+            Result::<_>::Ok(())
+        });
+        declared.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+}

@@ -349,11 +349,19 @@ impl SendingBridge {
         true
     }
 
-    /// The value of this offer has been received: it is the receiver's, and so are the ends in it.
-    fn hand_over(&mut self, ticket: Ticket, says: &Says<'_>) {
-        if let Some(kept) = self.kept.remove(&ticket) {
-            self.leave(kept.leaving, kept.value, says);
+    /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever has sent it hears it as `received` says.
+    fn hand_over(&mut self, ticket: Ticket, received: fn(&AnyOutlet, Ticket), says: &Says<'_>) {
+        let kept = self.kept.remove(&ticket);
+        let Some(outlet) = &self.outlet else { return };
+        // Also if what is dropped below panics.
+        let received = Finally(|| received(outlet, ticket));
+        let Some(kept) = kept else { return };
+        if !kept.leaving.has_ends() {
+            drop(received);
+            return drop(kept.value);
         }
+        // Once it is heard, the ends are not here any more, and the names by which they were found are free.
+        self.leave(kept.leaving, kept.value, says);
     }
 
     fn open_homes(&self, leaving: &Leaving, locked: &mut Locked<'_>) {
@@ -458,14 +466,8 @@ impl SendingBridge {
                 };
                 self.end(&end, says);
             }
-            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => {
-                outlet.taken(ticket);
-                self.hand_over(ticket, says);
-            }
-            ProxyHears::Held(ticket) => {
-                outlet.held(ticket);
-                self.hand_over(ticket, says);
-            }
+            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => self.hand_over(ticket, AnyOutlet::taken, says),
+            ProxyHears::Held(ticket) => self.hand_over(ticket, AnyOutlet::held, says),
             ProxyHears::Failed(ticket, Failure::Unknown) => {
                 if let Some(kept) = self.kept.remove(&ticket) {
                     let id = MessageId { channel: outlet.channel().as_u64(), number: ticket };
@@ -580,6 +582,15 @@ impl Drop for SendingBridge {
         self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
         fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
         outlet.down();
+    }
+}
+
+/// Does this when it is dropped.
+struct Finally<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 
