@@ -668,7 +668,8 @@ impl<T> Queue<T> {
             Standing::Held(_) | Standing::Failed(_) => return None,
         }
         let offer = self.remove(index, after)?;
-        if let (Some(outlet), None) = (&mut self.outlet, self.credits) {
+        let is_choice = offer.far.as_ref().is_some_and(|far| far.choice.is_some());
+        if let (true, Some(outlet), None) = (is_choice, &mut self.outlet, self.credits) {
             outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
         }
         if offer.far.is_some_and(|far| far.ask.is_some()) {

@@ -356,16 +356,6 @@ impl<T> Queue<T> {
         !self.sender_claimed || handle == Handle::END || handle == self.sender_claimer
     }
 
-    /// Whether this handle has claimed the sending end for another node.
-    pub(crate) fn is_claimed_by(&self, handle: Handle) -> bool {
-        self.sender_claimed && handle == self.sender_claimer
-    }
-
-    /// The same of the receiving end.
-    pub(crate) fn is_taken_by(&self, handle: Handle) -> bool {
-        self.receiver_claimed && handle == self.receiver_claimer
-    }
-
     /// Whether this handle of the receiving end may act.
     fn may_take(&self, handle: Handle) -> bool {
         !self.receiver_claimed || handle == Handle::END || handle == self.receiver_claimer
