@@ -586,9 +586,9 @@ impl Drop for SendingBridge {
 }
 
 /// Does this when it is dropped.
-struct Finally<F: FnMut()>(F);
+struct Finally<F: Fn()>(F);
 
-impl<F: FnMut()> Drop for Finally<F> {
+impl<F: Fn()> Drop for Finally<F> {
     fn drop(&mut self) {
         (self.0)();
     }
