@@ -84,6 +84,9 @@ impl World {
                 }
                 self.join(proc, node);
             }
+            State::Relayed(_) => {
+                self.broke(format!("n{me}: the connection to n{node} is relayed, and nobody was asked to"))
+            }
             State::Down(why) => self.died(proc, node, was, why),
         }
     }

@@ -512,5 +512,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     // Much is acknowledged late, as far as the window goes, and in half of the runs all of it.
     config.unacked_min = (config.unacked_max / 4).max(1);
     config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
+    // What a socket is, the laws see from outside: nobody relays.
+    config.helpers_max = 0;
     config
 }

@@ -463,10 +463,10 @@ impl Machine {
             self.drop_way(now, channel, &End::Lost);
         }
         if !self.is_me(place.home) {
-            self.learn(place.home, &place.addresses);
+            self.introduced(place.home, from, &place.addresses);
         }
         if !self.is_me(place.sponsor) {
-            self.learn(place.sponsor, &place.sponsor_addresses);
+            self.introduced(place.sponsor, from, &place.sponsor_addresses);
         }
         let mut proxy = Proxy::new(place.home);
         proxy.way.state = Whereabouts::Resting;
@@ -717,7 +717,7 @@ impl Machine {
         proxy.way.withdrawing.clear();
         proxy.gone_said = false;
         proxy.unanswered = false;
-        proxy.home = to;
+        let mover = std::mem::replace(&mut proxy.home, to);
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
         proxy.way.state = Whereabouts::Taking { moved: moved || me };
@@ -732,7 +732,7 @@ impl Machine {
             self.proxy_hears(channel, ProxyHears::Abort(ticket));
         }
         if !me {
-            self.learn(to, addresses);
+            self.introduced(to, mover, addresses);
         }
         self.say_to_home(now, channel, ToHome::Take(transfer));
         self.proxy_hears(channel, ProxyHears::Moved(again));
@@ -943,7 +943,7 @@ impl Machine {
             }
         }
         if !self.is_me(place.home) {
-            self.learn(place.home, &place.addresses);
+            self.introduced(place.home, from, &place.addresses);
         }
         let visitor = Visitor {
             place,
@@ -1153,7 +1153,7 @@ impl Machine {
         if let Some((node, addresses)) = state.sender.clone()
             && !self.is_me(node)
         {
-            self.learn(node, &addresses);
+            self.introduced(node, from, &addresses);
             self.connect(now, node);
         }
         self.hears(channel, from, HomeHears::Arrived(ended));
@@ -1211,7 +1211,7 @@ impl Machine {
                     proxy.way.state = Whereabouts::Taking { moved: false };
                     let transfer = proxy.way.transfer;
                     if !self.is_me(home) {
-                        self.learn(home, &addresses);
+                        self.introduced(home, from, &addresses);
                     }
                     self.say_to_home(now, channel, ToHome::Take(transfer));
                 }
