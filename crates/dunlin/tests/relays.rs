@@ -178,7 +178,7 @@ fn a_relay_that_is_lost_is_told() {
                 error
             });
             assert!(matches!(sent, Err(SendError::NotTaken { .. } | SendError::Unknown { .. })), "{sent:?}");
-            assert!(matches!(received, RecvError::NodeLost { .. }), "{received:?}");
+            assert!(matches!(received, RecvError::NodeLost), "{received:?}");
             let passed = sim.elapsed() - began;
             assert!((15..25).contains(&passed.as_secs()), "{passed:?} with seed {seed}");
             assert_eq!(route(d, h), None);
