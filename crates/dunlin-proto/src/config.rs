@@ -53,6 +53,8 @@ pub struct Config {
     /// After so long without a socket others are asked to help, if they have not been before: all addresses have failed, or there are none. As long as that
     /// who was asked for a dial-back has time, and a socket that was lost, to come back before the connection is relayed.
     pub patience: Duration,
+    /// So often, or up to twice as often, it is tried to dial the other node of a connection that is relayed.
+    pub redial: Duration,
     /// So many others are asked one after the other to help with one connection. 0: nobody is.
     pub helpers_max: usize,
     /// So many sockets between other nodes are relayed at once. 0: this node does not relay.
@@ -86,6 +88,7 @@ impl Config {
             peers_max: 1 << 16,
             attached_max: 1 << 20,
             patience: Duration::from_secs(1),
+            redial: Duration::from_secs(30),
             helpers_max: 8,
             relays_max: 64,
         }
@@ -116,6 +119,7 @@ impl Config {
             ("handshake", self.handshake),
             ("backoff_min", self.backoff_min),
             ("patience", self.patience),
+            ("redial", self.redial),
         ] {
             if value.as_micros() == 0 {
                 return Err(ConfigError::NoTime { what });
@@ -126,6 +130,7 @@ impl Config {
             ("backoff_min", self.backoff_min, "backoff_max", self.backoff_max),
             ("backoff_max", self.backoff_max, "a day", Duration::from_secs(24 * 60 * 60)),
             ("patience", self.patience, "a day", Duration::from_secs(24 * 60 * 60)),
+            ("redial", self.redial, "a day", Duration::from_secs(24 * 60 * 60)),
         ] {
             if short > long {
                 return Err(ConfigError::Order { shorter, short, longer, long });

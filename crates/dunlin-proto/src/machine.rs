@@ -71,7 +71,7 @@ pub(crate) enum Phase {
     /// Somebody has dialled; a `Hello` is to come.
     Stranger,
     /// This node has dialled and said `Hello`, in this run of the connection.
-    Greeting { wanted: Option<NodeId>, run: u64, address: String },
+    Greeting { wanted: Wanted, run: u64, address: String },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.
@@ -92,8 +92,19 @@ pub(crate) struct Socket {
 /// What a dial is for.
 #[derive(Clone, Debug)]
 struct Dial {
-    wanted: Option<NodeId>,
+    wanted: Wanted,
     address: String,
+}
+
+/// Whom this node has dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This node, for a connection.
+    Node(NodeId),
+    /// Whoever is there: [`Action::Introduced`] tells.
+    Anybody,
+    /// Whoever is there; if it is this node, the connection with it needs no relay.
+    Probe(NodeId),
 }
 
 /// How many records a machine holds. At rest all are zero but those of what is really there.
@@ -282,7 +293,7 @@ impl Machine {
         if self.leaving {
             return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
         }
-        self.dial(None, address);
+        self.dial(Wanted::Anybody, address);
     }
 
     /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
@@ -429,7 +440,7 @@ impl Machine {
 
     // Dialling.
 
-    fn dial(&mut self, wanted: Option<NodeId>, address: String) -> DialId {
+    fn dial(&mut self, wanted: Wanted, address: String) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial += 1;
         self.dials.insert(id, Dial { wanted, address: address.clone() });
@@ -439,13 +450,24 @@ impl Machine {
 
     pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
         let connection = self.connection(node);
-        let Carried::Lost { .. } = connection.carried else { return };
+        let relayed = match connection.carried {
+            Carried::Idle => return,
+            Carried::Lost { .. } => false,
+            Carried::By(socket) if is_relayed(socket) => true,
+            Carried::By(_) => return,
+        };
         let dialling = &mut connection.dialling;
         let Some(next) = dialling.next.filter(|_| dialling.running.is_none()) else { return };
         if next > now {
             return self.due_at(next);
         }
         dialling.next = None;
+        if relayed {
+            if !self.leaving {
+                self.probe(now, node);
+            }
+            return;
+        }
         // Without an address there is nothing to dial: the other side has to.
         if connection.addresses.is_empty() {
             dialling.waits_for_address = true;
@@ -455,8 +477,40 @@ impl Machine {
             return;
         }
         let address = connection.addresses[dialling.failures as usize % connection.addresses.len()].clone();
-        let id = self.dial(Some(node), address);
+        let id = self.dial(Wanted::Node(node), address);
         self.connection(node).dialling.running = Some(Attempt::Dial(id));
+    }
+
+    /// Whether the other node of a relayed connection can be dialled after all.
+    fn probe(&mut self, now: Time, node: NodeId) {
+        let running = self.dials.values().any(|dial| dial.wanted == Wanted::Probe(node));
+        let connection = self.connection(node);
+        connection.dialling.probes = connection.dialling.probes.wrapping_add(1);
+        let at = connection.dialling.probes as usize % connection.addresses.len().max(1);
+        if let Some(address) = connection.addresses.get(at).filter(|_| !running).cloned() {
+            self.dial(Wanted::Probe(node), address);
+        }
+        self.probe_later(now, node);
+    }
+
+    fn probe_later(&mut self, now: Time, node: NodeId) {
+        let at = now + self.random.jitter(self.config.redial);
+        self.connection(node).dialling.next = Some(at);
+        self.due_at(at);
+    }
+
+    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
+    /// one what it has seen.
+    fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
+        if there != node || self.leaving {
+            return;
+        }
+        let connection = self.connection(node);
+        connection.addresses.retain(|other| *other != address);
+        connection.addresses.insert(0, address);
+        if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
+            self.close(now, socket, Closed::Superseded);
+        }
     }
 
     fn attempt_failed(&mut self, now: Time, node: NodeId, attempt: Attempt, why: String) {
@@ -497,7 +551,7 @@ impl Machine {
         let Some(dial) = self.dials.remove(&id) else {
             return self.act_close(socket, Closed::Superseded);
         };
-        if let Some(node) = dial.wanted {
+        if let Wanted::Node(node) = dial.wanted {
             let connection = self.connection(node);
             let stands = connection.dialling.running == Some(Attempt::Dial(id));
             if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
@@ -511,9 +565,11 @@ impl Machine {
     }
 
     /// Says hello on a socket, which is to carry the connection to that node.
-    pub(crate) fn greet(&mut self, now: Time, wanted: Option<NodeId>, address: String, socket: SocketId) {
+    pub(crate) fn greet(&mut self, now: Time, wanted: Wanted, address: String, socket: SocketId) {
         let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
-        if let Some(node) = wanted {
+        let mut who = NodeId(0);
+        if let Wanted::Node(node) = wanted {
+            who = node;
             let connection = self.connection(node);
             connection.dialling.running = Some(Attempt::Hello(socket));
             connection.attempts += 1;
@@ -525,7 +581,7 @@ impl Machine {
             versions: VERSIONS,
             application: self.config.application.clone(),
             me: self.me,
-            wanted: wanted.unwrap_or(NodeId(0)),
+            wanted: who,
             met,
             attempt,
             resume,
@@ -541,8 +597,9 @@ impl Machine {
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
         let Some(dial) = self.dials.remove(&id) else { return };
         match dial.wanted {
-            Some(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
-            None => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+            Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
+            Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+            Wanted::Probe(_) => {}
         }
     }
 
@@ -577,11 +634,11 @@ impl Machine {
     pub(crate) fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
         let Some(socket) = self.sockets.remove(&id) else { return };
         match socket.phase {
-            Phase::Stranger | Phase::Parting => {}
-            Phase::Greeting { wanted: Some(node), .. } => {
+            Phase::Stranger | Phase::Parting | Phase::Greeting { wanted: Wanted::Probe(_), .. } => {}
+            Phase::Greeting { wanted: Wanted::Node(node), .. } => {
                 self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
             }
-            Phase::Greeting { wanted: None, address, .. } => {
+            Phase::Greeting { wanted: Wanted::Anybody, address, .. } => {
                 self.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
             }
             Phase::Carries(node) => {
@@ -880,10 +937,13 @@ impl Machine {
         };
         let (wanted, said_run, address) = (*wanted, *run, address.clone());
         let life = welcome.me;
-        let Some(node) = wanted else {
+        let Wanted::Node(node) = wanted else {
             // It was only an introduction.
             self.sockets.remove(&id);
             self.act_close(id, Closed::Over);
+            if let Wanted::Probe(node) = wanted {
+                return self.probed(now, node, life.node, address);
+            }
             self.learn(life.node, std::slice::from_ref(&address));
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
@@ -935,18 +995,18 @@ impl Machine {
             return;
         };
         let (wanted, address) = (*wanted, address.clone());
-        if wanted.is_none() && why == Refusal::Myself {
+        if wanted == Wanted::Anybody && why == Refusal::Myself {
             // That is an answer as well: the address leads to this node.
             self.sockets.remove(&id);
             self.act_close(id, Closed::Refused(why));
             return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
         }
-        if let Some(node) = wanted {
+        if let Wanted::Node(node) = wanted {
             self.connection(node).dialling.answered = true;
         }
         self.close(now, id, Closed::Refused(why.clone()));
         // These will not be different the next time; the others may.
-        if let Some(node) = wanted
+        if let Wanted::Node(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {
             self.die(now, node, Down::Refused(why));
@@ -1003,6 +1063,7 @@ impl Machine {
             self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
             // What is relayed does not relay: else two could end up relaying each other's connection to the other.
             self.end_streams(now, node);
+            self.probe_later(now, node);
         }
         if is_new {
             self.take_anew(now, node);
@@ -1257,6 +1318,10 @@ impl Machine {
                 if now >= connection.heard + silence {
                     return self.close(now, socket, Closed::Silent);
                 }
+                if is_relayed(socket) {
+                    self.dial_if_due(now, node);
+                }
+                let connection = self.connection(node);
                 let (heard, said, ack_at) = (connection.heard, connection.said, connection.ack_at);
                 self.due_at(heard + silence);
                 if now >= said + heartbeat || ack_at.is_some_and(|at| now >= at) {

@@ -6,7 +6,7 @@
 
 use crate::connection::{Attempt, Carried, Help};
 use crate::id::NodeId;
-use crate::machine::Machine;
+use crate::machine::{Machine, Wanted};
 use crate::relay::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
@@ -135,7 +135,7 @@ impl Machine {
         }
         let socket = self.relay_to(now, node, by);
         self.connection(node).dialling.help = Help::Relaying(by);
-        self.greet(now, Some(node), format!("relayed by {by}"), socket);
+        self.greet(now, Wanted::Node(node), format!("relayed by {by}"), socket);
     }
 
     /// The relayed socket is lost, and has not carried anything.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
-use crate::machine::{Machine, Phase};
+use crate::machine::{Machine, Phase, Wanted};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
@@ -306,7 +306,7 @@ impl Machine {
                         return Err("a refusal of a stream that it has begun itself");
                     }
                     let socket = end.socket;
-                    if let Some(Phase::Greeting { wanted: Some(node), .. }) =
+                    if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
                         self.sockets.get(&socket).map(|s| &s.phase)
                     {
                         let node = *node;

@@ -552,6 +552,42 @@ fn who_leaves_is_heard() {
     }
 }
 
+/// It is tried now and then, by both, and nothing is lost on the way.
+#[test]
+fn who_can_be_dialled_later_needs_no_relay() {
+    for able in [(D, H), (H, D)] {
+        let mut net = Net::apart(&[], |_, _| {});
+        net.channel(D, H);
+        net.pass(60 * SECOND);
+        assert_eq!(net.states(D, H).len(), 2, "nothing is lost by trying");
+        let probes = net.dialled.iter().filter(|pair| **pair == (D, H)).count();
+        assert!((2..=6).contains(&probes), "{probes}");
+        net.offer(D, 1, "krill");
+        net.blocked.remove(&able);
+        net.pass(31 * SECOND);
+        net.offer(D, 2, "plankton");
+        net.pass(SECOND);
+        for (one, other) in [(D, H), (H, D)] {
+            let states = net.states(one, other);
+            assert!(matches!(states[2..], [State::Lost(_), State::Resumed]), "{states:?}");
+            assert_eq!(net.at(one).relayed_by(id(other)), None);
+            assert_eq!(net.at(one).census().relayed, 0);
+        }
+        assert_eq!(net.values(), ["krill", "plankton"]);
+        assert_eq!(net.at(I).census().relays, 0);
+    }
+}
+
+/// Somebody else answers at its address: that is no reason to leave the relay.
+#[test]
+fn another_node_at_its_address_is_not_it() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.at(D).learn(id(H), &[I.to_string()]);
+    net.channel(D, H);
+    net.pass(200 * SECOND);
+    assert_eq!(net.states(D, H), [up(H), State::Relayed(id(I))]);
+}
+
 /// No socket is relayed over one that is relayed itself.
 #[test]
 fn what_is_relayed_does_not_relay() {

@@ -84,8 +84,14 @@ impl World {
                 }
                 self.join(proc, node);
             }
-            State::Relayed(_) => {
-                self.broke(format!("n{me}: the connection to n{node} is relayed, and nobody was asked to"))
+            State::Relayed(relay) => {
+                self.coverage.relayed += 1;
+                if !matches!(was, Standing::Up | Standing::Resumed) {
+                    self.broke(format!("n{me}: the connection to n{node} is relayed, and was {was:?}"));
+                }
+                if relay == node_id(me) || relay == node_id(node) {
+                    self.broke(format!("n{me}: the connection to n{node} is relayed by one of the two"));
+                }
             }
             State::Down(why) => self.died(proc, node, was, why),
         }
@@ -94,6 +100,11 @@ impl World {
     /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and stay so.
     fn join(&mut self, proc: usize, node: usize) {
         let me = self.procs[proc].node;
+        if self.procs[proc].machine.relayed_by(node_id(node)).is_some() {
+            // No socket shows who is at the other side.
+            self.procs[proc].views[node].carrier = None;
+            return;
+        }
         let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
         let (socket, side) = end_of(id);
         self.procs[proc].views[node].carrier = Some(socket);
@@ -135,7 +146,7 @@ impl World {
         let followed = view.followed;
         let other = self.procs.iter().position(|other| other.node == node && other.incarnation == life);
         let early = match &why {
-            Down::Unreachable(so_long, _) => {
+            Down::Unreachable(so_long, _) | Down::Unrelayed { waited: so_long, .. } => {
                 micros(*so_long) < grace
                     || matches!(was, Standing::Up | Standing::Resumed)
                     || (was == Standing::Lost && now - lost_at < grace)
@@ -290,11 +301,14 @@ impl World {
                 let mine = one.machine.carried_by(node_id(other.node));
                 let theirs = other.machine.carried_by(node_id(one.node));
                 let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
-                if !is_up
-                    || view.life != other.incarnation
-                    || view.joined.is_none()
-                    || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0)
-                {
+                let relays = [one.machine.relayed_by(node_id(other.node)), other.machine.relayed_by(node_id(one.node))];
+                let agree = match relays {
+                    [None, None] => {
+                        view.joined.is_some() && mine.map(|id| end_of(id).0) == theirs.map(|id| end_of(id).0)
+                    }
+                    [mine, theirs] => mine == theirs,
+                };
+                if !is_up || view.life != other.incarnation || !agree {
                     return Some(format!(
                         "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
                         one.node, other.node, view.state, view.life, view.joined
@@ -357,6 +371,13 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
+            let relayed_by = |relay| {
+                let alive = || self.current.iter().map(|proc| &self.procs[*proc]).filter(|proc| proc.alive);
+                let peers = |one: &crate::world::Proc| {
+                    alive().filter(|other| one.machine.relayed_by(node_id(other.node)) == Some(node_id(relay))).count()
+                };
+                alive().map(peers).sum::<usize>() / 2
+            };
             let travelling = self.travel_census(proc);
             let facts = [
                 ("homes", census.homes, homes().count() + travelling.0),
@@ -367,7 +388,8 @@ impl World {
                 ("offers", census.offers, 0),
                 ("unfinished values", census.unfinished, 0),
                 ("unacknowledged bytes", census.unacked_bytes, 0),
-                ("sockets", census.sockets, others),
+                ("sockets", census.sockets + census.relayed, others),
+                ("sockets relayed for others", census.relays, relayed_by(node)),
             ];
             for (what, counted, right) in facts {
                 if counted != right {

@@ -97,6 +97,8 @@ pub(crate) struct Dialling {
     pub(crate) next: Option<Time>,
     /// It would begin, but no address is known.
     pub(crate) waits_for_address: bool,
+    /// So often it was tried to do without a relay.
+    pub(crate) probes: u32,
     /// How often it has failed since the connection was last up.
     pub(crate) failures: u32,
     /// What the last one failed of.
