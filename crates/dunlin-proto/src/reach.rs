@@ -89,9 +89,15 @@ impl Machine {
             .copied()
             .filter(|other| *other != node && self.is_direct(*other))
             .collect();
+        // Whoever has been asked before comes last.
+        let asked = self.connections[&node].dialling.asked;
+        let begin = asked % helpers.len().max(1);
+        helpers.rotate_left(begin);
         helpers.truncate(self.config.helpers_max);
         helpers.reverse();
-        self.connection(node).dialling.helpers = helpers;
+        let dialling = &mut self.connection(node).dialling;
+        dialling.asked = asked.wrapping_add(helpers.len());
+        dialling.helpers = helpers;
         self.ask_next(now, node);
     }
 

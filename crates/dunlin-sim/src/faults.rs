@@ -316,7 +316,9 @@ impl World {
             }
         }
         self.plan.old_addresses = 0;
-        if self.plan.walls.as_ref().is_some_and(|walls| !self.procs[self.current[walls.hub]].alive) {
+        // Who can always help has to be there.
+        let hub = self.plan.walls.as_ref().map(|walls| &self.procs[self.current[walls.hub]]);
+        if hub.is_some_and(|hub| !hub.alive || hub.leaving) {
             self.plan.walls = None;
         }
         for proc in self.current.clone() {

@@ -3,7 +3,7 @@
 //! The laws of values are checked where they happen, in `program/`: what a program is told is compared with what the other one did.
 
 use dunlin_proto::id::SocketId;
-use dunlin_proto::{Down, State};
+use dunlin_proto::{Census, Down, State};
 
 use crate::network::end_of;
 use crate::program::Stage;
@@ -210,7 +210,9 @@ impl World {
         let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
         // With a small window every few bytes wait for a delayed acknowledgement.
         let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
-        4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
+        let redials = if self.plan.walls.is_some() { 10 * micros(config.redial) } else { 0 };
+        redials
+            + 4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
             + 1_000_000
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
@@ -267,7 +269,11 @@ impl World {
             return Some(format!("an introduction by n{} has no answer", proc.node));
         }
         alive()
-            .find(|proc| !proc.machine.is_flushed())
+            .find(|proc| {
+                let census = proc.machine.census();
+                let relays = census.relayed + census.relays > 0;
+                !proc.machine.is_flushed() && (!relays || unheard(&census) > 0)
+            })
             .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
     }
 
@@ -308,6 +314,13 @@ impl World {
                     }
                     [mine, theirs] => mine == theirs,
                 };
+                let can = |from: usize, to: usize| !self.plan.is_walled(from, to) && !self.plan.shy[to];
+                if relays[0].is_some() && (can(one.node, other.node) || can(other.node, one.node)) {
+                    return Some(format!(
+                        "n{}'s connection to n{} is relayed, though one of them can dial the other",
+                        one.node, other.node
+                    ));
+                }
                 if !is_up || view.life != other.incarnation || !agree {
                     return Some(format!(
                         "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
@@ -371,6 +384,11 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
+            // Whoever is relayed tries now and then whether it has to be.
+            let probes = match self.plan.walls {
+                Some(_) => (census.sockets + census.relayed).saturating_sub(others).min(others),
+                None => 0,
+            };
             let relayed_by = |relay| {
                 let alive = || self.current.iter().map(|proc| &self.procs[*proc]).filter(|proc| proc.alive);
                 let peers = |one: &crate::world::Proc| {
@@ -387,8 +405,8 @@ impl World {
                 ("receivers on their way", census.visitors, travelling.3),
                 ("offers", census.offers, 0),
                 ("unfinished values", census.unfinished, 0),
-                ("unacknowledged bytes", census.unacked_bytes, 0),
-                ("sockets", census.sockets + census.relayed, others),
+                ("unacknowledged bytes", unheard(&census), 0),
+                ("sockets", census.sockets + census.relayed - probes, others),
                 ("sockets relayed for others", census.relays, relayed_by(node)),
             ];
             for (what, counted, right) in facts {
@@ -424,4 +442,10 @@ impl World {
             }
         }
     }
+}
+
+/// Bytes that have not been heard. What goes over a relay is acknowledged to the relay and by it, heartbeats too: some of these are always on their way.
+fn unheard(census: &Census) -> usize {
+    let heartbeats = 64 * (census.relayed + 2 * census.relays);
+    if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }
 }

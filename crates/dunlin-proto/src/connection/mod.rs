@@ -114,6 +114,8 @@ pub(crate) struct Dialling {
     pub(crate) help: Help,
     /// Who can be asked to help, the next one last.
     pub(crate) helpers: Vec<NodeId>,
+    /// How many have been asked.
+    pub(crate) asked: usize,
     /// Who would not relay.
     pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
 }
@@ -140,6 +142,7 @@ impl Dialling {
         self.for_others = false;
         self.reports = None;
         self.help = Help::None;
+        self.asked = 0;
         self.unrelayed = None;
     }
 }
