@@ -123,6 +123,8 @@ pub struct Census {
     pub visitors: usize,
     /// Values of which pieces are still to come.
     pub unfinished: usize,
+    /// Channels, and frames in the control lane, of which something has not been written.
+    pub unsaid: usize,
     /// Bytes that are kept because they may have to be sent again.
     pub unacked_bytes: usize,
     /// Sockets of any kind, without those that are relayed.
@@ -255,6 +257,7 @@ impl Machine {
                 + self.proxies.values().map(Proxy::standing).sum::<usize>(),
             visitors: self.visitors.len(),
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
+            unsaid: self.connections.values().map(|connection| connection.outbox.unsaid()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
             sockets: self.sockets.keys().filter(|socket| !is_relayed(**socket)).count(),
             relayed: self.relays.relayed(),
@@ -552,8 +555,10 @@ impl Machine {
             return self.act_close(socket, Closed::Superseded);
         };
         if let Wanted::Node(node) = dial.wanted {
+            // A socket of one's own is better than one that is still to be relayed.
+            let instead = self.stop_relaying(now, node);
             let connection = self.connection(node);
-            let stands = connection.dialling.running == Some(Attempt::Dial(id));
+            let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
             if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
                 if stands {
                     connection.dialling.running = None;
@@ -597,6 +602,7 @@ impl Machine {
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
         let Some(dial) = self.dials.remove(&id) else { return };
         match dial.wanted {
+            Wanted::Node(node) if self.is_being_relayed(node) => self.connection(node).dialling.last = why,
             Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
             Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
             Wanted::Probe(_) => {}
@@ -625,7 +631,7 @@ impl Machine {
         self.drop_socket(now, socket, "the socket was closed");
     }
 
-    fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
+    pub(crate) fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
         let text = why.to_string();
         self.act_close(socket, why);
         self.drop_socket(now, socket, &text);

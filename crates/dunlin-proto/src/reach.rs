@@ -6,7 +6,7 @@
 
 use crate::connection::{Attempt, Carried, Help};
 use crate::id::NodeId;
-use crate::machine::{Machine, Wanted};
+use crate::machine::{Closed, Machine, Wanted};
 use crate::relay::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
@@ -142,6 +142,27 @@ impl Machine {
         let socket = self.relay_to(now, node, by);
         self.connection(node).dialling.help = Help::Relaying(by);
         self.greet(now, Wanted::Node(node), format!("relayed by {by}"), socket);
+    }
+
+    /// Whether a relayed socket shakes hands.
+    pub(crate) fn is_being_relayed(&self, node: NodeId) -> bool {
+        let running = self.connections.get(&node).and_then(|connection| connection.dialling.running);
+        matches!(running, Some(Attempt::Hello(socket)) if is_relayed(socket))
+    }
+
+    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again. `false`: there is none.
+    pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
+        if !self.is_being_relayed(node) {
+            return false;
+        }
+        let dialling = &mut self.connection(node).dialling;
+        if let Help::Relaying(by) = dialling.help {
+            dialling.help = Help::Asked { by, until: now };
+        }
+        if let Some(Attempt::Hello(socket)) = dialling.running.take() {
+            self.close(now, socket, Closed::Superseded);
+        }
+        true
     }
 
     /// The relayed socket is lost, and has not carried anything.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, NoRelay, Terms, codec};
 use dunlin_proto::wire::{Frame, Relay, limits};
@@ -29,6 +29,7 @@ struct Net {
     blocked: BTreeSet<(usize, usize)>,
     /// ... and gets no answer at all.
     silent: BTreeSet<(usize, usize)>,
+    unanswered: Vec<DialId>,
     /// Whose bytes to whom are held back.
     held: BTreeSet<(usize, usize)>,
     wire: VecDeque<(usize, usize, SocketId, Bytes)>,
@@ -72,6 +73,7 @@ impl Net {
             next: 0,
             blocked: BTreeSet::new(),
             silent: BTreeSet::new(),
+            unanswered: Vec::new(),
             held: BTreeSet::new(),
             wire: VecDeque::new(),
             states: Vec::new(),
@@ -157,17 +159,12 @@ impl Net {
                 let to: usize = address.parse().unwrap();
                 self.dialled.push((me, to));
                 if self.silent.contains(&(me, to)) {
-                    return;
+                    return self.unanswered.push(dial);
                 }
                 if self.blocked.contains(&(me, to)) || !self.nodes.contains_key(&to) {
                     return self.at(me).dial_failed(now, dial, "a firewall".to_owned());
                 }
-                let (here, there) = (SocketId(self.next), SocketId(self.next + 1));
-                self.next += 2;
-                self.ends.insert(here, (to, there));
-                self.ends.insert(there, (me, here));
-                self.at(to).accepted(now, there);
-                self.at(me).dialled(now, dial, here);
+                self.socket(me, to, dial);
             }
             Action::Write(socket) => self.write(me, socket),
             Action::Close(socket, _) => {
@@ -186,6 +183,16 @@ impl Net {
             Action::Proxy(_, heard @ (ProxyHears::Taken(_) | ProxyHears::Lost { .. })) => self.taken.push(heard),
             _ => {}
         }
+    }
+
+    fn socket(&mut self, me: usize, to: usize, dial: DialId) {
+        let now = self.now;
+        let (here, there) = (SocketId(self.next), SocketId(self.next + 1));
+        self.next += 2;
+        self.ends.insert(here, (to, there));
+        self.ends.insert(there, (me, here));
+        self.at(to).accepted(now, there);
+        self.at(me).dialled(now, dial, here);
     }
 
     fn write(&mut self, me: usize, socket: SocketId) {
@@ -354,6 +361,29 @@ fn who_has_no_address_is_relayed() {
     net.pass(MOMENT);
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
     assert_eq!(net.values(), ["krill"]);
+}
+
+/// A socket of their own that comes late, while one that is to be relayed shakes hands, is taken.
+#[test]
+fn a_dial_that_takes_long_is_not_in_vain() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.silent.insert((D, H));
+    // What I says to H does not arrive.
+    net.held.insert((I, H));
+    let now = net.now;
+    net.at(D).connect(now, id(H));
+    net.pass(3 * SECOND);
+    assert_eq!(net.at(D).census().relayed, 1, "it says hello");
+    let dial = net.unanswered.pop().unwrap();
+    net.blocked.clear();
+    net.socket(D, H, dial);
+    net.pass(MOMENT);
+    assert_eq!((net.states(D, H), net.states(H, D)), (vec![up(H)], vec![up(D)]));
+    assert_eq!(net.at(D).census().relayed, 0);
+    net.held.clear();
+    net.pass(10 * SECOND);
+    assert_eq!((net.states(D, H).len(), net.states(H, D).len()), (1, 1));
+    assert_eq!(net.at(I).census().relays + net.at(H).census().relayed, 0);
 }
 
 /// A firewall that answers nothing.

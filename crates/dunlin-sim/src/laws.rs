@@ -272,7 +272,7 @@ impl World {
             .find(|proc| {
                 let census = proc.machine.census();
                 let relays = census.relayed + census.relays > 0;
-                !proc.machine.is_flushed() && (!relays || unheard(&census) > 0)
+                !proc.machine.is_flushed() && (!relays || census.unsaid > 0 || unheard(&census) > 0)
             })
             .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
     }

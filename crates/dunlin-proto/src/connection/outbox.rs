@@ -141,6 +141,11 @@ impl Outbox {
         self.relayed.get(&stream).map_or(0, |relayed| relayed.bytes.len())
     }
 
+    /// How many channels, and frames in the control lane, wait to say something.
+    pub(crate) fn unsaid(&self) -> usize {
+        self.streams.len() + self.control.len()
+    }
+
     /// How many frames wait in the control lane.
     pub(crate) fn control_waiting(&self) -> usize {
         self.control.len()
