@@ -174,7 +174,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
@@ -330,7 +330,7 @@ impl<T: Send + 'static> fmt::Debug for Inlet<T> {
 }
 
 impl<T: Send> Patient for Chan<T> {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         self.with_queue(|queue, _, after| {
             queue.release_stale_asks(tick.wrapping_sub(PATIENCE_TICKS), after);
             queue.patient = queue.has_grants();
