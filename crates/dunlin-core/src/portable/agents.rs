@@ -450,6 +450,7 @@ impl<T: Portable> DynOutlet for Outlet<T> {
             Event::Retired => Event::Retired,
             Event::Poisoned(reason) => Event::Poisoned(reason),
             Event::Gone => Event::Gone,
+            Event::Lost => Event::Lost,
         })
     }
 
@@ -527,6 +528,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
             match taken {
                 Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
                 Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
+                Err(RecvError::NodeLost) => Event::Lost,
                 Err(_) => Event::Gone,
             }
         })
