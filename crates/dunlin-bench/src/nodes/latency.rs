@@ -7,9 +7,11 @@ use dunlin::prelude::*;
 use dunlin::rendezvous;
 use dunlin::sim::Sim;
 
-use super::{BOUND, FIFO, MULTIPLEXED, simulated, way};
+use crate::remote::programs::{Rx, Tx};
 
-/// Of the window: as from Copenhagen to Boston and half back.
+use super::{BOUND, FIFO, MULTIPLEXED, SHARED, SHARED_TASKS, simulated, way};
+
+/// Of the window: as between two ends of a continent.
 const FAR: Duration = Duration::from_millis(45);
 /// Of the farm.
 const NEAR: Duration = Duration::from_millis(1);
@@ -66,40 +68,81 @@ pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
         // A worker says what came of a task, and hears that this was received; the next task has come meanwhile.
         BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
         MULTIPLEXED => sim.run(multiplexed(&sim, tasks)),
+        SHARED_TASKS => sim.run(shared(&sim, tasks, false)),
+        SHARED => sim.run(shared(&sim, tasks, true)),
         _ => bail!("there is no farm of {who:?}"),
+    }
+}
+
+/// A worker hands back what it is given.
+async fn work(mut tasks: impl Rx<u64>, mut results: impl Tx<u64>) {
+    while let Ok(task) = tasks.recv().await
+        && results.send(task).await.is_ok()
+    {}
+}
+
+/// Gives tasks for as long as somebody takes them.
+async fn feed(mut tasks: Sender<u64>) {
+    for task in 0.. {
+        if tasks.send(task).await.is_err() {
+            return;
+        }
     }
 }
 
 /// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them on; the farmer receives from all workers.
 async fn multiplexed(sim: &Sim, tasks: u64) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize).await?;
-    let (mut to_feeders, feed) = channel::<u64>();
-    let feed = feed.share();
+    let (to_feeders, feeders) = channel::<u64>();
+    let feeders = feeders.share();
     let mut results = Vec::new();
     for (number, node) in nodes.iter().enumerate().skip(1) {
-        let (mut to_worker, mut work) = way::<u64>(&nodes[0], node, &format!("tasks {number}")).await?;
-        let (mut done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
+        let (to_worker, given) = way::<u64>(&nodes[0], node, &format!("tasks {number}")).await?;
+        let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
         results.push(result);
-        let mut feed = feed.clone();
-        drop(spawn(async move {
-            while let Ok(task) = feed.recv().await
-                && to_worker.send(task).await.is_ok()
-            {}
-        }));
-        drop(spawn(async move {
-            while let Ok(task) = work.recv().await
-                && done.send(task).await.is_ok()
-            {}
-        }));
+        drop(spawn(work(feeders.clone(), to_worker)));
+        drop(spawn(work(given, done)));
     }
-    drop(feed);
-    drop(spawn(async move {
-        for task in 0.. {
-            if to_feeders.send(task).await.is_err() {
-                return;
-            }
+    drop(spawn(feed(to_feeders)));
+    of_all(sim, tasks, results).await
+}
+
+/// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
+async fn shared(sim: &Sim, tasks: u64, is_all_shared: bool) -> Result<f64> {
+    let nodes = simulated(1 + WORKERS as usize).await?;
+    let (to_workers, given) = channel::<u64>();
+    let given = given.share();
+    let (done, mut result) = channel::<u64>();
+    let done = done.share();
+    let mut results = Vec::new();
+    for (number, node) in nodes.iter().enumerate().skip(1) {
+        let given = handle(&nodes[0], node, &format!("tasks {number}"), given.clone()).await?;
+        if is_all_shared {
+            let done = handle(&nodes[0], node, &format!("results {number}"), done.clone()).await?;
+            drop(spawn(work(given, done)));
+        } else {
+            let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
+            results.push(result);
+            drop(spawn(work(given, done)));
         }
-    }));
+    }
+    drop((given, done));
+    drop(spawn(feed(to_workers)));
+    if is_all_shared {
+        return collect(sim, tasks, async || Ok(result.recv().await?)).await;
+    }
+    of_all(sim, tasks, results).await
+}
+
+/// Sends a handle of a shared end to another node.
+async fn handle<E: Portable>(from: &Node, to: &Node, name: &str, handle: E) -> Result<E> {
+    let (mut tx, mut rx) = way::<E>(from, to, name).await?;
+    let (sent, received) = par!(tx.send(handle), rx.recv());
+    sent.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(received?)
+}
+
+async fn of_all(sim: &Sim, tasks: u64, mut results: Vec<Receiver<u64>>) -> Result<f64> {
     collect(sim, tasks, async || {
         let (_, result) = Choice::fair().all(results.iter_mut().map(|result| result.recv())).await;
         Ok(result?)

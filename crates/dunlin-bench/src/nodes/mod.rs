@@ -33,9 +33,13 @@ pub(crate) use networked::{LOCAL, REMOC};
 /// What nobody can do better: it is computed.
 pub(crate) const BOUND: &str = "bound";
 /// Of the window.
-pub(crate) const FIFO: &str = "dunlin";
+const FIFO: &str = "dunlin";
 /// Of the farm: one channel to each worker, and one from it.
-pub(crate) const MULTIPLEXED: &str = "dunlin, two channels for each worker";
+const MULTIPLEXED: &str = "dunlin, two channels for each worker";
+/// All workers share the receiver of the tasks; one channel from each.
+const SHARED_TASKS: &str = "dunlin, tasks shared, a channel from each worker";
+/// They share the sender of the results, too.
+const SHARED: &str = "dunlin, tasks and results shared";
 
 /// What some events have cost.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +129,7 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
         Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
         Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
         Program::Window => &[BOUND, FIFO],
-        Program::Farm => &[BOUND, MULTIPLEXED],
+        Program::Farm => &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED],
         program if program.is_stressed() => &networked::STRESSED,
         _ => &networked::COMMSTIME,
     };
