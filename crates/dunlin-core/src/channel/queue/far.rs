@@ -118,6 +118,7 @@ pub(crate) enum FromSender<T> {
     Retired,
     Poisoned(Reason),
     Gone,
+    Lost,
 }
 
 impl<T> FromSender<T> {
@@ -232,7 +233,7 @@ impl<T> Queue<T> {
             && let Some(outlet) = &mut self.outlet
         {
             self.sender_leaving = false;
-            outlet.tell(FromSender::Gone, wakes);
+            outlet.tell(if self.sender_lost { FromSender::Lost } else { FromSender::Gone }, wakes);
         }
     }
 
