@@ -358,3 +358,24 @@ fn an_end_does_not_go_through_the_keeper() {
         Ok(())
     });
 }
+
+/// Who shares a receiver hears at every node that the sender's node is lost, and does not take it for an end in order.
+#[test]
+fn a_lost_sender_is_heard_of_everywhere() {
+    run(async {
+        let [a, b, c] = nodes("a_lost_sender_is_heard_of").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
+        let (tx, rx) = channel::<u32>();
+        let mut at_a = rx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut tx = carry(tx, &mut ac).await?;
+        let (sent, received) = par!(tx.send(1), at_b.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        c.leave().await?;
+        assert_eq!(at_b.recv().await, Err(RecvError::NodeLost));
+        assert_eq!(at_a.recv().await, Err(RecvError::NodeLost));
+        Ok(())
+    });
+}
