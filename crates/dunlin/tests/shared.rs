@@ -379,3 +379,48 @@ fn a_lost_sender_is_heard_of_everywhere() {
         Ok(())
     });
 }
+
+/// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that alternates costs what its words do.
+#[test]
+fn what_shared_ends_cost() {
+    run(async {
+        let [a, b] = nodes("what_shared_ends_cost").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        passes(at_b.send(0), &mut rx, 0).await?;
+        let heard = || a.heard() + b.heard();
+
+        let before = heard();
+        for n in 0..10 {
+            passes(at_b.send(n), &mut rx, n).await?;
+        }
+        assert_eq!(heard() - before, 20, "lone sends");
+
+        drop(at_b.claim().await?);
+        let before = heard();
+        for _ in 0..10 {
+            drop(at_b.claim().await?);
+        }
+        assert_eq!(heard() - before, 0, "claims again");
+
+        let before = heard();
+        for n in 0..10 {
+            let mut stage = at_b.claim().await?;
+            passes(stage.send(n), &mut rx, n).await?;
+        }
+        assert_eq!(heard() - before, 20, "claims again, with a send in each");
+
+        // Claim, Granted, Recall, Return, and for each the place in its channel's buffer that is free again.
+        drop(at_a.claim().await?);
+        let before = heard();
+        for _ in 0..10 {
+            drop(at_b.claim().await?);
+            drop(at_a.claim().await?);
+        }
+        let each = (heard() - before) as f64 / 10.0;
+        assert!((4.0..=8.0).contains(&each), "{each} frames for a claim that alternates");
+        Ok(())
+    });
+}
