@@ -514,6 +514,7 @@ fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
         Event::Retired => Event::Retired,
         Event::Poisoned(reason) => Event::Poisoned(reason),
         Event::Gone => Event::Gone,
+        Event::Lost => Event::Lost,
     }
 }
 
@@ -621,6 +622,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
             match taken {
                 Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
                 Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
+                Err(RecvError::NodeLost) => Event::Lost,
                 Err(_) => Event::Gone,
             }
         })
