@@ -806,3 +806,30 @@ fn a_silent_connection_holds_nobody_up_for_ever() {
     }
     world.run();
 }
+
+/// A choice that is reserved when the node that keeps the barrier is lost ends, and says so.
+#[test]
+fn a_reserved_choice_ends_with_its_keeper() {
+    let world = World::new(1);
+    let mut here = barrier();
+    let (mut there, cut) = world.carry(here.enrol());
+    let (mut silent, other) = world.carry(here.enrol());
+    other.is_silent.set(true);
+    world.spawn(async move {
+        let (_tx, mut rx) = channel::<u8>();
+        let outcome = alt! { r = there.sync() => r, _ = rx.recv() => panic!() };
+        assert_eq!(outcome, Err(SyncError::NodeLost));
+    });
+    world.settle();
+    world.spawn(async move { assert_eq!(here.sync().await, Ok(())) });
+    world.spawn(async move {
+        let (_tx, mut rx) = channel::<u8>();
+        alt! { r = silent.sync() => r.unwrap(), _ = rx.recv() => panic!() }
+    });
+    world.settle();
+    cut.now();
+    world.settle();
+    other.is_silent.set(false);
+    other.wake();
+    world.run();
+}
