@@ -72,7 +72,9 @@ mod relay;
 pub mod time;
 pub mod wire;
 
-pub use channel::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip};
+pub use channel::{
+    Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled,
+};
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State};
 pub use machine::{Action, Census, Closed, Machine};

@@ -55,7 +55,7 @@
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
-//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
 //! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
 
 mod bell;
@@ -97,7 +97,7 @@ pub use codec::Encoding;
 use driver::Driver;
 pub use dunlin_proto::Down;
 pub use dunlin_proto::wire::NoRelay;
-pub use error::{NameError, NodeError};
+pub use error::{NameError, NodeError, UnsettledEnd};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use name::Expects;
@@ -129,8 +129,10 @@ struct Inner {
     host: u64,
 }
 
-/// So long `leave` waits for the others to have heard everything.
+/// So long `leave` waits for the others to have heard everything...
 const LEAVE: Duration = Duration::from_secs(5);
+/// ... and before that, so long for what this node has handed on.
+const HANDED_ON: Duration = Duration::from_secs(4);
 
 impl Node {
     /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
@@ -290,12 +292,27 @@ impl Node {
     /// Leaves in order: everything that was said is heard by the others first, for at most 5 seconds. Ends of this node that
     /// are still held end with [`NodeLost`](dunlin_core::Why::NodeLost).
     ///
+    /// Ends that this node has sent to others need it until they are used there (a sender: until its first send; a receiver: at once). So it waits for
+    /// them first, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
+    /// not at rest.
+    ///
     /// # Errors
-    /// [`NodeError::NotFlushed`] if the others did not hear everything in time; the node has left all the same.
+    /// [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
+    /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.with_hub_now(|hub, _| hub.leave());
+        let mut lost = Vec::new();
+        let mut late = false;
         let flushed = world::within(LEAVE, async {
+            let handed_on = world::within(HANDED_ON, async {
+                driver.all_said().await;
+                let _ = driver.settled().await;
+            });
+            if handed_on.await.is_none() {
+                lost = driver.unsettled();
+                late = lost.is_empty();
+            }
             driver.all_said().await;
             driver.with(|state, now| state.machine.leave(now));
             let _ = driver.flushed().await;
@@ -309,8 +326,9 @@ impl Node {
             task.ended().await;
         }
         match flushed {
-            Some(_) => Ok(()),
-            None => Err(NodeError::NotFlushed.into()),
+            Some(_) if !late && lost.is_empty() => Ok(()),
+            Some(_) if !late => Err(NodeError::Unsettled { ends: lost }.into()),
+            _ => Err(NodeError::NotFlushed.into()),
         }
     }
 }
