@@ -134,6 +134,7 @@ fn names_are_joined_over_a_relay() {
         sim.run(async {
             let [d, h, i] = nodes(true).await?;
             apart(&sim, &d, &h);
+            let mut news = d.connections();
             let mut tx = d.sender::<Vec<u8>>("krill").await?;
             let mut rx = h.receiver::<Vec<u8>>("krill").policy(fifo(8)).await?;
             let sends = spawn(async move {
@@ -151,6 +152,8 @@ fn names_are_joined_over_a_relay() {
             sends.await??;
             assert_eq!(rx.recv().await, Err(RecvError::Closed));
             assert_eq!(route(&d, &h), Some(Route::Relayed(i.me())));
+            let once = [ConnectionState::Up, ConnectionState::Relayed(i.me())];
+            assert_eq!(heard(&mut news, &h), once, "it has not stood still; with seed {seed}");
             // All that was said is heard before they leave.
             d.leave().await?;
             h.leave().await?;
