@@ -137,6 +137,10 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         self.chan().is_stretched(true)
     }
 
+    fn is_busy(&self) -> bool {
+        self.chan().is_busy()
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Inlet(Inlet::new(self).into())
     }
@@ -181,6 +185,10 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
         self.chan().is_stretched(false)
     }
 
+    fn is_busy(&self) -> bool {
+        self.chan().is_busy()
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Outlet(Outlet::new(self).into())
     }
@@ -222,6 +230,10 @@ impl<E: Lend> Mobile for Shared<E> {
     }
 
     fn is_stretched(&self) -> bool {
+        false
+    }
+
+    fn is_busy(&self) -> bool {
         false
     }
 
@@ -271,6 +283,10 @@ macro_rules! moves_as {
 
             fn is_stretched(&self) -> bool {
                 self.$inner().is_stretched()
+            }
+
+            fn is_busy(&self) -> bool {
+                self.$inner().is_busy()
             }
 
             fn another(&self) -> Another<Self> {
