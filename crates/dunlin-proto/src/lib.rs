@@ -67,6 +67,8 @@ pub mod planted;
 #[cfg(not(feature = "planted"))]
 mod planted;
 mod random;
+mod reach;
+mod relay;
 pub mod time;
 pub mod wire;
 

@@ -334,3 +334,27 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
         Ok(())
     });
 }
+
+/// A value with an end in it does not go through a keeper that does not receive it: that end would have to be adopted there.
+#[test]
+fn an_end_does_not_go_through_the_keeper() {
+    run(async {
+        let [a, b, c] = nodes("an_end_does_not_go_through").await;
+        let mut ab = way::<Shared<Sender<Sender<u32>>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Receiver<Sender<u32>>>(&a, &c, "ac").await?;
+        let (tx, rx) = channel::<Sender<u32>>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut rx = carry(rx, &mut ac).await?;
+        let (end, mut here) = channel::<u32>();
+        let refused = at_b.send(end).await.unwrap_err();
+        assert!(matches!(refused.why(), Some(dunlin::Why::Unsendable(_))), "{refused}");
+        // It is as before, and goes from the keeper.
+        let mut end = refused.into_value();
+        passes(end.send(1), &mut here, 1).await?;
+        let (sent, got) = par!(at_a.send(end), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        passes(got?.send(2), &mut here, 2).await?;
+        Ok(())
+    });
+}

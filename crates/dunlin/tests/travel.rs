@@ -591,3 +591,26 @@ fn both_ends_go_in_one_message() {
         Ok(())
     });
 }
+
+/// Also where its receiver goes after that.
+#[test]
+fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
+    run(async {
+        for policy in [dunlin::rendezvous(), fifo(4)] {
+            let [a, b, c] = nodes("a_sender_that_is_lost").await;
+            let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+            let mut ac = way::<Receiver<u32>>(&a, &c, "ac").await?;
+            let (tx, mut rx) = channel_with::<u32>(policy);
+            let mut tx = carry(tx, &mut ab).await?;
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            sent?;
+            assert_eq!(received?, 1);
+            let mut news = a.connections();
+            b.leave().await?;
+            while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
+            let mut rx = carry(rx, &mut ac).await?;
+            assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        }
+        Ok(())
+    });
+}

@@ -89,7 +89,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }

@@ -333,12 +333,13 @@ fn pack_new(
     LeavingEnd { token, handle: None, channel, core, kind, policy, going }
 }
 
-/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of other ends: nothing.
+/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of an enrolment on a
+/// barrier: what its group says, and what it hears. Of other ends: nothing.
 fn parts(kind: EndKind) -> &'static [EndKind] {
     const SENDER: EndKind = EndKind::Sender { may_poison: true };
     const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
     match kind {
-        EndKind::Shared => &[SENDER, RECEIVER],
+        EndKind::Shared | EndKind::Barrier => &[SENDER, RECEIVER],
         EndKind::SharedSender => &[SENDER, SENDER, RECEIVER],
         EndKind::SharedReceiver => &[RECEIVER, SENDER, RECEIVER],
         _ => &[],
@@ -584,6 +585,7 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::Shared => 7,
         EndKind::SharedSender => 8,
         EndKind::SharedReceiver => 9,
+        EndKind::Barrier => 10,
         _ => return None,
     })
 }
@@ -600,6 +602,7 @@ fn kind(code: u8) -> Option<EndKind> {
         7 => EndKind::Shared,
         8 => EndKind::SharedSender,
         9 => EndKind::SharedReceiver,
+        10 => EndKind::Barrier,
         _ => return None,
     })
 }

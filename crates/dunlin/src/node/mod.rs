@@ -38,12 +38,20 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! # Nodes that cannot dial each other
+//!
+//! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
+//! with, such as the one that serves the names. If a node cannot dial another, who has told it of that (by a name, or by an end in a message) asks the other to dial back;
+//! if that fails, it *relays*: all that the two say goes through it, which is slower, and it could read it. [`Node::peers`] and [`Node::connections`] say which
+//! connections are relayed, and by whom. When the relay is lost, others that both are connected with are asked; if there is none within the
+//! grace period, the connection is over, as if the other node were. A node that is not to relay says so: [`NodeBuilder::relay`].
+//!
 //! # What there is
 //!
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
+//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -88,9 +96,10 @@ pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
 pub use dunlin_proto::Down;
+pub use dunlin_proto::wire::NoRelay;
 pub use error::{NameError, NodeError, UnsettledEnd};
 use hub::{Acceptance, Half};
-pub use hub::{ConnectionState, Guest, NameConflict, WaitingEnd};
+pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use name::Expects;
 
 use crate::world::{self, Own};
@@ -251,6 +260,12 @@ impl Node {
         let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
         self.inner.driver.with_hub_now(|hub, _| hub.watch(tx));
         rx
+    }
+
+    /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
+    /// [`NodeBuilder::relay`]).
+    pub fn peers(&self) -> Vec<(Peer, Route)> {
+        self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
     }
 
     /// The ends of this node that are joined, and whose name somebody else has too: those that there are, and those to come.

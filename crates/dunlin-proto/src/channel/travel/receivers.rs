@@ -216,7 +216,7 @@ impl Machine {
             }
         }
         if !self.is_me(place.home) {
-            self.learn(place.home, &place.addresses);
+            self.introduced(place.home, from, &place.addresses);
         }
         let visitor = Visitor {
             place,
@@ -428,7 +428,7 @@ impl Machine {
         if let Some((node, addresses)) = state.sender.clone()
             && !self.is_me(node)
         {
-            self.learn(node, &addresses);
+            self.introduced(node, from, &addresses);
             self.connect(now, node);
         }
         self.hears(channel, from, HomeHears::Arrived(ended));

@@ -169,10 +169,10 @@ impl Machine {
             self.drop_way(now, channel, &End::Lost);
         }
         if !self.is_me(place.home) {
-            self.learn(place.home, &place.addresses);
+            self.introduced(place.home, from, &place.addresses);
         }
         if !self.is_me(place.sponsor) {
-            self.learn(place.sponsor, &place.sponsor_addresses);
+            self.introduced(place.sponsor, from, &place.sponsor_addresses);
         }
         let mut proxy = Proxy::new(place.home);
         proxy.way.state = Whereabouts::Resting;
@@ -423,7 +423,7 @@ impl Machine {
         proxy.way.withdrawing.clear();
         proxy.gone_said = false;
         proxy.unanswered = false;
-        proxy.home = to;
+        let mover = std::mem::replace(&mut proxy.home, to);
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
         proxy.way.state = Whereabouts::Taking { moved: moved || me };
@@ -438,7 +438,7 @@ impl Machine {
             self.proxy_hears(channel, ProxyHears::Abort(ticket));
         }
         if !me {
-            self.learn(to, addresses);
+            self.introduced(to, mover, addresses);
         }
         self.say_to_home(now, channel, ToHome::Take(transfer));
         self.proxy_hears(channel, ProxyHears::Moved(again));

@@ -27,7 +27,7 @@ impl Machine {
                     proxy.way.state = Whereabouts::Taking { moved: false };
                     let transfer = proxy.way.transfer;
                     if !self.is_me(home) {
-                        self.learn(home, &addresses);
+                        self.introduced(home, from, &addresses);
                     }
                     self.say_to_home(now, channel, ToHome::Take(transfer));
                 }

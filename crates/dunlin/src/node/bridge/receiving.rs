@@ -256,6 +256,9 @@ fn failure(why: Why) -> Failure {
         Why::Expired => Failure::Expired,
         Why::WouldBlock => Failure::WouldBlock,
         Why::OwnChannel => Failure::OwnChannel,
+        // It was to go on from here.
+        Why::TooLarge { bytes_max, .. } => Failure::TooLarge { max: bytes_max },
+        Why::Unsendable(text) => Failure::Undecodable(text.as_str().to_owned()),
         _ => Failure::Closed,
     }
 }

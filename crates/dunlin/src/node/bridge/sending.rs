@@ -176,10 +176,10 @@ impl SendingBridge {
             }
             Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
             // Whoever gave a reply is gone at once.
-            Event::Gone if !self.early.is_empty() => self.blocked.push_back(Event::Gone),
-            Event::Gone => {
+            Event::Gone | Event::Lost if !self.early.is_empty() => self.blocked.push_back(event),
+            Event::Gone | Event::Lost => {
                 // If a home is known, it will answer, and has to know that nobody hears it.
-                says.end_proxy(End::Gone);
+                says.end_proxy(over(&event));
                 return false;
             }
             // Nothing was sent on credits, and nothing reserved.
@@ -337,12 +337,12 @@ impl SendingBridge {
             Event::Retired => says.end_proxy(End::Retired),
             Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
             // Whoever gave a reply is gone at once; but the ends in it are handed over when it is taken.
-            Event::Gone if !self.kept.is_empty() => {
-                says.end_proxy(End::Gone);
+            Event::Gone | Event::Lost if !self.kept.is_empty() => {
+                says.end_proxy(over(&event));
                 self.gone = true;
             }
-            Event::Gone => {
-                says.end_proxy(End::Gone);
+            Event::Gone | Event::Lost => {
+                says.end_proxy(over(&event));
                 return false;
             }
         }
@@ -737,4 +737,9 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         // Whoever kept the value says so; without it nothing had been sent.
         Failure::Unknown => Why::NodeLost,
     }
+}
+
+/// How the sender has ended the channel, which says that nothing follows.
+fn over(event: &Event<Value>) -> End {
+    if matches!(event, Event::Lost) { End::Lost } else { End::Gone }
 }
