@@ -203,6 +203,12 @@ impl<T> Queue<T> {
         self.sealed || self.poison.is_some()
     }
 
+    /// Whether anything is offered that is not in the buffer.
+    #[cfg(feature = "serde")]
+    pub(crate) fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
     /// Tells a new agent of the offers that stand already.
     pub(crate) fn offer_all(&mut self, wakes: &mut Wakes) {
         let Some(outlet) = &mut self.outlet else { return };
