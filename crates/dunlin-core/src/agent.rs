@@ -91,9 +91,9 @@ use crate::channel::state::Chan;
 use crate::choice::decision::{self, Queued, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
-use crate::share::{Line, PATIENCE_TICKS, Patient, Shared, be_patient};
+use crate::share::{PATIENCE_TICKS, Patient, Shared, be_patient};
 use crate::waits::{self, ChannelId};
-use lone::Lone;
+pub(crate) use lone::Lone;
 pub use lone::LoneOutlet;
 
 /// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and
@@ -176,7 +176,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
@@ -333,7 +333,7 @@ impl<T: Send + 'static> fmt::Debug for Inlet<T> {
 }
 
 impl<T: Send> Patient for Chan<T> {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         self.with_queue(|queue, _, after| {
             queue.release_stale_asks(tick.wrapping_sub(PATIENCE_TICKS), after);
             queue.patient = queue.has_grants();
@@ -355,13 +355,13 @@ impl<T: Send + 'static> Inlet<T> {
     /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back while a claim is out. Nothing is promised to it, and
     /// when it is gone the others go on.
     pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
-        let (chan, number, line) = handle.parts();
-        Self::lone_of(chan.clone(), number, line.clone(), Box::new(handle))
+        let (chan, lone) = handle.into_lone();
+        Self::lone_of(chan, lone)
     }
 
-    pub(crate) fn lone_of(chan: Arc<Chan<T>>, handle: Handle, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
-        chan.add_agent(|queue, _| queue.add_lone_inlet(handle));
-        Self { chan, lone: Some(Lone::new(handle, line, keeps)) }
+    pub(crate) fn lone_of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
+        chan.add_agent(|queue, _| queue.add_lone_inlet(lone.handle));
+        Self { chan, lone: Some(lone) }
     }
 
     fn of(&self) -> Handle {
@@ -374,15 +374,12 @@ impl<T: Send + 'static> Inlet<T> {
         if !is_new {
             return lone.ended(number);
         }
-        let is_claimers = self.chan.with_queue(|queue, _, _| queue.is_claimed_by(lone.handle));
-        if !is_claimers {
-            lone.began(number);
-        }
+        lone.began(number);
     }
 
-    /// The channel whose half this stands at, as in the wait records.
+    /// The channel whose half this stands at, as in the wait records; of a [lone](Self::lone) one the handle.
     pub fn channel(&self) -> ChannelId {
-        self.chan.record.id()
+        self.lone.as_ref().map_or_else(|| self.chan.record.id(), |lone| lone.id)
     }
 
     /// The next thing the receiver's half has to say.

@@ -201,8 +201,13 @@ impl<E: End> Shared<E> {
     }
 
     /// What an agent in this handle's place needs.
-    pub(crate) fn parts(&self) -> (&E::Link, Handle, &Arc<Line>) {
-        (&self.core.link, self.number(), &self.core.line)
+    pub(crate) fn into_lone(self) -> (E::Link, crate::agent::Lone)
+    where
+        E: Send + 'static,
+        E::Link: Send + Sync,
+    {
+        let (link, number, id) = (self.core.link.clone(), self.number(), self.record.id());
+        (link, crate::agent::Lone::new(number, id, self.core.line.clone(), Box::new(self)))
     }
 
     #[cfg(feature = "serde")]

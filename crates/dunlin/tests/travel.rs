@@ -445,6 +445,31 @@ fn named_ends_go_on() {
     });
 }
 
+/// Whoever has sent an end on may declare its name anew at once: before the send is complete the name is free.
+#[test]
+fn the_name_of_an_end_that_has_gone_on_is_free() {
+    run(async {
+        let [a, b, c] = nodes("the_name_is_free").await;
+        let (mut ac, mut at_c) = way::<Sender<u32>>(&a, &c, "ac").await?;
+        for n in 0..200 {
+            let name = format!("numbers {n}");
+            let (mut tx, mut rx) = way::<u32>(&a, &b, &name).await?;
+            // They have found each other.
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            assert_eq!((sent?, received?), ((), n));
+            let again = async {
+                ac.send(tx).await?;
+                a.sender::<u32>(&name).await?;
+                Ok::<(), dunlin::Error>(())
+            };
+            let (again, tx) = par!(again, at_c.recv());
+            again?;
+            tx?;
+        }
+        Ok(())
+    });
+}
+
 #[derive(Clone)]
 struct Mine;
 

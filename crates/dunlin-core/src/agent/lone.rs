@@ -18,8 +18,10 @@ use crate::share::{Line, Shared};
 use crate::waits::ChannelId;
 
 /// The handle that an agent stands in for.
-pub(super) struct Lone {
+pub(crate) struct Lone {
     pub(super) handle: Handle,
+    /// The handle's own, by which a carrier tells this agent from that of the end.
+    pub(super) id: ChannelId,
     line: Arc<Line>,
     /// Its operations that wait here: whoever has claimed the end and does not use it hears of them.
     waiting: Lock<BTreeSet<u64>>,
@@ -28,20 +30,20 @@ pub(super) struct Lone {
 }
 
 impl Lone {
-    pub(super) fn new(handle: Handle, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
-        Self { handle, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
+    pub(crate) fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
+        Self { handle, id, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
     }
 
     pub(super) fn began(&self, number: u64) {
         if self.waiting.lock().insert(number) {
-            self.line.lone_began();
+            self.line.lone_began_by(self.handle);
         }
     }
 
     pub(super) fn ended(&self, number: u64) {
         let waited = self.waiting.lock().remove(&number);
         if waited {
-            self.line.lone_ended();
+            self.line.lone_ended_by(self.handle);
         }
     }
 }
@@ -49,7 +51,7 @@ impl Lone {
 impl Drop for Lone {
     fn drop(&mut self) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.iter().for_each(|_| self.line.lone_ended());
+        waiting.iter().for_each(|_| self.line.lone_ended_by(self.handle));
     }
 }
 
@@ -87,7 +89,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
@@ -95,19 +97,14 @@ impl<T: Send> Reserver for Ticket<T> {
 impl<T: Send + 'static> LoneOutlet<T> {
     /// Takes the place of a handle.
     pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
-        let (chan, number, line) = handle.parts();
-        Self::of(chan.clone(), number, line.clone(), Box::new(handle))
-    }
-
-    pub(crate) fn of(chan: Arc<Chan<T>>, handle: Handle, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
-        chan.add_agent(|queue, _| queue.add_demands(handle));
-        let lone = Lone::new(handle, line, keeps);
+        let (chan, lone) = handle.into_lone();
+        chan.add_agent(|queue, _| queue.add_demands(lone.handle));
         Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false), left: false }
     }
 
-    /// The channel whose half this stands at, as in the wait records.
+    /// The handle, as in the wait records.
     pub fn channel(&self) -> ChannelId {
-        self.chan.record.id()
+        self.lone.id
     }
 
     /// The next thing to be said to the half elsewhere.
@@ -137,10 +134,10 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// A receive elsewhere wants something.
     pub fn reserve(&self, number: u64) -> Reserved<T> {
         let handle = self.lone.handle;
-        let (found, is_claimers) = self.chan.with_queue(|queue, ends, after| {
+        let found = self.chan.with_queue(|queue, ends, after| {
             let reserver =
                 |ticket| -> Arc<dyn Reserver> { Arc::new(Ticket { chan: self.chan.clone(), handle, ticket }) };
-            (queue.demand(handle, number, ends, reserver, after), queue.is_taken_by(handle))
+            queue.demand(handle, number, ends, reserver, after)
         });
         match found {
             Some(value) => {
@@ -148,9 +145,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
                 Reserved::Granted(value)
             }
             None => {
-                if !is_claimers {
-                    self.lone.began(number);
-                }
+                self.lone.began(number);
                 Reserved::Later
             }
         }

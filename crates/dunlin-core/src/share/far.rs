@@ -108,8 +108,8 @@ impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
     const KIND: EndKind = EndKind::SharedSender;
 
     fn lone(handle: Shared<Self>) -> Option<Agent> {
-        let (chan, number, line) = handle.parts();
-        Some(Agent::Inlet(Inlet::lone_of(chan.clone(), number, line.clone(), Box::new(handle)).into()))
+        let (chan, lone) = handle.into_lone();
+        Some(Agent::Inlet(Inlet::lone_of(chan, lone).into()))
     }
 
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>) {
@@ -205,7 +205,7 @@ async fn keep<E: Lend>(core: Arc<Core<E>>, claimer: Claimer, mut asked: Receiver
         }
         let back = {
             // Asked back at most once: the desk remembers.
-            if let Some(back) = until_wanted(&core.line, &mut asked).await {
+            if let Some(back) = until_wanted(&core.line, claimer, &mut asked).await {
                 back
             } else if says.send(Word::Recall).await.is_ok() {
                 asked.recv().await.map_err(|_| ())
@@ -250,13 +250,17 @@ async fn claim_for<E: Lend>(core: &Arc<Core<E>>, claimer: Claimer, asked: &mut R
 }
 
 /// Until somebody else wants what is claimed: `None`. Else what the desk said before.
-async fn until_wanted<E: Lend>(line: &Arc<Line>, asked: &mut Receiver<Ask<E>>) -> Option<Result<Ask<E>, ()>> {
+async fn until_wanted<E: Lend>(
+    line: &Arc<Line>,
+    claimer: Claimer,
+    asked: &mut Receiver<Ask<E>>,
+) -> Option<Result<Ask<E>, ()>> {
     let mut asked = pin!(asked.recv());
     poll_fn(|cx| {
         if let Poll::Ready(said) = asked.as_mut().poll(cx) {
             return Poll::Ready(Some(said.map_err(|_| ())));
         }
-        line.poll_wanted(cx).map(|()| None)
+        line.poll_wanted(claimer.0, cx).map(|()| None)
     })
     .await
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use super::PATIENCE_TICKS;
 use crate::channel::after::{Stale, Wakes};
+use crate::channel::queue::Handle;
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::waits;
@@ -29,6 +30,8 @@ pub(super) struct LineState {
     next_ticket: u64,
     /// Lone operations that wait, and so may have been held back.
     lone: usize,
+    /// How many of them are of handles at other nodes, by handle.
+    lone_far: Vec<(Handle, usize)>,
     /// They have the floor until this tick, before the next claim.
     floor: Option<u32>,
     /// Somebody's patience runs.
@@ -206,18 +209,39 @@ impl Line {
         self.be_patient(waits);
     }
 
-    pub(crate) fn lone_began(&self) {
+    pub(super) fn lone_began(&self) {
+        self.lone_began_by(Handle::END);
+    }
+
+    /// The same, by this handle, which is at another node.
+    pub(crate) fn lone_began_by(&self, handle: Handle) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         state.lone += 1;
+        if handle != Handle::END {
+            match state.lone_far.iter_mut().find(|(other, _)| *other == handle) {
+                Some((_, count)) => *count += 1,
+                None => state.lone_far.push((handle, 1)),
+            }
+        }
         wakes.add(state.recall.take());
         drop(state);
     }
 
-    pub(crate) fn lone_ended(self: &Arc<Self>) {
+    pub(super) fn lone_ended(self: &Arc<Self>) {
+        self.lone_ended_by(Handle::END);
+    }
+
+    pub(crate) fn lone_ended_by(self: &Arc<Self>, handle: Handle) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         state.lone -= 1;
+        if let Some(at) = state.lone_far.iter().position(|(other, _)| *other == handle) {
+            state.lone_far[at].1 -= 1;
+            if state.lone_far[at].1 == 0 {
+                state.lone_far.swap_remove(at);
+            }
+        }
         state.floor = None;
         let waits = state.offer(&mut wakes);
         drop(state);
@@ -330,11 +354,12 @@ impl Line {
         self.be_patient(waits);
     }
 
-    /// Until somebody else wants what is claimed.
-    pub(super) fn poll_wanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Until somebody else wants what this one has claimed for another node.
+    pub(super) fn poll_wanted(&self, claimer: Handle, cx: &mut Context<'_>) -> Poll<()> {
         let mut stale = Stale::default();
         let mut state = self.state.lock();
-        if state.lone > 0 || state.is_contended() {
+        let own = state.lone_far.iter().find(|(handle, _)| *handle == claimer).map_or(0, |(_, count)| *count);
+        if state.lone > own || state.is_contended() {
             return Poll::Ready(());
         }
         stale.store(&mut state.recall, cx.waker());
@@ -343,7 +368,7 @@ impl Line {
 }
 
 impl Patient for Line {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -364,7 +389,7 @@ impl Patient for Line {
 /// Something that waits for somebody to be polled, but not for ever.
 pub(crate) trait Patient: Send + Sync {
     /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
-    fn patience_ran_out(&self, tick: u32) -> bool;
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool;
 }
 
 /// Has `patient` told as time passes, until it waits for nobody.

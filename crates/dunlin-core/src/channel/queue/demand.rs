@@ -141,8 +141,8 @@ impl<T> Queue<T> {
         if let Some(reason) = &self.poison {
             return Some(Demanded::Poisoned(reason.clone()));
         }
-        let empty = self.buffer.is_empty()
-            && (ends.no_receivers || !self.offers.iter().any(|offer| offer.standing == Standing::Waiting));
+        let waits = |index| self.offers[index].standing == Standing::Waiting && !self.is_nobodys_choice(index);
+        let empty = self.buffer.is_empty() && (ends.no_receivers || !(0..self.offers.len()).any(waits));
         if !ends.no_senders || !empty || self.awaits_values() {
             return None;
         }
@@ -174,10 +174,20 @@ impl<T> Queue<T> {
             })
     }
 
+    /// Whether the agent of this offer of a choice elsewhere is gone: nobody will grant it.
+    fn is_nobodys_choice(&self, index: usize) -> bool {
+        self.is_far_choice(index)
+            && self.offers[index].far.as_ref().is_some_and(|far| match far.of {
+                Handle::END => self.inlet.is_none(),
+                of => !self.lone_inlets.iter().any(|(handle, _)| *handle == of),
+            })
+    }
+
     /// Whether asking for this choice elsewhere would change something.
     fn may_ask(&self, index: usize, handle: Handle) -> bool {
         self.is_granted_to(index, handle)
-            || self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
+            || !self.is_nobodys_choice(index)
+                && self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
                 && !self
                     .offers
                     .iter()
@@ -193,6 +203,10 @@ impl<T> Queue<T> {
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
         after: &mut After<T>,
     ) -> Option<T> {
+        if self.demands_of(handle)?.given.contains_key(&number) {
+            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            return None;
+        }
         let found = self.next_for(handle, ends, reserver, after);
         let demands = self.demands_of(handle)?;
         match found {

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Kept, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use super::{Ends, Handle, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
@@ -418,7 +418,9 @@ impl<T> Queue<T> {
     /// comes back: all that waits is offered again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         self.sender_claimed = out;
-        self.sender_claimer = claimer;
+        // Of the handle that had, or has, the claim for another node nothing is held back.
+        let before = std::mem::replace(&mut self.sender_claimer, claimer);
+        let claimer = if out { claimer } else { before };
         if out {
             // What was posted before comes before all that is sent within the claim, so nothing has to be held back.
             self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
@@ -431,7 +433,10 @@ impl<T> Queue<T> {
                     away.recalled = true;
                     news.push((away.demanded_by, FromSender::AskedBack(offer.ticket)));
                 }
-                Standing::Waiting if out && is_choice => news.push((None, FromSender::AskedBack(offer.ticket))),
+                Standing::Waiting if out && is_choice && offer.known == Known::Yes => {
+                    offer.known = Known::AskedBack;
+                    news.push((None, FromSender::AskedBack(offer.ticket)));
+                }
                 Standing::Waiting if !out => news.push((None, FromSender::Offered(offer.ticket))),
                 _ => {}
             }
@@ -554,6 +559,7 @@ impl<T> Queue<T> {
             choice: None,
             waker: None,
             far: Some(FromFar { of, number, choice, ask: None }),
+            known: Known::No,
         });
         if choice.is_some() {
             // A buffer with room asks for the value itself.
@@ -669,7 +675,8 @@ impl<T> Queue<T> {
             Standing::Held(_) | Standing::Failed(_) => return None,
         }
         let offer = self.remove(index, after)?;
-        if let (Some(outlet), None) = (&mut self.outlet, self.credits) {
+        let is_choice = offer.far.as_ref().is_some_and(|far| far.choice.is_some());
+        if let (true, Some(outlet), None) = (is_choice, &mut self.outlet, self.credits) {
             outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
         }
         if offer.far.is_some_and(|far| far.ask.is_some()) {
@@ -704,11 +711,15 @@ impl<T> Queue<T> {
             // With credits it waits here for one; after the end it fails here.
             return Collected::Gone;
         }
-        if let Some((decision, _)) = &offer.choice {
-            return Collected::Choice(decision.id());
-        }
-        if let Some(choice) = offer.far.as_ref().and_then(|far| far.choice) {
-            return Collected::Choice(choice);
+        let choice = offer.choice.as_ref().map(|(decision, _)| decision.id());
+        if let Some(choice) = choice.or(offer.far.as_ref().and_then(|far| far.choice)) {
+            return match std::mem::replace(&mut offer.known, Known::Yes) {
+                Known::No => Collected::Choice(choice),
+                known => {
+                    offer.known = known;
+                    Collected::Gone
+                }
+            };
         }
         match offer.value.take() {
             Some(value) => {
@@ -722,7 +733,8 @@ impl<T> Queue<T> {
     /// The agent wants an offer of a choice for the receiver elsewhere.
     pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>, after: &mut After<T>) -> Reserved<T> {
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
-        let (ended, acts) = (self.has_ended(), self.acts(self.offers[index].handle));
+        let acts = self.acts(self.offers[index].handle) && self.offers[index].known != Known::AskedBack;
+        let ended = self.has_ended();
         if self.is_far_choice(index) {
             return self.reserve_from_far(index, ended || !acts, after);
         }
@@ -800,6 +812,11 @@ impl<T> Queue<T> {
 
     /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
     pub(crate) fn far_gave_back(&mut self, ticket: u64, value: T, after: &mut After<T>) {
+        self.far_gave(ticket, value, false, after);
+    }
+
+    /// `answers`: to its having been asked back. Else that answer is still to come.
+    fn far_gave(&mut self, ticket: u64, value: T, answers: bool, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
         let away = match &mut offer.standing {
@@ -807,6 +824,11 @@ impl<T> Queue<T> {
             _ => return after.dropped.push(value),
         };
         offer.standing = Standing::Waiting;
+        if answers {
+            offer.known = Known::No;
+        } else if away.recalled && offer.known == Known::Yes {
+            offer.known = Known::AskedBack;
+        }
         match &mut offer.value {
             Value::Pooled(pool) => *pool.lock() = Some(value),
             slot => *slot = Value::Here(value),
@@ -827,14 +849,12 @@ impl<T> Queue<T> {
             self.fail(index, why, after);
         } else if self.credits.is_some() {
             self.refill(after);
-        } else if (offer.choice.is_none() || away.recalled)
-            && let Some(outlet) = &mut self.outlet
-        {
-            // Not heard while a claim holds it back; then it is told again.
-            outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
         } else if self.outlet.is_none() {
             // It was a handle's, of several: the others look.
             self.rouse(after);
+        } else if self.offers[index].known == Known::No {
+            // While a claim holds it back it is not heard; then it is told again.
+            self.offer_again(index, after);
         }
     }
 
@@ -850,6 +870,9 @@ impl<T> Queue<T> {
             }
         } else if self.is_far_choice(index) {
             self.release_ask(index, after);
+            if self.offers[index].known == Known::No && self.outlet.is_some() {
+                self.offer_again(index, after);
+            }
         } else {
             let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
             self.announce(ticket, handle, after);
@@ -913,16 +936,30 @@ impl<T> Queue<T> {
     /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
     pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<T>, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
-        match &mut self.offers[index].standing {
+        let offer = &mut self.offers[index];
+        match &mut offer.standing {
             Standing::Away(away) => {
                 if away.asked_back && !away.abandoned {
                     away.failing = Some(Why::TimedOut);
                 }
                 if let Some(value) = value {
-                    self.far_gave_back(ticket, value, after);
+                    self.far_gave(ticket, value, true, after);
                 }
             }
+            Standing::Waiting if offer.known == Known::AskedBack => {
+                after.dropped.extend(value);
+                offer.known = Known::No;
+                self.offer_again(index, after);
+            }
             _ => after.dropped.extend(value),
+        }
+    }
+
+    /// Nobody elsewhere knows of this offer: the agent hears of it, if it is not held back.
+    fn offer_again(&mut self, index: usize, after: &mut After<T>) {
+        let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
+        if self.acts(handle) {
+            self.announce(ticket, handle, after);
         }
     }
 

@@ -128,6 +128,15 @@ enum Owner {
     Nobody,
 }
 
+/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when it has answered that it does not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    No,
+    Yes,
+    /// It was asked back, to be held back here; the answer is to come.
+    AskedBack,
+}
+
 struct Offer<T> {
     ticket: u64,
     handle: Handle,
@@ -139,6 +148,8 @@ struct Offer<T> {
     /// The sender's, if the offer is firm; a choice's is in its decision.
     waker: Option<Waker>,
     far: Option<FromFar>,
+    /// Of a choice's: what the agent of the receiver elsewhere knows of it.
+    known: Known,
 }
 
 /// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
@@ -331,7 +342,17 @@ impl<T> Queue<T> {
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
-        self.offers.push_back(Offer { ticket, handle, owner, value, standing, choice: None, waker, far: None });
+        self.offers.push_back(Offer {
+            ticket,
+            handle,
+            owner,
+            value,
+            standing,
+            choice: None,
+            waker,
+            far: None,
+            known: Known::No,
+        });
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
@@ -354,16 +375,6 @@ impl<T> Queue<T> {
     /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is out.
     fn acts(&self, handle: Handle) -> bool {
         !self.sender_claimed || handle == Handle::END || handle == self.sender_claimer
-    }
-
-    /// Whether this handle has claimed the sending end for another node.
-    pub(crate) fn is_claimed_by(&self, handle: Handle) -> bool {
-        self.sender_claimed && handle == self.sender_claimer
-    }
-
-    /// The same of the receiving end.
-    pub(crate) fn is_taken_by(&self, handle: Handle) -> bool {
-        self.receiver_claimed && handle == self.receiver_claimer
     }
 
     /// Whether this handle of the receiving end may act.
@@ -439,6 +450,7 @@ impl<T> Queue<T> {
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
             waker,
             far: None,
+            known: Known::No,
         });
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
