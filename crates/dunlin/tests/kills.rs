@@ -402,7 +402,8 @@ impl Cast {
                     };
                     let is_typed = match who {
                         _ if is_claimed => ["NodeLost", "Unknown"].contains(&outcome),
-                        PRODUCER => ["NodeLost", "Unknown"].contains(&outcome),
+                        // (`Closed`: it was handed over when the receiver had been lost already.)
+                        PRODUCER => ["NodeLost", "Unknown", "Closed"].contains(&outcome),
                         _ => outcome == "NodeLost",
                     };
                     if !may_be || !is_typed {
