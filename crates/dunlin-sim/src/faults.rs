@@ -125,13 +125,10 @@ impl Plan {
         self.config.unacked_min = self.config.unacked_min.max(400);
         let hub = random.index(self.nodes);
         let mut between = vec![vec![false; self.nodes]; self.nodes];
-        for one in 0..self.nodes {
-            for other in 0..one {
-                if one != hub && other != hub {
-                    let walls = [(true, true), (true, true), (true, false), (false, true), (false, false)];
-                    (between[one][other], between[other][one]) = walls[random.index(walls.len())];
-                }
-            }
+        let pairs = (0..self.nodes).flat_map(|one| (0..one).map(move |other| (one, other)));
+        for (one, other) in pairs.filter(|(one, other)| *one != hub && *other != hub) {
+            let walls = [(true, true), (true, true), (true, false), (false, true), (false, false)];
+            (between[one][other], between[other][one]) = walls[random.index(walls.len())];
         }
         self.walls = Some(Walls { between, hub });
     }

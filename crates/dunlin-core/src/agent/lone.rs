@@ -127,6 +127,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
                 Demanded::Revoke(number) => Event::Revoke(number),
                 Demanded::Poisoned(reason) => Event::Poisoned(reason),
                 Demanded::Gone => Event::Gone,
+                Demanded::Lost => Event::Lost,
             }),
         }
     }
