@@ -614,3 +614,26 @@ fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
         Ok(())
     });
 }
+
+/// Again and again through the same nodes, where it has been before, and with the other end at none of them.
+#[test]
+fn a_sender_travels_for_a_long_time() {
+    run(async {
+        let nodes: [Node; 4] = nodes("a_sender_travels_for_a_long_time").await;
+        let mut ways = Vec::new();
+        for n in 0..3 {
+            ways.push(way::<Sender<usize>>(&nodes[n], &nodes[(n + 1) % 3], &format!("way {n}")).await?);
+        }
+        let (mut tx, mut rx) = way::<usize>(&nodes[0], &nodes[3], "values").await?;
+        for stop in 0..1000 {
+            let sends = async { Ok::<_, dunlin::Error>(tx.send(stop).await?) };
+            let ((), received) = tokio::try_join!(sends, async { Ok(rx.recv().await?) })?;
+            assert_eq!(received, stop);
+            let (there, here) = &mut ways[stop % 3];
+            // What is wrong is to be told, not to be waited for.
+            let carries = async { there.send(tx).await.map_err(|error| Error::other(error.to_string())) };
+            ((), tx) = tokio::try_join!(carries, async { Ok(here.recv().await?) })?;
+        }
+        Ok(())
+    });
+}
