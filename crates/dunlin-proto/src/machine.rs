@@ -226,6 +226,11 @@ impl Machine {
         self.due
     }
 
+    /// Numbered frames that the connections it still has have heard; in this life of each.
+    pub fn heard(&self) -> u64 {
+        self.connections.values().map(|connection| connection.inbox.seen).sum()
+    }
+
     /// What is there.
     pub fn census(&self) -> Census {
         let attached = || self.homes.values().flat_map(|home| home.attached.values());
@@ -239,7 +244,7 @@ impl Machine {
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
             sockets: self.sockets.len(),
-            heard: self.connections.values().map(|connection| connection.inbox.seen).sum(),
+            heard: self.heard(),
         }
     }
 

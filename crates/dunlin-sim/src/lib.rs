@@ -10,6 +10,7 @@ mod laws;
 mod network;
 mod program;
 mod random;
+pub mod scale;
 mod travel;
 mod world;
 

@@ -308,8 +308,9 @@ impl Machine {
     }
 
     fn attach_here(&mut self, now: Time, from: NodeId, channel: ChannelId, theirs: &Declaration) {
-        let room =
-            self.homes.values().filter(|home| home.attached.contains_key(&from)).count() < self.config.attached_max;
+        // Counted only where there can be so many: each attachment would look at all homes.
+        let attached = || self.homes.values().filter(|home| home.attached.contains_key(&from)).count();
+        let room = self.homes.len() <= self.config.attached_max || attached() < self.config.attached_max;
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
             Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
