@@ -441,8 +441,8 @@ impl Travel {
         let Some(half) = &mut node.half else { return };
         match heard {
             ProxyHears::Attached(terms) => half.credits += terms.credits,
-            ProxyHears::Credit(count) | ProxyHears::Home(_, count) => half.credits += count,
-            ProxyHears::Moved(again) => {
+            ProxyHears::Credit(count) | ProxyHears::Home(_, _, count) => half.credits += count,
+            ProxyHears::Moved(_, again) => {
                 for ticket in again {
                     match half.open.get(&ticket) {
                         Some(value) => node.machine.offer_again(NOW, CHANNEL, ticket, bytes(*value)),

@@ -933,7 +933,11 @@ impl Machine {
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
+        let may_return = !matches!(why, Down::Refused(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
+        if may_return && self.asks_of_home(node) && !planted!(AskingAlone) {
+            self.connect(now, node);
+        }
     }
 
     // Frames.

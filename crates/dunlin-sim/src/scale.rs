@@ -518,7 +518,7 @@ impl World {
                     self.sends_end(at, true, route);
                 }
             }
-            ProxyHears::Moved(again) => {
+            ProxyHears::Moved(_, again) => {
                 for ticket in again {
                     self.machines[node].offer_again(now, id, ticket, Bytes::from_static(b"a value."));
                 }

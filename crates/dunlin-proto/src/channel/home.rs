@@ -172,7 +172,8 @@ impl Machine {
 
     /// The channel has ended here. What was offered and not taken must have been told before.
     ///
-    /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
+    /// Values that went on a credit still arrive until the sending halves have noticed ([`HomeHears::Sent`]): after [`End::Retired`] for the receiver, else for
+    /// nobody, but the ends in them have come, and are dropped here.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         if let Some(to) = home.phase.moves_to() {
@@ -356,7 +357,8 @@ impl Machine {
             if head == Head::Sent {
                 attached.credits -= 1;
             }
-            wanted = home.ended.is_none() || (head == Head::Sent && home.ended == Some(End::Retired));
+            // Who has sent it takes it for arrived, and the ends in it for gone.
+            wanted = home.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
             if total > home.terms.value_max {
                 match head {
                     Head::Offer(ticket) => {
@@ -424,7 +426,7 @@ impl Machine {
     ) -> Result<(), &'static str> {
         let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
         let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
-        if home.ended.is_some() && !(head == Head::Sent && home.ended == Some(End::Retired)) {
+        if home.ended.is_some() && head != Head::Sent {
             return Ok(());
         }
         if home.phase.has_said_so() {

@@ -249,8 +249,9 @@ impl Machine {
     }
 
     pub(super) fn forget_proxy_if_over(&mut self, now: Time, channel: ChannelId) {
-        if self.proxies.get(&channel).is_some_and(Proxy::is_over) {
-            self.end_way(now, channel, End::Gone);
+        if let Some(proxy) = self.proxies.get(&channel).filter(|proxy| proxy.is_over()) {
+            let how = if proxy.way.heir_lost { End::Lost } else { End::Gone };
+            self.end_way(now, channel, how);
         }
     }
 

@@ -69,7 +69,7 @@ pub enum Arrival {
     Guest,
     /// It had left from here, and nobody has used it: it is as it was.
     Returned,
-    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later.
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later. Or its channel was over here before it came back.
     Stale,
 }
 
@@ -85,6 +85,14 @@ pub(crate) enum Whereabouts {
     Taking { moved: bool },
     /// It has asked its sponsor where the home is.
     Asking,
+}
+
+/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet. It may be of an earlier message.
+type EarlyLapse = Option<Box<(NodeId, End)>>;
+
+/// How the end that has left for this node is gone, if that is known already.
+fn take_early(early: &mut EarlyLapse, to: NodeId) -> Option<End> {
+    early.take().filter(|lapse| lapse.0 == to).map(|lapse| lapse.1)
 }
 
 /// Where a sender came from, and where it goes.
@@ -103,6 +111,7 @@ pub(crate) struct Way {
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
+    early: EarlyLapse,
     /// Another node may have it as well: whoever is first at the home has it.
     doubtful: bool,
     /// Nodes that wait to hear where the home is, and for which epoch.
@@ -175,6 +184,7 @@ pub(crate) struct HomePhase {
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
+    early: EarlyLapse,
     /// How the sender has ended the channel.
     ended: Option<End>,
     stage: Stage,
@@ -227,6 +237,7 @@ pub(crate) struct Visitor {
     givers: Vec<NodeId>,
     packed: Option<Trip>,
     lent: Option<NodeId>,
+    early: EarlyLapse,
     doubtful: bool,
     /// It is used.
     fetching: bool,
@@ -293,6 +304,7 @@ impl Machine {
         match proxy.way.state {
             Whereabouts::Resting => {
                 proxy.way.packed = Some(trip);
+                proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
                 let addresses = self.addresses_of_any(home);
@@ -314,6 +326,7 @@ impl Machine {
                     return Leaving::Wait;
                 }
                 proxy.way.packed = Some(trip);
+                proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
                 let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
                 let place = SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
@@ -365,6 +378,7 @@ impl Machine {
         };
         proxy.way.packed = None;
         proxy.way.lent = Some(to);
+        let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
             self.proxies.remove(&channel);
             return;
@@ -372,8 +386,9 @@ impl Machine {
         if let Some(how) = proxy.way.over.clone() {
             return self.end_way(now, channel, how);
         }
-        if self.has_lost(to) && !planted!(LeftToNobody) {
-            self.sender_lapsed(now, channel, to, End::Lost);
+        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
+        if let Some(how) = gone.or(lost) {
+            self.sender_lapsed(now, channel, to, how);
         }
         self.forget_passed_on(now, channel);
     }
@@ -437,13 +452,21 @@ impl Machine {
     /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
     /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
-        let lost = self.has_lost(from);
+        // Whether it will not say when the end is in use.
+        let silent = self.has_lost(from) || self.is_me(from);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
-            if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
+            let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
+            if same && proxy.way.over.is_some() && !planted!(OverReturned) {
+                // Its channel was over while it was on its way.
+                self.proxies.remove(&channel);
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                return Arrival::Stale;
+            }
+            if same {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
-                if proxy.way.state == Whereabouts::Resting && !lost && !planted!(ReturnUnanswered) {
+                if proxy.way.state == Whereabouts::Resting && !silent && !planted!(ReturnUnanswered) {
                     proxy.way.givers.push(from);
                 }
                 if let Some(to) = lent {
@@ -473,7 +496,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.givers.extend((!lost).then_some(from));
+        proxy.way.givers.extend((!silent).then_some(from));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -622,6 +645,7 @@ impl Machine {
             return Err("a home that takes credits back");
         };
         let more = if planted!(CreditsTwice) { all } else { more };
+        let home = proxy.home;
         proxy.credits += more;
         proxy.terms = Some(terms);
         proxy.way.epoch = epoch;
@@ -630,7 +654,7 @@ impl Machine {
         proxy.way.sponsor = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
-        self.proxy_hears(channel, ProxyHears::Home(terms, more as u32));
+        self.proxy_hears(channel, ProxyHears::Home(home, terms, more as u32));
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.way.doubtful
         {
@@ -668,6 +692,11 @@ impl Machine {
         for (channel, transfer) in channels {
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
+    }
+
+    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says so](Self::take_anew) when they meet.
+    pub(crate) fn asks_of_home(&self, node: NodeId) -> bool {
+        self.proxies.values().any(|proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking)
     }
 
     fn answer_askers(&mut self, now: Time, channel: ChannelId) {
@@ -735,7 +764,7 @@ impl Machine {
             self.learn(to, addresses);
         }
         self.say_to_home(now, channel, ToHome::Take(transfer));
-        self.proxy_hears(channel, ProxyHears::Moved(again));
+        self.proxy_hears(channel, ProxyHears::Moved(to, again));
         Ok(())
     }
 }
@@ -806,6 +835,7 @@ impl Machine {
                 None if visitor.fetching => Leaving::Wait,
                 None => {
                     visitor.packed = Some(trip);
+                    visitor.early = None;
                     Leaving::Ready(visitor.place.clone(), trip)
                 }
             };
@@ -821,6 +851,7 @@ impl Machine {
             return Leaving::Wait;
         }
         home.phase.packed = Some(trip);
+        home.phase.early = None;
         Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
     }
 
@@ -857,22 +888,24 @@ impl Machine {
         if self.is_me(to) {
             return;
         }
+        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
             visitor.lent = Some(to);
+            let gone = take_early(&mut visitor.early, to);
             if let Some(how) = visitor.over.clone() {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
-            if self.has_lost(to) && !planted!(LeftToNobody) {
-                self.receiver_lapsed(now, channel, to, End::Lost);
+            if let Some(how) = gone.or(lost) {
+                self.receiver_lapsed(now, channel, to, how);
             }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
-            if self.has_lost(to) && !planted!(LeftToNobody) {
-                self.receiver_lapsed(now, channel, to, End::Lost);
+            if let Some(how) = take_early(&mut home.phase.early, to).or(lost) {
+                self.receiver_lapsed(now, channel, to, how);
             }
         } else {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
@@ -914,23 +947,30 @@ impl Machine {
                 return Arrival::Stale;
             }
             home.phase.packed = None;
+            // Who gave it back may not know that it was taken, and think that it still has it.
+            home.phase.claim += u64::from(!planted!(ClaimKept));
             if let Some(to) = home.phase.lent.take() {
                 self.say(now, to, settled);
             }
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
-        let (mut late_answers, lost) = (Vec::new(), self.has_lost(from));
+        let (mut late_answers, silent) = (Vec::new(), self.has_lost(from) || self.is_me(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
-            if !(is_away && same) && place.claim <= visitor.place.claim {
+            let over = is_away && same && visitor.over.is_some();
+            if over || (!(is_away && same) && place.claim <= visitor.place.claim) {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                if over {
+                    // Its channel was over while it was on its way.
+                    self.visitors.remove(&channel);
+                }
                 return Arrival::Stale;
             }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            visitor.givers.extend((same && !lost && !planted!(ReturnUnanswered)).then_some(from));
+            visitor.givers.extend((same && !silent && !planted!(ReturnUnanswered)).then_some(from));
             late_answers = std::mem::take(&mut visitor.late_answers);
             if visitor.fetching && visitor.state.is_none() {
                 late_answers.push(visitor.place.home);
@@ -947,9 +987,10 @@ impl Machine {
         }
         let visitor = Visitor {
             place,
-            givers: Vec::from_iter((!lost).then_some(from)),
+            givers: Vec::from_iter((!silent).then_some(from)),
             packed: None,
             lent: None,
+            early: None,
             doubtful: false,
             fetching: false,
             state: None,
@@ -1269,6 +1310,11 @@ impl Machine {
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
+                // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
+                let lent = |proxy: &Proxy| proxy.way.state == Whereabouts::Resting && proxy.way.lent == Some(from);
+                if self.proxies.get(&channel).is_some_and(lent) && !planted!(WhereLentKept) {
+                    self.sender_lapsed(now, channel, from, End::Lost);
+                }
             }
         }
     }
@@ -1314,6 +1360,10 @@ impl Machine {
 
     fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.packed.is_some() && !planted!(LapseOfAnother) {
+            proxy.way.early = Some(Box::new((from, how)));
+            return;
+        }
         if proxy.way.lent != Some(from) && proxy.way.packed.is_none() {
             return;
         }
@@ -1335,14 +1385,23 @@ impl Machine {
     }
 
     fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
-        if let Some(visitor) = self.visitors.get(&channel) {
-            if visitor.lent == Some(from) || visitor.packed.is_some() {
+        let another = planted!(LapseOfAnother);
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            if visitor.packed.is_some() && !another {
+                visitor.early = Some(Box::new((from, how)));
+            } else if visitor.lent == Some(from) || visitor.packed.is_some() {
                 self.lapse_receiver(now, channel, how);
             }
         } else if let Some(home) = self.homes.get_mut(&channel)
             && home.phase.stage == Stage::Here
-            && (home.phase.lent == Some(from) || home.phase.packed.is_some())
         {
+            if home.phase.packed.is_some() && !another {
+                home.phase.early = Some(Box::new((from, how)));
+                return;
+            }
+            if home.phase.lent != Some(from) && home.phase.packed.is_none() {
+                return;
+            }
             home.phase.lent = None;
             home.phase.packed = None;
             self.hears(channel, from, HomeHears::Lapsed(how));
