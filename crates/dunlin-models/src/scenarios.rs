@@ -4,7 +4,7 @@ use crate::travel::Scenario;
 
 /// All of them, the small ones first. The name says what is special; two digits are the sender's moves and the receiver's.
 pub fn all() -> Vec<Scenario> {
-    let base = Scenario { nodes: 3, start: (0, 1), sends: 1, ..Scenario::default() };
+    let base = Scenario { nodes: 3, start: (0, 1), sends: 1, window: 4, ..Scenario::default() };
     vec![
         Scenario { name: "sender", moves: (2, 0), ..base.clone() },
         Scenario { name: "receiver", moves: (0, 2), ..base.clone() },
@@ -43,5 +43,46 @@ pub fn all() -> Vec<Scenario> {
         Scenario { name: "death-12", moves: (1, 2), sends: 1, deaths: 1, ..base.clone() },
         Scenario { name: "death-drops", moves: (1, 1), sends: 1, deaths: 1, drops: (true, true), ..base.clone() },
         Scenario { name: "withdraw-22", moves: (2, 1), sends: 2, withdrawals: 1, lazy: true, ..base.clone() },
+        Scenario { name: "window", moves: (1, 1), sends: 3, window: 1, ..base.clone() },
+        Scenario { name: "window-2", moves: (1, 1), sends: 3, window: 2, withdrawals: 1, ..base.clone() },
+        Scenario { name: "window-02", moves: (0, 2), sends: 3, window: 2, slow: true, ..base.clone() },
+        Scenario { name: "window-21", moves: (2, 1), sends: 3, window: 2, ..base.clone() },
+        Scenario { name: "window-cut", moves: (1, 1), sends: 2, window: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "choice", moves: (1, 1), sends: 1, choices: true, aborts: 1, ..base.clone() },
+        Scenario { name: "choice-withdraw", moves: (1, 1), sends: 1, choices: true, withdrawals: 1, ..base.clone() },
+        Scenario {
+            name: "choice-2",
+            moves: (1, 1),
+            sends: 2,
+            choices: true,
+            aborts: 1,
+            withdrawals: 1,
+            ..base.clone()
+        },
+        Scenario {
+            name: "choice-02",
+            moves: (0, 2),
+            sends: 1,
+            choices: true,
+            aborts: 2,
+            withdrawals: 2,
+            ..base.clone()
+        },
+        Scenario { name: "choice-21", moves: (2, 1), sends: 1, choices: true, aborts: 1, ..base.clone() },
+        Scenario { name: "choice-12", moves: (1, 2), sends: 1, choices: true, aborts: 1, ..base.clone() },
+        Scenario { name: "choice-slow", moves: (1, 1), sends: 1, choices: true, aborts: 1, slow: true, ..base.clone() },
+        Scenario { name: "choice-lazy", moves: (1, 1), sends: 1, choices: true, aborts: 1, lazy: true, ..base.clone() },
+        Scenario { name: "choice-cut", moves: (1, 1), sends: 1, choices: true, aborts: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "choice-death", moves: (1, 1), sends: 1, choices: true, deaths: 1, ..base.clone() },
+        Scenario { name: "choice-drops", moves: (1, 1), sends: 1, choices: true, drops: (true, true), ..base.clone() },
+        Scenario {
+            name: "choice-window",
+            moves: (0, 1),
+            sends: 3,
+            choices: true,
+            aborts: 1,
+            window: 2,
+            ..base.clone()
+        },
     ]
 }

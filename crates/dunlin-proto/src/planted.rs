@@ -139,6 +139,14 @@ mod chosen {
         LapseOfAnother = "lapse-of-another",
         /// A receiver that has come home unused leaves under the same claim again.
         ClaimKept = "claim-kept",
+        /// Claims of a home begin at zero, whichever of the channel's homes it is.
+        StaleEpoch = "stale-epoch",
+        /// A half that is fenced goes on waiting.
+        FencedIgnored = "fenced-ignored",
+        /// The owner of a choice that asks for its reservation back takes it as given back.
+        OwnersClock = "owners-clock",
+        /// Of the halves whose home is lost only one is told.
+        WakeOne = "wake-one",
     }
 
     thread_local! {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use dunlin_sim::scale::{Figures, Phase, Scale, scale};
-use dunlin_sim::{Coverage, Verdict};
+use dunlin_sim::{Coverage, Kind, Verdict};
 
 const CODES: &str = "Exit codes:
   0    all laws held (with --bugs: all planted bugs were found)
@@ -40,6 +40,9 @@ struct Options {
     /// Wake each planted bug in turn, and say how many seeds it took to find it
     #[arg(long)]
     bugs: bool,
+    /// Only runs with ends that travel, and 3 to 6 nodes
+    #[arg(long)]
+    travelling: bool,
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -122,9 +125,15 @@ struct Outcome {
     failure: Option<(u64, Failure)>,
 }
 
-fn play(seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>) {
+impl Options {
+    fn kind(&self) -> Kind {
+        if self.travelling { Kind::Travelling } else { Kind::Any }
+    }
+}
+
+fn play(kind: Kind, seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>) {
     dunlin_sim::wake(bug);
-    match catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(seed, false))) {
+    match catch_unwind(AssertUnwindSafe(|| dunlin_sim::run_as(kind, seed, false))) {
         Ok(report) => {
             let failure = match report.verdict {
                 Verdict::Clean => None,
@@ -161,7 +170,7 @@ fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> O
                         if seed >= stop.load(Ordering::Relaxed) {
                             break 'blocks;
                         }
-                        let (met, failed) = play(seed, bug);
+                        let (met, failed) = play(options.kind(), seed, bug);
                         coverage.add(&met);
                         played.fetch_add(1, Ordering::Relaxed);
                         if let Some(failed) = failed {
@@ -218,9 +227,10 @@ fn bug_names() -> Vec<&'static str> {
     dunlin_sim::bugs()
 }
 
-fn replay(seed: u64, bug: Option<&str>) -> String {
+fn replay(kind: Kind, seed: u64, bug: Option<&str>) -> String {
     let bug = bug.map(|bug| format!(" --bug {bug}")).unwrap_or_default();
-    format!("cargo run --release -p dunlin-sim -- --from {seed} --seeds 1 --trace{bug}")
+    let kind = if kind == Kind::Travelling { " --travelling" } else { "" };
+    format!("cargo run --release -p dunlin-sim -- --from {seed} --seeds 1 --trace{kind}{bug}")
 }
 
 fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
@@ -279,7 +289,10 @@ fn one_range(options: &Options, interrupted: &AtomicBool) -> u8 {
     if options.json {
         let failure = outcome.failure.as_ref().map_or("null".to_owned(), |(seed, failure)| {
             let (kind, text) = (quoted(failure.kind()), quoted(failure.text()));
-            format!("{{\"seed\":{seed},\"kind\":{kind},\"text\":{text},\"replay\":{}}}", quoted(&replay(*seed, bug)))
+            format!(
+                "{{\"seed\":{seed},\"kind\":{kind},\"text\":{text},\"replay\":{}}}",
+                quoted(&replay(options.kind(), *seed, bug))
+            )
         });
         let missing: Vec<String> = missing.iter().map(|cell| quoted(cell)).collect();
         say(&format!(
@@ -294,12 +307,12 @@ fn one_range(options: &Options, interrupted: &AtomicBool) -> u8 {
     if let Some((seed, failure)) = &outcome.failure {
         say(&format!("\nseed {seed}: {}: {}", failure.kind(), failure.text()));
         dunlin_sim::wake(bug);
-        if let Ok(report) = catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(*seed, true))) {
+        if let Ok(report) = catch_unwind(AssertUnwindSafe(|| dunlin_sim::run_as(options.kind(), *seed, true))) {
             let lines = &report.trace[report.trace.len().saturating_sub(TAIL)..];
             say(&format!("the last {} of {} lines of its trace:", lines.len(), report.trace.len()));
             lines.iter().for_each(|line| say(line));
         }
-        say(&format!("replay: {}", replay(*seed, bug)));
+        say(&format!("replay: {}", replay(options.kind(), *seed, bug)));
     }
     let rate = outcome.played as f64 / seconds;
     say(&format!("\n{} seeds in {seconds:.1} s ({rate:.0} a second)", outcome.played));
@@ -319,7 +332,7 @@ fn trace_one(options: &Options) -> u8 {
     let mut code = 0;
     for seed in options.from..options.from.saturating_add(options.seeds) {
         dunlin_sim::wake(bug);
-        let report = dunlin_sim::run(seed, true);
+        let report = dunlin_sim::run_as(options.kind(), seed, true);
         report.trace.iter().for_each(|line| say(line));
         say(&format!("seed {seed}: {:?}, trace {:016x}", report.verdict, report.hash));
         code = match report.verdict {
@@ -441,9 +454,10 @@ fn main() -> ExitCode {
             options.from,
             options.threads
         ));
-        say(
-            "drawn from each seed: 2 to 6 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
-        );
+        let nodes = if options.travelling { "3 to 6 nodes with ends that travel" } else { "2 to 6 nodes" };
+        say(&format!(
+            "drawn from each seed: {nodes}, times, windows, chunks, buffers, which faults and how often (--trace prints them)"
+        ));
     }
     ExitCode::from(if options.bugs {
         find_bugs(&options, &interrupted)

@@ -206,6 +206,12 @@ impl Machine {
     /// Asks for a reservation back.
     pub fn revoke(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
         self.say_to_home(now, channel, ToHome::Revoke(ticket));
+        if planted!(OwnersClock)
+            && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
+        {
+            *standing = Standing::Tentative;
+            self.proxy_hears(channel, ProxyHears::Abort(ticket));
+        }
     }
 
     /// The sending half has ended the channel, or ([`End::Gone`]) is gone; what it offered stays.
@@ -390,7 +396,7 @@ impl Machine {
     pub(crate) fn settle_proxies(&mut self, now: Time, node: NodeId) {
         let lost: Vec<ChannelId> =
             self.proxies.iter().filter(|(_, proxy)| proxy.needs(node)).map(|(id, _)| *id).collect();
-        for channel in lost {
+        for channel in lost.into_iter().take(if planted!(WakeOne) { 1 } else { usize::MAX }) {
             self.lose_proxy(now, channel);
         }
     }

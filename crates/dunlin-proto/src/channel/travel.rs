@@ -595,7 +595,9 @@ impl Machine {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
                 _ => self.lose_proxy(now, channel),
             },
-            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer => self.lose_proxy(now, channel),
+            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
+                self.lose_proxy(now, channel);
+            }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
                     return Ok(None);
@@ -1212,7 +1214,7 @@ impl Machine {
         home.transfer = state.transfer;
         home.phase.ended = state.ended;
         // No fetch of a home before this one is one of this.
-        home.phase.claim = state.epoch << 32;
+        home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
             home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
