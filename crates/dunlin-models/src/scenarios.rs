@@ -1,9 +1,59 @@
 //! What is searched: each scenario says what users may do and what may happen to them, and how often.
 
-use crate::travel::Scenario;
+use crate::choices::{self, Ring};
+use crate::explore::{Broken, Seen, explore};
+use crate::travel::{Scenario, Travel};
 
-/// All of them, the small ones first. The name says what is special; two digits are the sender's moves and the receiver's.
-pub fn all() -> Vec<Scenario> {
+/// Something to search.
+#[derive(Clone, Debug)]
+pub enum Search {
+    /// Ends that travel.
+    Travel(Scenario),
+    /// Choices that are run again and again.
+    Choices(choices::Scenario),
+}
+
+impl Search {
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Travel(scenario) => scenario.name,
+            Self::Choices(scenario) => scenario.name,
+        }
+    }
+
+    /// Searches it, up to so many states; `progress` as in [`explore`].
+    ///
+    /// # Errors
+    /// A state that breaks a law, and a shortest way there.
+    pub fn explore(self, states_max: u64, progress: impl FnMut(Seen)) -> Result<Seen, Box<Broken>> {
+        match self {
+            Self::Travel(scenario) => explore(Travel::new(scenario), states_max, progress),
+            Self::Choices(scenario) => explore(Ring::new(scenario), states_max, progress),
+        }
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<Search> {
+    travelling().into_iter().map(Search::Travel).chain(looped().into_iter().map(Search::Choices)).collect()
+}
+
+/// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how often each runs its choice.
+fn looped() -> Vec<choices::Scenario> {
+    let base = choices::Scenario::default();
+    vec![
+        choices::Scenario { name: "loop-22", parties: 2, loops: 2, ..base.clone() },
+        choices::Scenario { name: "loop-23", parties: 2, loops: 3, ..base.clone() },
+        choices::Scenario { name: "loop-22-others", parties: 2, loops: 2, others: 2 },
+        choices::Scenario { name: "loop-31", parties: 3, loops: 1, ..base.clone() },
+        choices::Scenario { name: "loop-32", parties: 3, loops: 2, ..base },
+        choices::Scenario { name: "loop-32-others", parties: 3, loops: 2, others: 1 },
+    ]
+}
+
+/// Ends that travel, the small ones first. The name says what is special; two digits are the sender's moves and the receiver's.
+fn travelling() -> Vec<Scenario> {
     let base = Scenario { nodes: 3, start: (0, 1), sends: 1, window: 4, ..Scenario::default() };
     vec![
         Scenario { name: "sender", moves: (2, 0), ..base.clone() },

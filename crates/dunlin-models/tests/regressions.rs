@@ -461,3 +461,25 @@ fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     nodes.run();
     assert_eq!(nodes.machines[1].census().visitors, 0);
 }
+
+/// A channel had ended at its home while its receiver was in a message: a sender that came then was admitted, and its offers waited for ever.
+#[test]
+fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (place, _) = nodes.pack_sender(1);
+    nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1));
+    let (_, trip) = nodes.pack_receiver(0);
+    // That it has ended comes late to where the sender was.
+    nodes.held.push((0, 1));
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
+    nodes.machines[2].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.run();
+    assert!(nodes.proxies.contains(&(2, ProxyHears::Ended(End::Gone))), "{:?}", nodes.proxies);
+    nodes.held.clear();
+    nodes.machines[0].receiver_stays(CHANNEL, trip);
+    nodes.run();
+    assert_eq!((nodes.machines[0].census().homes, nodes.machines[2].census().proxies), (0, 0));
+}

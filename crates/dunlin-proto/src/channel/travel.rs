@@ -788,7 +788,7 @@ impl Machine {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        if let Some(how) = home.ended.clone().filter(|_| !home.phase.is_away()) {
+        if let Some(how) = home.ended.clone() {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
