@@ -73,6 +73,8 @@
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
 //!   the receiver's: [`Inlet::down`].
 
+mod lone;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -80,17 +82,19 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
-use crate::channel::queue::Queue;
 use crate::channel::queue::far::{Carried, Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Reserved};
+use crate::channel::queue::{Handle, Queue};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::choice::decision::{self, Queued, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
-use crate::share::{PATIENCE_TICKS, Patient, be_patient};
+use crate::share::{PATIENCE_TICKS, Patient, Shared, be_patient};
 use crate::waits::{self, ChannelId};
+pub(crate) use lone::Lone;
+pub use lone::LoneOutlet;
 
 /// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and
 /// both must mean the same one. So their numbers are in one order everywhere. The high half is `origin`, which belongs to this
@@ -315,6 +319,8 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 /// there is nothing left to answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
+    /// Set: it stands in for one handle of a sender that several share.
+    lone: Option<Lone>,
 }
 
 impl<T: Send + 'static> fmt::Debug for Inlet<T> {
@@ -340,25 +346,62 @@ impl<T: Send + 'static> Inlet<T> {
         chan.add_agent(|queue, _| queue.inlet = Some(Heard::new()));
         // The sender's end lives on as this.
         sender.into_inlet();
-        Self { chan }
+        Self { chan, lone: None }
     }
 
-    /// The channel whose half this stands at, as in the wait records.
+    /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back while a claim is out. Nothing is promised to it, and
+    /// when it is gone the others go on.
+    pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
+        let (chan, lone) = handle.into_lone();
+        Self::lone_of(chan, lone)
+    }
+
+    pub(crate) fn lone_of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
+        chan.add_agent(|queue, _| queue.add_lone_inlet(lone.handle));
+        Self { chan, lone: Some(lone) }
+    }
+
+    fn of(&self) -> Handle {
+        self.lone.as_ref().map_or(Handle::END, |lone| lone.handle)
+    }
+
+    /// A lone operation elsewhere waits here, or does not any more.
+    fn waits(&self, number: u64, is_new: bool) {
+        let Some(lone) = &self.lone else { return };
+        if !is_new {
+            return lone.ended(number);
+        }
+        lone.began(number);
+    }
+
+    /// The channel whose half this stands at, as in the wait records; of a [lone](Self::lone) one the handle.
     pub fn channel(&self) -> ChannelId {
-        self.chan.record.id()
+        self.lone.as_ref().map_or_else(|| self.chan.record.id(), |lone| lone.id)
     }
 
     /// The next thing the receiver's half has to say.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<T>> {
-        self.chan.with_queue(|queue, _, after| {
-            if let Some(event) = queue.next_for_inlet() {
+        let of = self.of();
+        let event = self.chan.with_queue(|queue, _, after| {
+            if let Some(event) = queue.next_for_inlet(of) {
                 return Poll::Ready(event);
             }
-            if let Some(inlet) = &mut queue.inlet {
+            if let Some(inlet) = queue.inlet_of(of) {
                 after.stale.store(&mut inlet.waker, cx.waker());
             }
             Poll::Pending
-        })
+        });
+        if let Poll::Ready(
+            FromReceiver::Taken(number)
+            | FromReceiver::Held(number)
+            | FromReceiver::Failed(number, ..)
+            | FromReceiver::Withdrawn(number, _)
+            | FromReceiver::Lost(number),
+        ) = &event
+        {
+            self.waits(*number, false);
+        }
+        event
     }
 
     /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
@@ -366,12 +409,18 @@ impl<T: Send + 'static> Inlet<T> {
     ///
     /// An agent that never asks has none promised, and offers every value.
     pub fn credits(&self) -> u32 {
+        if self.lone.is_some() {
+            return 0;
+        }
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
     /// The sender's half is another one from now on, and has none of the places that the one before was promised: as [`credits`](Self::credits).
     /// Nothing that was sent into those may still be on its way.
     pub fn credits_anew(&self) -> u32 {
+        if self.lone.is_some() {
+            return 0;
+        }
         self.chan.with_queue(|queue, _, after| queue.lend_anew(&mut after.wakes))
     }
 
@@ -399,12 +448,16 @@ impl<T: Send + 'static> Inlet<T> {
 
     /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].
     pub fn offer(&self, number: u64, value: T) {
-        self.chan.with_queue(|queue, ends, after| queue.offer_from_far(number, Some(value), None, ends, after));
+        self.waits(number, true);
+        let of = self.of();
+        self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, Some(value), None, ends, after));
     }
 
     /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
     pub fn offer_choice(&self, number: u64, choice: u128) {
-        self.chan.with_queue(|queue, ends, after| queue.offer_from_far(number, None, Some(choice), ends, after));
+        self.waits(number, true);
+        let of = self.of();
+        self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, None, Some(choice), ends, after));
     }
 
     /// Hands over the value that was asked for.
@@ -414,7 +467,7 @@ impl<T: Send + 'static> Inlet<T> {
     pub fn grant(&self, number: u64, request: u64, value: T) -> Result<(), T> {
         let tick = waits::tick();
         let be_patient_now = self.chan.with_queue(|queue, _, after| {
-            queue.grant(number, request, value, tick, after)?;
+            queue.grant(self.of(), number, request, value, tick, after)?;
             Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
         })?;
         if be_patient_now {
@@ -426,24 +479,35 @@ impl<T: Send + 'static> Inlet<T> {
 
     /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of it is or will be heard.
     pub fn withdraw(&self, number: u64) -> Option<Option<T>> {
-        self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(number, after))
+        let withdrawn = self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(self.of(), number, after));
+        if withdrawn.is_some() {
+            self.waits(number, false);
+        }
+        withdrawn
     }
 
     /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before, and then fail with
     /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
     pub fn down(self) {
-        self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after));
+        match &self.lone {
+            None => self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
+            Some(lone) => {
+                drop(self.chan.with_queue(|queue, _, after| queue.remove_lone_inlet(lone.handle, true, after)));
+            }
+        }
     }
 
     /// Asks for a reservation back; [`FromReceiver::Abort`] answers, unless the value has been taken.
     pub fn revoke(&self, number: u64) {
-        self.chan.with_queue(|queue, _, after| queue.revoke(number, after));
+        self.chan.with_queue(|queue, _, after| queue.revoke(self.of(), number, after));
     }
 
     /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits
     /// comes after this.
     pub fn retire(&self) {
-        self.chan.with_queue(|queue, _, after| queue.end_lending(after));
+        if self.lone.is_none() {
+            self.chan.with_queue(|queue, _, after| queue.end_lending(after));
+        }
         self.chan.retire();
     }
 
@@ -457,6 +521,10 @@ impl<T: Send + 'static> Inlet<T> {
 impl<T: Send + 'static> Drop for Inlet<T> {
     fn drop(&mut self) {
         // What it has not heard may hold values, which are dropped where the channel is not locked.
+        if let Some(lone) = &self.lone {
+            // The handle in it is dropped after this.
+            return drop(self.chan.with_queue(|queue, _, after| queue.remove_lone_inlet(lone.handle, false, after)));
+        }
         let unheard = self.chan.with_queue(|queue, _, after| {
             queue.end_lending(after);
             queue.inlet.take()
@@ -574,6 +642,9 @@ impl<T: Send + 'static> Joint<T> {
             FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => self.outlet.taken(ticket),
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
+            FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
+            // Its value has gone on, and the copy here with it.
+            FromReceiver::Lost(ticket) => self.outlet.failed(ticket, None, Why::NodeLost),
             FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),

@@ -21,7 +21,7 @@ use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{CallError, RecvError, SendError};
 use crate::operation::Operation;
-use crate::share::{End, Lone, Shared};
+use crate::share::{Claimer, End, Lone, Shared};
 use crate::waits::{ChannelId, Doing};
 
 /// What travels on a call channel.
@@ -123,8 +123,8 @@ impl<Q, A> End for Caller<Q, A> {
         self.requests.link()
     }
 
-    fn hold_back(link: &Self::Link, out: bool) {
-        Sender::<Asked<Q, A>>::hold_back(link, out);
+    fn hold_back(link: &Self::Link, out: bool, claimer: Claimer) {
+        Sender::<Asked<Q, A>>::hold_back(link, out, claimer);
     }
 
     fn channel(link: &Self::Link) -> Option<ChannelId> {

@@ -63,6 +63,8 @@ pub use operation::{Operation, Until};
 pub use par::Par;
 #[cfg(feature = "serde")]
 pub use portable::{Portable, carrier};
+#[cfg(feature = "serde")]
+pub use share::far::Lend;
 pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
 
 /// What the macros expand to. Not for use by hand.

@@ -20,7 +20,8 @@ use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::share::{End, Shared};
+use crate::share::Shared;
+use crate::share::far::Lend;
 use crate::waits::ChannelId;
 use agents::Agent;
 use carrier::{Another, EndKind, Mobile, Place, PolicyNote};
@@ -136,14 +137,14 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         self.chan().is_stretched(true)
     }
 
-    fn into_agent(self) -> Result<Agent, Self> {
-        Ok(Agent::Inlet(Inlet::new(self).into()))
+    fn into_agent(self) -> Agent {
+        Agent::Inlet(Inlet::new(self).into())
     }
 
-    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
+    fn adopt(_: &Policy) -> (Self, Agent) {
         // The policy is the receiver's.
         let (here, there) = crate::channel::ends::<T, P, MayPoison>(&rendezvous(), Location::caller());
-        Some((here, Agent::Outlet(Outlet::new(there).into())))
+        (here, Agent::Outlet(Outlet::new(there).into()))
     }
 
     fn another(&self) -> Another<Self> {
@@ -180,13 +181,13 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
         self.chan().is_stretched(false)
     }
 
-    fn into_agent(self) -> Result<Agent, Self> {
-        Ok(Agent::Outlet(Outlet::new(self).into()))
+    fn into_agent(self) -> Agent {
+        Agent::Outlet(Outlet::new(self).into())
     }
 
-    fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
+    fn adopt(policy: &Policy) -> (Self, Agent) {
         let (there, here) = crate::channel::ends::<T, MayPoison, P>(policy, Location::caller());
-        Some((here, Agent::Inlet(Inlet::new(there).into())))
+        (here, Agent::Inlet(Inlet::new(there).into()))
     }
 
     fn another(&self) -> Another<Self> {
@@ -202,12 +203,9 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
     }
 }
 
-impl<E> Mobile for Shared<E>
-where
-    E: Portable + End<Link: Send + Sync>,
-{
+impl<E: Lend> Mobile for Shared<E> {
     fn kind() -> EndKind {
-        EndKind::Shared
+        E::KIND
     }
 
     fn place(&self) -> Place {
@@ -227,13 +225,13 @@ where
         false
     }
 
-    // Claims would have to be carried, and those have no agents yet.
-    fn into_agent(self) -> Result<Agent, Self> {
-        Err(self)
+    fn into_agent(self) -> Agent {
+        Agent::Several(self.into_agents())
     }
 
-    fn adopt(_: &Policy) -> Option<(Self, Agent)> {
-        None
+    fn adopt(_: &Policy) -> (Self, Agent) {
+        let (handle, agents) = Self::adopt();
+        (handle, Agent::Several(agents))
     }
 
     fn another(&self) -> Another<Self> {
@@ -288,12 +286,13 @@ macro_rules! moves_as {
                 self.into_inner().alone().map(Self::over)
             }
 
-            fn into_agent(self) -> Result<Agent, Self> {
-                self.into_inner().into_agent().map_err(Self::over)
+            fn into_agent(self) -> Agent {
+                self.into_inner().into_agent()
             }
 
-            fn adopt(policy: &Policy) -> Option<(Self, Agent)> {
-                $adopt(policy).map(|(inner, agent)| (Self::over(inner), agent))
+            fn adopt(policy: &Policy) -> (Self, Agent) {
+                let (inner, agent) = $adopt(policy);
+                (Self::over(inner), agent)
             }
         }
     )* };
@@ -306,9 +305,9 @@ moves_as! {
 }
 
 /// The slot of a reply is where the reply is given, for that must not wait.
-fn adopt_slot<A: Portable>(_: &Policy) -> Option<(Sender<A>, Agent)> {
+fn adopt_slot<A: Portable>(_: &Policy) -> (Sender<A>, Agent) {
     let (here, slot) = crate::channel::ends(&fifo(1), Location::caller());
-    Some((here, Agent::slot(slot)))
+    (here, Agent::slot(slot))
 }
 
 fn may_poison<P: 'static>() -> bool {
@@ -347,7 +346,7 @@ macro_rules! travels {
 travels! {
     <T, P> Sender<T, P> where { T: Portable, P: 'static }
     <T, P> Receiver<T, P> where { T: Portable, P: 'static }
-    <E> Shared<E> where { E: Portable + End<Link: Send + Sync> }
+    <E> Shared<E> where { E: Lend }
     <Q, A> Caller<Q, A> where { Q: Portable, A: Portable }
     <Q, A> Callee<Q, A> where { Q: Portable, A: Portable }
     <A> Reply<A> where { A: Portable }

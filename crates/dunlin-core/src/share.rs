@@ -8,16 +8,18 @@
 //! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them
 //! is done, or its patience ends.
 
-use std::collections::VecDeque;
+#[cfg(feature = "serde")]
+pub(crate) mod far;
+mod line;
+
 use std::fmt;
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::channel::after::{Stale, Wakes};
 use crate::channel::posted::Posted;
 use crate::channel::queue::Handle;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
@@ -28,12 +30,18 @@ use crate::choice::branch::{Branch, Look};
 use crate::error::{ClaimError, RecvError, SendError};
 use crate::lock::Lock;
 use crate::operation::Operation;
-use crate::sync::global;
-use crate::waits::{self, ChannelId, Doing, Record, Recorded};
+use crate::waits::{ChannelId, Doing, Record, Recorded};
+
+pub(crate) use line::{Line, Patient, be_patient, patience_ran_out};
 
 /// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
 /// polled, in ticks (milliseconds). Longer than a scheduler needs to poll who was woken; shorter than people notice.
 pub const PATIENCE_TICKS: u32 = 20;
+
+/// Who holds a claim: the end itself, or for another node the handle that stands here for it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Claimer(Handle);
 
 /// What can be shared: an end, or a face of a bundle.
 pub trait End: Sized {
@@ -46,7 +54,7 @@ pub trait End: Sized {
 
     /// A claim goes out or comes back: until then the handles' own operations are held back.
     #[doc(hidden)]
-    fn hold_back(_link: &Self::Link, _out: bool) {}
+    fn hold_back(_link: &Self::Link, _out: bool, _claimer: Claimer) {}
 
     /// The handle of this number is gone.
     #[doc(hidden)]
@@ -73,8 +81,8 @@ impl<T, P> End for Sender<T, P> {
         self.chan().clone()
     }
 
-    fn hold_back(link: &Arc<Chan<T>>, out: bool) {
-        link.claimed(true, out);
+    fn hold_back(link: &Arc<Chan<T>>, out: bool, claimer: Claimer) {
+        link.claimed(true, out, claimer.0);
     }
 
     fn channel(link: &Arc<Chan<T>>) -> Option<ChannelId> {
@@ -90,12 +98,12 @@ impl<T, P> End for Receiver<T, P> {
         self.chan().clone()
     }
 
-    fn hold_back(link: &Arc<Chan<T>>, out: bool) {
+    fn hold_back(link: &Arc<Chan<T>>, out: bool, claimer: Claimer) {
         if !out {
             // Polled as a stream, or forgotten, it would be woken in the place of those who wait now.
             link.unwatch(Handle::END);
         }
-        link.claimed(false, out);
+        link.claimed(false, out, claimer.0);
     }
 
     fn handle_gone(link: &Arc<Chan<T>>, number: u32) {
@@ -107,190 +115,15 @@ impl<T, P> End for Receiver<T, P> {
     }
 }
 
-struct Waiter {
-    ticket: u64,
-    waker: Option<Waker>,
-    asleep: bool,
-    /// The end was offered to it and it has not been polled since; until this tick others wait for it.
-    offered: Option<u32>,
-}
-
-#[derive(Default)]
-struct LineState {
-    /// A claim is out.
-    out: bool,
-    waiters: VecDeque<Waiter>,
-    next_ticket: u64,
-    /// Lone operations that wait, and so may have been held back.
-    lone: usize,
-    /// They have the floor until this tick, before the next claim.
-    floor: Option<u32>,
-    /// Somebody's patience runs.
-    patient: bool,
-}
-
-/// Those who want to claim one end, in order.
-#[derive(Default)]
-pub(crate) struct Line {
-    state: Lock<LineState>,
-}
-
-impl LineState {
-    /// Offers the end to the first waiter that is awake. `true`: its patience runs now.
-    fn offer(&mut self, wakes: &mut Wakes) -> bool {
-        if self.out || self.floor.is_some() {
-            return false;
-        }
-        let Some(first) = self.waiters.iter_mut().find(|w| !w.asleep) else { return false };
-        if first.offered.is_some() {
-            return false;
-        }
-        first.offered = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
-        wakes.add(first.waker.take());
-        true
-    }
-
-    fn remove(&mut self, ticket: u64) -> Option<Waiter> {
-        let index = self.waiters.iter().position(|w| w.ticket == ticket)?;
-        self.waiters.remove(index)
-    }
-
-    fn is_free_for(&self, ticket: Option<u64>) -> bool {
-        let ahead = |w: &&Waiter| ticket.is_none_or(|ticket| w.ticket < ticket);
-        !self.out && self.floor.is_none() && self.waiters.iter().filter(ahead).all(|w| w.asleep)
-    }
-}
-
-impl Line {
-    /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
-    fn poll(self: &Arc<Self>, ticket: &mut Option<u64>, waker: &Waker, commit: impl FnOnce() -> bool) -> bool {
-        // Dropped after the lock is released: a task's last waker may drop the task.
-        let mut stale = Stale::default();
-        let mut state = self.state.lock();
-        if state.is_free_for(*ticket) {
-            if !commit() {
-                return false;
-            }
-            state.out = true;
-            let gone = ticket.take().and_then(|ticket| state.remove(ticket));
-            drop(state);
-            drop(gone);
-            return true;
-        }
-        match *ticket {
-            Some(ticket) => {
-                if let Some(waiter) = state.waiters.iter_mut().find(|w| w.ticket == ticket) {
-                    waiter.asleep = false;
-                    waiter.offered = None;
-                    stale.store(&mut waiter.waker, waker);
-                }
-            }
-            None => {
-                let new = state.next_ticket;
-                state.next_ticket += 1;
-                *ticket = Some(new);
-                let waker = Some(waker.clone());
-                state.waiters.push_back(Waiter { ticket: new, waker, asleep: false, offered: None });
-            }
-        }
-        false
-    }
-
-    /// Leaves the line; an offer is passed on.
-    fn leave(self: &Arc<Self>, ticket: u64) {
-        let mut wakes = Wakes::default();
-        let mut state = self.state.lock();
-        let gone = state.remove(ticket);
-        let waits = state.offer(&mut wakes);
-        drop(state);
-        drop(gone);
-        self.be_patient(waits);
-    }
-
-    fn release(self: &Arc<Self>) {
-        let mut wakes = Wakes::default();
-        let mut state = self.state.lock();
-        state.out = false;
-        let waits = if state.lone > 0 && !state.waiters.is_empty() {
-            state.floor = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
-            true
-        } else {
-            state.offer(&mut wakes)
-        };
-        drop(state);
-        self.be_patient(waits);
-    }
-
-    fn lone_began(&self) {
-        self.state.lock().lone += 1;
-    }
-
-    fn lone_ended(self: &Arc<Self>) {
-        let mut wakes = Wakes::default();
-        let mut state = self.state.lock();
-        state.lone -= 1;
-        state.floor = None;
-        let waits = state.offer(&mut wakes);
-        drop(state);
-        self.be_patient(waits);
-    }
-
-    fn be_patient(self: &Arc<Self>, waits: bool) {
-        if waits && !std::mem::replace(&mut self.state.lock().patient, true) {
-            let line: Weak<Self> = Arc::downgrade(self);
-            be_patient(line);
-        }
-    }
-}
-
-impl Patient for Line {
-    fn patience_ran_out(&self, tick: u32) -> bool {
-        let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
-        let mut wakes = Wakes::default();
-        let mut state = self.state.lock();
-        if state.floor.is_some_and(over) {
-            state.floor = None;
-        }
-        if let Some(sleeper) = state.waiters.iter_mut().find(|w| w.offered.is_some_and(over)) {
-            sleeper.offered = None;
-            sleeper.asleep = true;
-        }
-        state.offer(&mut wakes);
-        state.patient = state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some());
-        state.patient
-    }
-}
-
-/// Something that waits for somebody to be polled, but not for ever.
-pub(crate) trait Patient: Send + Sync {
-    /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
-    fn patience_ran_out(&self, tick: u32) -> bool;
-}
-
-/// Has `patient` told as time passes, until it waits for nobody.
-pub(crate) fn be_patient(patient: Weak<dyn Patient>) {
-    PATIENT.lock().push(patient);
-}
-
-global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); }
-
-/// Called as time passes.
-pub(crate) fn patience_ran_out(tick: u32) {
-    let mut patient = std::mem::take(&mut *PATIENT.lock());
-    patient.retain(|patient| {
-        // It may drop a user's value, whose panic must not keep the others from being told.
-        let told = || patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick));
-        catch_unwind(AssertUnwindSafe(told)).unwrap_or(false)
-    });
-    PATIENT.lock().append(&mut patient);
-}
-
 struct Core<E: End> {
-    /// `None` while a claim is out: it holds the end.
+    /// `None` while a claim is out: it holds the end. Of a face that is kept elsewhere: while the claim is not here.
     end: Lock<Option<E>>,
     link: E::Link,
     line: Arc<Line>,
     made: &'static Location<'static>,
+    /// The end is kept at another node.
+    #[cfg(feature = "serde")]
+    is_far: bool,
 }
 
 /// An end that many can hold: cloned freely, claimed by one at a time.
@@ -340,8 +173,15 @@ pub struct Shared<E: End> {
 impl<E: End> Shared<E> {
     fn new(end: E, made: &'static Location<'static>) -> Self {
         let link = end.link();
-        let core = Arc::new(Core { end: Lock::new(Some(end)), link, line: Arc::default(), made });
-        Self::handle(core)
+        let core = Core {
+            end: Lock::new(Some(end)),
+            link,
+            line: Arc::default(),
+            made,
+            #[cfg(feature = "serde")]
+            is_far: false,
+        };
+        Self::handle(Arc::new(core))
     }
 
     fn handle(core: Arc<Core<E>>) -> Self {
@@ -349,11 +189,25 @@ impl<E: End> Shared<E> {
             Some(channel) => Recorded::handle(channel, core.made),
             None => Recorded::channel(core.made),
         };
+        #[cfg(feature = "serde")]
+        if core.is_far {
+            core.line.handle_made();
+        }
         Self { core, record }
     }
 
     fn number(&self) -> Handle {
         Handle::clone_number(self.record.index())
+    }
+
+    /// What an agent in this handle's place needs.
+    pub(crate) fn into_lone(self) -> (E::Link, crate::agent::Lone)
+    where
+        E: Send + 'static,
+        E::Link: Send + Sync,
+    {
+        let (link, number, id) = (self.core.link.clone(), self.number(), self.record.id());
+        (link, crate::agent::Lone::new(number, id, self.core.line.clone(), Box::new(self)))
     }
 
     #[cfg(feature = "serde")]
@@ -395,7 +249,10 @@ impl<E: End> Shared<E> {
     /// [`ClaimError::WouldBlock`] if it is claimed, or others are in line.
     pub fn try_claim(&mut self) -> Result<Claim<'_, E>, ClaimError> {
         let mut none = None;
-        if self.core.line.state.lock().waiters.iter().any(|w| !w.asleep) {
+        if self.core.line.is_lost() {
+            return Err(ClaimError::NodeLost);
+        }
+        if self.core.line.state.lock().is_contended() {
             return Err(ClaimError::WouldBlock);
         }
         if self.core.line.poll(&mut none, Waker::noop(), || true) {
@@ -428,6 +285,10 @@ impl<E: End> fmt::Debug for WeakShared<E> {
 impl<E: End> Drop for Shared<E> {
     fn drop(&mut self) {
         E::handle_gone(&self.core.link, self.record.index());
+        #[cfg(feature = "serde")]
+        if self.core.is_far {
+            self.core.line.handle_dropped();
+        }
     }
 }
 
@@ -652,6 +513,10 @@ impl<'a, E: End> Claiming<'a, E> {
         commit: impl FnOnce() -> bool,
     ) -> Poll<Result<Claim<'a, E>, ClaimError>> {
         let shared = self.shared.as_mut().expect("a claim that was granted is not polled again");
+        if shared.core.line.is_lost() {
+            self.record.sender.end();
+            return if commit() { Poll::Ready(Err(ClaimError::NodeLost)) } else { Poll::Pending };
+        }
         if !shared.core.line.poll(&mut self.ticket, cx.waker(), commit) {
             if self.ticket.is_some() {
                 self.record.sender.begin(Doing::Claim);
@@ -726,7 +591,7 @@ pub struct Claim<'a, E: End> {
 impl<'a, E: End> Claim<'a, E> {
     /// The line says that nobody else has it.
     fn new(shared: &'a mut Shared<E>) -> Self {
-        E::hold_back(&shared.core.link, true);
+        E::hold_back(&shared.core.link, true, Claimer(Handle::END));
         let end = shared.core.end.lock().take();
         Self { shared, end }
     }
@@ -759,7 +624,7 @@ impl<E: End> Drop for Claim<'_, E> {
         let _released = Released(&core.line);
         let other = std::mem::replace(&mut *core.end.lock(), self.end.take());
         drop(other);
-        E::hold_back(&core.link, false);
+        E::hold_back(&core.link, false, Claimer(Handle::END));
     }
 }
 

@@ -1483,8 +1483,8 @@ fn an_expected_end_is_a_half_with_an_agent() {
     let adopted = inbox.into_adopted();
     assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     assert!(adopted[5].agent.is_none(), "nobody wanted it");
-    assert_eq!(adopted[0].agent.as_ref().unwrap().channel(), tx.id());
-    assert_eq!(adopted[1].agent.as_ref().unwrap().channel(), rx.id());
+    assert_eq!(adopted[0].agent.as_ref().unwrap().channel(), Some(tx.id()));
+    assert_eq!(adopted[1].agent.as_ref().unwrap().channel(), Some(rx.id()));
     assert!(reply.send(7).is_ok(), "it need not wait");
     drop((tx, rx, caller, callee));
     let mut heard = String::new();
@@ -1492,6 +1492,7 @@ fn an_expected_end_is_a_half_with_an_agent() {
         match end.agent {
             Some(Agent::Outlet(mut outlet)) => heard += &format!("{:?} ", outlet.poll(&mut cx)),
             Some(Agent::Inlet(mut inlet)) => heard += &format!("{:?} ", inlet.poll(&mut cx)),
+            Some(Agent::Several(_)) => panic!("none of them is shared"),
             None => {}
         }
     }
@@ -1500,11 +1501,12 @@ fn an_expected_end_is_a_half_with_an_agent() {
 
 #[test]
 fn an_expected_end_is_of_its_kind_or_refused() {
-    let mut inbox = far(&[SENDER, EndKind::Shared]);
+    let mut inbox = far(&[SENDER, EndKind::SharedSender]);
     decode::<Receiver<u8>>(&mut inbox, "0").unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::WrongKind { token: 0, expected: RECEIVER, found: SENDER }));
-    decode::<Shared<Sender<u8>>>(&mut inbox, "1").unwrap_err();
-    assert_eq!(inbox.error(), Some(&CarryError::NotStretchable { kind: EndKind::Shared }));
+    decode::<Shared<Receiver<u8>>>(&mut inbox, "1").unwrap_err();
+    let (expected, found) = (EndKind::SharedReceiver, EndKind::SharedSender);
+    assert_eq!(inbox.error(), Some(&CarryError::WrongKind { token: 1, expected, found }));
     decode::<(Sender<u8>, Sender<u8>)>(&mut inbox, "[0,0]").unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
     decode::<(Sender<u8>, u8)>(&mut inbox, "[0").unwrap_err();
@@ -1522,7 +1524,7 @@ fn an_expected_end_is_of_its_kind_or_refused() {
 #[test]
 fn of_a_message_that_cannot_be_decoded_nothing_is_adopted() {
     for json in [r#"[0,1,2,3,"no number"]"#, "[0,1,2", "[0,1,2,3,4,5]", "[0,1,2,3,4] true"] {
-        let mut inbox = far(&[SENDER, RECEIVER, EndKind::Shared, EndKind::Caller, EndKind::Callee]);
+        let mut inbox = far(&[SENDER, RECEIVER, EndKind::SharedSender, EndKind::Caller, EndKind::Callee]);
         decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
         assert!(inbox.into_adopted().is_empty());
     }

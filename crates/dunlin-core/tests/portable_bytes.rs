@@ -108,6 +108,7 @@ impl Side {
         let link_state = match agent {
             Agent::Outlet(agent) => Link::Out(OutLink { agent, away: BTreeMap::new(), later: vec![], gone: false }),
             Agent::Inlet(agent) => Link::In(InLink { agent, arrived: BTreeMap::new(), gone: false }),
+            Agent::Several(_) => panic!("this carrier has no tasks to run its chores"),
         };
         assert!(self.links.insert(link, link_state).is_none());
     }
@@ -119,8 +120,8 @@ impl Side {
         let sealed = outbox.seal().unwrap();
         let own_halves: Vec<_> = self.links.values().map(Link::channel).collect();
         for end in sealed.ends() {
-            // What is reached over the pipe already would have to be passed on, and a shared end claimed over it: this carrier does neither.
-            if end.kind == EndKind::Shared || end.channel.is_some_and(|channel| own_halves.contains(&channel)) {
+            // What is reached over the pipe already would have to be passed on, and for a shared end something run: this carrier does neither.
+            if end.kind == EndKind::SharedSender || end.channel.is_some_and(|channel| own_halves.contains(&channel)) {
                 return Err(value);
             }
         }
@@ -163,7 +164,7 @@ impl Side {
         };
         for end in ends {
             let link = links[end.token() as usize];
-            self.install(link, end.into_agent().unwrap());
+            self.install(link, end.into_agent());
             self.moved += 1;
         }
     }
@@ -293,6 +294,9 @@ impl Side {
             FromReceiver::Abort(number, _) => {
                 link.arrived.insert(number, vec![]);
                 self.say(id, Frame::Abort(number));
+            }
+            FromReceiver::Withdrawn(..) | FromReceiver::Lost(_) => {
+                unreachable!("nothing goes further than over this pipe")
             }
             FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
             FromReceiver::Retired => self.say(id, Frame::Retired),

@@ -90,6 +90,18 @@ macro_rules! __face_serde {
                 }
             }
 
+            #[automatically_derived]
+            impl $crate::Lend for $face {
+                fn adopt() -> (
+                    ::core::option::Option<Self>,
+                    <Self as $crate::End>::Link,
+                    ::core::option::Option<$crate::carrier::Agent>,
+                ) {
+                    // It comes with the claim.
+                    (::core::option::Option::None, ::core::default::Default::default(), ::core::option::Option::None)
+                }
+            }
+
             /// Which field; its number is its place in `__FIELDS`.
             #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
             #[derive(Clone, Copy)]

@@ -163,9 +163,9 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
         let poisoned = reason.clone().map(FromSender::Poisoned);
         poisoned.into_iter().chain(retired.then_some(FromSender::Retired)).for_each(|event| outlet.tell(event, wakes));
     }
-    if let Some(inlet) = &mut queue.inlet {
+    for inlet in queue.inlet.iter_mut().chain(queue.lone_inlets.iter_mut().map(|(_, inlet)| inlet)) {
         let (retired, gone) = (retired.then_some(FromReceiver::Retired), gone.then_some(FromReceiver::Gone));
-        let events = reason.map(FromReceiver::Poisoned).into_iter().chain(retired).chain(gone);
+        let events = reason.clone().map(FromReceiver::Poisoned).into_iter().chain(retired).chain(gone);
         events.for_each(|event| inlet.tell(event, wakes));
     }
     // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what was.
@@ -1016,14 +1016,15 @@ impl<T> Chan<T> {
     }
 
     /// A claim of the sending (or else the receiving) end goes out or comes back.
-    pub(crate) fn claimed(&self, sending: bool, out: bool) {
+    pub(crate) fn claimed(&self, sending: bool, out: bool, claimer: Handle) {
         let mut after = After::new();
         let mut g = self.state.lock();
         let queue = queue(&mut g);
         if sending {
-            queue.claim_sender(out, &mut after);
+            queue.claim_sender(out, claimer, &mut after);
         } else {
             queue.receiver_claimed = out;
+            queue.receiver_claimer = claimer;
         }
         if !out {
             queue.rouse(&mut after);

@@ -122,7 +122,7 @@ impl<Q: Send + 'static, A: Send + 'static> Tethered for Shared<Caller<Q, A>> {
 }
 
 /// Of a face that is shared, taken when it was: it may be out on a claim.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tethers(Arc<[Tether]>);
 
 impl Tethers {

@@ -39,6 +39,16 @@ pub(crate) fn set_origin(origin: u64) -> bool {
     }
 }
 
+/// A number for something that stands in a choice's place elsewhere.
+pub(crate) fn next_id() -> u128 {
+    everywhere(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The number by which others know a choice of this process.
+fn everywhere(id: u64) -> u128 {
+    u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(id)
+}
+
 enum Status {
     /// Any offer may be taken.
     Open,
@@ -258,6 +268,17 @@ impl Decision {
         }
     }
 
+    /// Whether [`reserve`](Self::reserve) would not have to wait.
+    pub(crate) fn may_be_reserved(&self) -> bool {
+        let state = self.state.lock();
+        match state.status {
+            Status::Open => state.owners_turn.is_none(),
+            Status::Busy | Status::Reserved(_) => false,
+            // It is found dead.
+            Status::Decided(_) => true,
+        }
+    }
+
     /// The receiver elsewhere has taken the offer it had reserved.
     pub(crate) fn confirm(&self, branch: u32, wakes: &mut Wakes) {
         let mut state = self.state.lock();
@@ -381,7 +402,7 @@ impl Decision {
 
     /// Its number among all choices, those of other processes included. Within this one the order is that of `id`.
     pub(crate) fn id(&self) -> u128 {
-        u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(self.id)
+        everywhere(self.id)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeSeed;
 use serde::{Deserializer, Serialize, Serializer, de};
 
 use super::Portable;
-use crate::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, join_with};
+use crate::agent::{Event, FromReceiver, Inlet, LoneOutlet, Outlet, Reserved, join_with};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::error::{MessageId, Reason, RecvError, Why};
@@ -140,14 +140,35 @@ pub enum Agent {
     Outlet(AnyOutlet),
     /// The sender is elsewhere.
     Inlet(AnyInlet),
+    /// Of a handle of an end that many share: see [`Several`].
+    Several(Several),
+}
+
+/// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends that.
+pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What stands for a handle of a shared end, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
+/// place of the other node's list.
+pub struct Several {
+    /// First that for operations without a claim, if there are such.
+    pub agents: Vec<Agent>,
+    /// To be run as long as the node runs.
+    pub chore: Chore,
+}
+
+impl fmt::Debug for Several {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Several").field("agents", &self.agents).finish_non_exhaustive()
+    }
 }
 
 impl Agent {
-    /// The channel whose half it stands at: see [`StagedEnd::channel`](super::carrier::StagedEnd::channel).
-    pub fn channel(&self) -> ChannelId {
+    /// The channel whose half it stands at: see [`StagedEnd::channel`](super::carrier::StagedEnd::channel). `None`: there are several.
+    pub fn channel(&self) -> Option<ChannelId> {
         match self {
-            Self::Outlet(outlet) => outlet.channel(),
-            Self::Inlet(inlet) => inlet.channel(),
+            Self::Outlet(outlet) => Some(outlet.channel()),
+            Self::Inlet(inlet) => Some(inlet.channel()),
+            Self::Several(_) => None,
         }
     }
 
@@ -159,6 +180,12 @@ impl Agent {
 
 impl<T: Portable> From<Outlet<T>> for AnyOutlet {
     fn from(outlet: Outlet<T>) -> Self {
+        Self { agent: Box::new(outlet), shape: Shape::of::<T>() }
+    }
+}
+
+impl<T: Portable> From<LoneOutlet<T>> for AnyOutlet {
+    fn from(outlet: LoneOutlet<T>) -> Self {
         Self { agent: Box::new(outlet), shape: Shape::of::<T>() }
     }
 }
@@ -440,25 +467,92 @@ impl<T: Portable> DynOutlet for Outlet<T> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
-        self.poll(cx).map(|event| match event {
-            Event::Sent(value) => Event::Sent(Value::new(value)),
-            Event::FirmOffer(ticket, value) => Event::FirmOffer(ticket, Value::new(value)),
-            Event::ChoiceOffer(ticket, choice) => Event::ChoiceOffer(ticket, choice),
-            Event::AskedBack(ticket) => Event::AskedBack(ticket),
-            Event::Unlocked(ticket) => Event::Unlocked(ticket),
-            Event::Revoke(ticket) => Event::Revoke(ticket),
-            Event::Retired => Event::Retired,
-            Event::Poisoned(reason) => Event::Poisoned(reason),
-            Event::Gone => Event::Gone,
-        })
+        self.poll(cx).map(any_event)
     }
 
     fn reserve(&self, ticket: u64) -> Reserved<Value> {
-        match self.reserve(ticket) {
-            Reserved::Granted(value) => Reserved::Granted(Value::new(value)),
-            Reserved::Later => Reserved::Later,
-            Reserved::Gone => Reserved::Gone,
-        }
+        any_reserved(self.reserve(ticket))
+    }
+
+    fn taken(&self, ticket: u64) {
+        self.taken(ticket);
+    }
+
+    fn held(&self, ticket: u64) {
+        self.held(ticket);
+    }
+
+    fn give_back(&self, ticket: u64, value: Value) {
+        self.give_back(ticket, value.into());
+    }
+
+    fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
+        self.failed(ticket, value.map(Value::into), why);
+    }
+
+    fn withdrawn(&self, ticket: u64, value: Option<Value>) {
+        self.withdrawn(ticket, value.map(Value::into));
+    }
+
+    fn retire(&self) {
+        self.retire();
+    }
+
+    fn poison(&self, reason: Reason) {
+        self.poison(reason);
+    }
+}
+
+fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
+    match event {
+        Event::Sent(value) => Event::Sent(Value::new(value)),
+        Event::FirmOffer(ticket, value) => Event::FirmOffer(ticket, Value::new(value)),
+        Event::ChoiceOffer(ticket, choice) => Event::ChoiceOffer(ticket, choice),
+        Event::AskedBack(ticket) => Event::AskedBack(ticket),
+        Event::Unlocked(ticket) => Event::Unlocked(ticket),
+        Event::Revoke(ticket) => Event::Revoke(ticket),
+        Event::Retired => Event::Retired,
+        Event::Poisoned(reason) => Event::Poisoned(reason),
+        Event::Gone => Event::Gone,
+    }
+}
+
+fn any_reserved<T: Portable>(reserved: Reserved<T>) -> Reserved<Value> {
+    match reserved {
+        Reserved::Granted(value) => Reserved::Granted(Value::new(value)),
+        Reserved::Later => Reserved::Later,
+        Reserved::Gone => Reserved::Gone,
+    }
+}
+
+impl<T: Portable> DynOutlet for LoneOutlet<T> {
+    fn take_buffered(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn channel(&self) -> ChannelId {
+        self.channel()
+    }
+
+    // Nothing is sent here without having been asked for.
+    fn credit(&self, _: u32) {}
+
+    fn lost(&self, ticket: u64, value: Value, id: MessageId) {
+        self.lost(ticket, value.into(), id);
+    }
+
+    fn down(self: Box<Self>) {}
+
+    fn join(self: Box<Self>, inlet: AnyInlet, _: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)> {
+        Err((self, inlet))
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
+        self.poll(cx).map(any_event)
+    }
+
+    fn reserve(&self, ticket: u64) -> Reserved<Value> {
+        any_reserved(self.reserve(ticket))
     }
 
     fn taken(&self, ticket: u64) {
@@ -620,6 +714,8 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Held(number) => FromReceiver::Held(number),
             FromReceiver::Released(number) => FromReceiver::Released(number),
             FromReceiver::Failed(number, value, why) => FromReceiver::Failed(number, value.map(Value::new), why),
+            FromReceiver::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(Value::new)),
+            FromReceiver::Lost(number) => FromReceiver::Lost(number),
             FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
             FromReceiver::Abort(number, value) => FromReceiver::Abort(number, Value::new(value)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),

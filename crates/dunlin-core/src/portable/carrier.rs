@@ -53,8 +53,8 @@
 //! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`]) have no agents: `into_agent` gives them back, and reading an expected one is [`CarryError::NotStretchable`].
-//!   Claims would have to be carried.
+//! - Ends that many hold ([`EndKind::Shared`] and its kin) have several agents, each for a channel of its own that the carrier makes for it, and on each side
+//!   a [`Chore`]: a future that it has to run. The end itself stays ([`share`](crate::share)).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
@@ -71,7 +71,7 @@ use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-pub use super::agents::{Agent, AnyInlet, AnyOutlet, Joining, Shape, Value};
+pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 use crate::channel::policy::{Bound, Kind, Overflow, Policy};
 use crate::waits::ChannelId;
 
@@ -89,8 +89,12 @@ pub enum EndKind {
         /// Whether it has the power to poison.
         may_poison: bool,
     },
-    /// A handle of a [`Shared`](crate::Shared) end.
+    /// A handle of a [`Shared`](crate::Shared) face of a bundle.
     Shared,
+    /// A handle of a shared [`Sender`](crate::Sender), or [`Caller`](crate::Caller).
+    SharedSender,
+    /// A handle of a shared [`Receiver`](crate::Receiver).
+    SharedReceiver,
     /// A [`Caller`](crate::Caller).
     Caller,
     /// A [`Callee`](crate::Callee).
@@ -105,7 +109,7 @@ impl EndKind {
         match self {
             Self::Sender { .. } => "dunlin::Sender",
             Self::Receiver { .. } => "dunlin::Receiver",
-            Self::Shared => "dunlin::Shared",
+            Self::Shared | Self::SharedSender | Self::SharedReceiver => "dunlin::Shared",
             Self::Caller => "dunlin::Caller",
             Self::Callee => "dunlin::Callee",
             Self::Reply => "dunlin::Reply",
@@ -120,7 +124,9 @@ impl fmt::Display for EndKind {
             Self::Sender { may_poison: false } => "sender that may not poison",
             Self::Receiver { may_poison: true } => "receiver",
             Self::Receiver { may_poison: false } => "receiver that may not poison",
-            Self::Shared => "shared end",
+            Self::Shared => "shared face",
+            Self::SharedSender => "shared sender",
+            Self::SharedReceiver => "shared receiver",
             Self::Caller => "caller",
             Self::Callee => "callee",
             Self::Reply => "place for a reply",
@@ -189,12 +195,6 @@ pub enum CarryError {
         expected: EndKind,
         /// What came.
         found: EndKind,
-    },
-    /// An end of this kind cannot be held on another node than its channel.
-    #[error("a {kind} cannot be held on another node: only ends that one holds alone can")]
-    NotStretchable {
-        /// What it is.
-        kind: EndKind,
     },
     /// The kind is right, but not the type of its messages.
     #[error("end {token} of the message is a `{found}`; a `{expected}` was expected")]
@@ -272,9 +272,9 @@ pub(super) trait Mobile: Send + Sized + 'static {
     /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
     fn is_stretched(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
-    fn into_agent(self) -> Result<Agent, Self>;
+    fn into_agent(self) -> Agent;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
-    fn adopt(policy: &Policy) -> Option<(Self, Agent)>;
+    fn adopt(policy: &Policy) -> (Self, Agent);
 }
 
 /// An end whose type is forgotten.
@@ -284,7 +284,7 @@ trait AnyEnd: Send {
     fn is_several(&self) -> bool;
     fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>>;
     fn channel(&self) -> Option<ChannelId>;
-    fn into_agent(self: Box<Self>) -> Result<Agent, Box<dyn AnyEnd>>;
+    fn into_agent(self: Box<Self>) -> Agent;
 }
 
 impl<E: Mobile> AnyEnd for E {
@@ -308,8 +308,8 @@ impl<E: Mobile> AnyEnd for E {
         Mobile::channel(self)
     }
 
-    fn into_agent(self: Box<Self>) -> Result<Agent, Box<dyn AnyEnd>> {
-        Mobile::into_agent(*self).map_err(|end| Box::new(end) as Box<dyn AnyEnd>)
+    fn into_agent(self: Box<Self>) -> Agent {
+        Mobile::into_agent(*self)
     }
 }
 
@@ -556,12 +556,8 @@ impl CarriedEnd {
     }
 
     /// An agent takes the end's place: it is elsewhere from now on, and the carrier drives the agent.
-    ///
-    /// # Errors
-    /// The end, if it is one that many hold: claims have no agents.
-    pub fn into_agent(self) -> Result<Agent, Self> {
-        let Self { token, kind, type_name, end } = self;
-        end.into_agent().map_err(|end| Self { token, kind, type_name, end })
+    pub fn into_agent(self) -> Agent {
+        self.end.into_agent()
     }
 
     fn alone(self) -> Option<Self> {
@@ -670,7 +666,7 @@ impl Arrival {
             Some(end) => end.end.is_several() || end.get::<E>().is_ok(),
         };
         if !made {
-            let (end, agent) = E::adopt(&far.policy).ok_or(CarryError::NotStretchable { kind: far.kind })?;
+            let (end, agent) = E::adopt(&far.policy);
             (self.end, far.agent) = (Some(CarriedEnd::new(self.token, end)), Some(agent));
         }
         Ok(())

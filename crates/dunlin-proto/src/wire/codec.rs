@@ -413,6 +413,7 @@ fn failure(out: &mut BytesMut, why: &Failure) {
             string(out, clip(text));
         }
         Failure::OwnChannel => out.put_u8(7),
+        Failure::Unknown => out.put_u8(8),
     }
 }
 
@@ -883,6 +884,7 @@ impl Reader {
             5 => Failure::TooLarge { max: self.number("a limit")? },
             6 => Failure::Undecodable(self.text("a reason", limits::TEXT)?),
             7 => Failure::OwnChannel,
+            8 => Failure::Unknown,
             value => return Err(invalid("a failure", value)),
         })
     }

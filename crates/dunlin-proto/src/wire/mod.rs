@@ -275,6 +275,8 @@ pub enum Failure {
     Undecodable(String),
     /// The receive is in the same choice as the send.
     OwnChannel,
+    /// It had gone on from there to another node, which is lost: nobody knows whether it was received.
+    Unknown,
 }
 
 /// Why an attachment was rejected.

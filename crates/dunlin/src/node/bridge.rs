@@ -502,6 +502,12 @@ impl SendingBridge {
                 outlet.held(ticket);
                 self.hand_over(ticket, says);
             }
+            ProxyHears::Failed(ticket, Failure::Unknown) => {
+                if let Some(kept) = self.kept.remove(&ticket) {
+                    let id = MessageId { channel: outlet.channel().as_u64(), number: ticket };
+                    outlet.lost(ticket, kept.doubtful(says), id);
+                }
+            }
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
@@ -757,6 +763,8 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::OwnChannel => Why::OwnChannel,
         Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
+        // Whoever kept the value says so; without it nothing had been sent.
+        Failure::Unknown => Why::NodeLost,
     }
 }
 
@@ -850,7 +858,7 @@ impl ReceivingBridge {
     fn ship(&mut self, says: &Says<'_>) {
         let Some(to) = self.ships else { return };
         if let Some(end) = self.lent.take() {
-            let Ok(Agent::Outlet(outlet)) = end.into_agent() else { return };
+            let Agent::Outlet(outlet) = end.into_agent() else { return };
             self.shipping = outlet.take_buffered().into();
             self.outlet = Some(outlet);
         }
@@ -963,6 +971,15 @@ impl ReceivingBridge {
                 self.arriving.remove(&ticket);
                 says.failed(from, ticket, failure(why));
                 drop(copy);
+            }
+            FromReceiver::Withdrawn(ticket, copy) => {
+                self.arriving.remove(&ticket);
+                says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                drop(copy);
+            }
+            FromReceiver::Lost(ticket) => {
+                self.arriving.remove(&ticket);
+                says.failed(from, ticket, Failure::Unknown);
             }
             FromReceiver::Reserve(ticket, request) => {
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));

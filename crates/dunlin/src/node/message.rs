@@ -1,17 +1,18 @@
 //! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
 //!
 //! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes (one byte), the channel it belongs to, and of one
-//! that has been on its way before, where it comes from ([`Going`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
+//! that has been on its way before, where it comes from ([`Going`]). A handle of a shared end is written as what it is, and then the ends that it consists of
+//! ([`parts`]), which are always new. A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
 //! are what they are.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; shared ones are
-//! refused so far.
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; of a shared one the end
+//! stays, and its handles do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::carrier::{
-    AdoptedEnd, Agent, CarriedEnd, EndKind, Inbox, Outbox, PolicyNote, Sealed, Shape, StagedEnd, Value,
+    Agent, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, StagedEnd, Value,
 };
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
@@ -25,6 +26,7 @@ use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
 use super::id;
 use super::work::{Half, Says, Told};
+use crate::world;
 
 /// So many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
@@ -67,6 +69,10 @@ enum Place {
 
 /// An end of a message that leaves.
 struct LeavingEnd {
+    /// Its number in the message, which all parts of a handle of a shared end have.
+    token: u64,
+    /// The first part of a handle of a shared end of this kind.
+    handle: Option<EndKind>,
     channel: ChannelId,
     core: Option<CoreId>,
     kind: EndKind,
@@ -94,11 +100,17 @@ enum Coming {
 struct ArrivingEnd {
     channel: ChannelId,
     coming: Coming,
-    end: AdoptedEnd,
+    kind: EndKind,
+    /// `None`: nobody wanted it.
+    agent: Option<Agent>,
 }
 
 /// The ends of a message that has arrived, until it has been received.
-pub(crate) struct Arriving(Vec<ArrivingEnd>);
+pub(crate) struct Arriving {
+    ends: Vec<ArrivingEnd>,
+    /// What handles of shared ends need to be run.
+    chores: Vec<Chore>,
+}
 
 /// When a message is complete.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +159,7 @@ pub(crate) fn leave(
         encoding,
     };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
-    message.put_u8(leaving.ends.len() as u8);
+    message.put_u8(staged.len() as u8);
     for end in &leaving.ends {
         write_end(end, encoding, &mut message);
     }
@@ -177,6 +189,13 @@ fn pack(
 ) -> Result<Vec<LeavingEnd>, NotNow> {
     let mut ends: Vec<LeavingEnd> = Vec::with_capacity(staged.len());
     for end in staged {
+        let parts = parts(end.kind);
+        if !parts.is_empty() {
+            let first = ends.len();
+            ends.extend(parts.iter().map(|part| pack_new(end.token, None, *part, None, completion, locked)));
+            ends[first].handle = Some(end.kind);
+            continue;
+        }
         match pack_end(end, completion, carrying, &ends, locked) {
             Ok(end) => ends.push(end),
             Err(why) => {
@@ -209,19 +228,7 @@ fn pack_end(
             locked.state.wait_for(first, carrying);
             return Err(NotNow::Later);
         }
-        let channel = id::channel();
-        if let Some(core) = core {
-            locked.state.first.insert(core, channel);
-        }
-        let mut going = Going::First;
-        if completion == Completion::Sent && which(kind) == Which::Sender && kind != EndKind::Reply {
-            let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
-            locked.state.machine.pair(channel, terms);
-            if let dunlin_proto::Leaving::Ready(place, trip) = locked.state.machine.pack_sender(locked.now, channel) {
-                going = Going::Late(place, trip);
-            }
-        }
-        return Ok(LeavingEnd { channel, core, kind, policy, going });
+        return Ok(pack_new(end.token, core, kind, policy, completion, locked));
     };
     let channel = half.0;
     if channel == carrying.0 {
@@ -254,7 +261,43 @@ fn pack_end(
             return Err(NotNow::Later);
         }
     };
-    Ok(LeavingEnd { channel, core, kind, policy, going })
+    Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
+}
+
+/// An end of a channel that has not been between nodes.
+fn pack_new(
+    token: u64,
+    core: Option<CoreId>,
+    kind: EndKind,
+    policy: Option<PolicyNote>,
+    completion: Completion,
+    locked: &mut Locked<'_>,
+) -> LeavingEnd {
+    let channel = id::channel();
+    if let Some(core) = core {
+        locked.state.first.insert(core, channel);
+    }
+    let mut going = Going::First;
+    if completion == Completion::Sent && which(kind) == Which::Sender && kind != EndKind::Reply {
+        let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+        locked.state.machine.pair(channel, terms);
+        if let dunlin_proto::Leaving::Ready(place, trip) = locked.state.machine.pack_sender(locked.now, channel) {
+            going = Going::Late(place, trip);
+        }
+    }
+    LeavingEnd { token, handle: None, channel, core, kind, policy, going }
+}
+
+/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of other ends: nothing.
+fn parts(kind: EndKind) -> &'static [EndKind] {
+    const SENDER: EndKind = EndKind::Sender { may_poison: true };
+    const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
+    match kind {
+        EndKind::Shared => &[SENDER, RECEIVER],
+        EndKind::SharedSender => &[SENDER, SENDER, RECEIVER],
+        EndKind::SharedReceiver => &[RECEIVER, SENDER, RECEIVER],
+        _ => &[],
+    }
 }
 
 fn into_place<T>(leaving: dunlin_proto::Leaving<T>, place: fn(T) -> Place) -> dunlin_proto::Leaving<Place> {
@@ -308,6 +351,9 @@ const OVER: u8 = 0x20;
 
 /// `encoding`: how a new channel's messages are written.
 fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
+    if let Some(code) = end.handle.and_then(code) {
+        out.put_u8(code);
+    }
     let Some(code) = code(end.kind) else { return };
     let flags = match &end.going {
         Going::First => 0,
@@ -316,9 +362,9 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
     };
     out.put_u8(code | flags);
     out.put_u128(end.channel.0);
-    if let Some(policy) = &end.policy {
-        // A few numbers: that cannot fail, nor be long.
-        let policy = postcard::to_allocvec(policy).unwrap_or_default();
+    if which(end.kind) == Which::Receiver {
+        // A few numbers: that cannot fail, nor be long. Of a handle's parts none: the reader knows.
+        let policy = end.policy.map(|policy| postcard::to_allocvec(&policy).unwrap_or_default()).unwrap_or_default();
         out.put_u8(policy.len() as u8);
         out.put_slice(&policy);
     }
@@ -373,8 +419,16 @@ fn read_node(bytes: &mut Bytes) -> Option<(NodeId, Vec<String>)> {
     Some((NodeId(node), addresses))
 }
 
-/// What is said of one end: its channel, what it is, its policy if it receives, and how it comes.
-fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Policy, Coming)> {
+/// What is said of one end.
+struct ComingEnd {
+    channel: ChannelId,
+    kind: EndKind,
+    /// If it receives.
+    policy: Policy,
+    coming: Coming,
+}
+
+fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
     let code = bytes.try_get_u8().ok()?;
     let channel = ChannelId(bytes.try_get_u128().ok()?);
     let kind = kind(code & !(ON | OVER))?;
@@ -386,7 +440,10 @@ fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Policy, Coming)> {
             if bytes.len() < length {
                 return None;
             }
-            postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy()?
+            match length {
+                0 => rendezvous(),
+                _ => postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy()?,
+            }
         }
     };
     let coming = match code & (ON | OVER) {
@@ -406,7 +463,7 @@ fn read_end(bytes: &mut Bytes) -> Option<(ChannelId, EndKind, Policy, Coming)> {
         }
         _ => return None,
     };
-    Some((channel, kind, policy, coming))
+    Some(ComingEnd { channel, kind, policy, coming })
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
@@ -422,19 +479,51 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     let mut inbox = Inbox::new(Vec::new());
     let mut comings = Vec::with_capacity(count.into());
     for token in 0..u64::from(count) {
-        let (channel, kind, policy, coming) = read_end(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
-        inbox.expect(token, kind, policy);
-        comings.push(Some((channel, coming)));
+        let handle = bytes.first().and_then(|code| kind(*code)).filter(|kind| !parts(*kind).is_empty());
+        let mut coming = Vec::with_capacity(1);
+        match handle {
+            None => {
+                let end = read_end(&mut bytes).ok_or(NOT_OURS)?;
+                inbox.expect(token, end.kind, end.policy.clone());
+                coming.push(end);
+            }
+            Some(kind) => {
+                bytes.advance(1);
+                for part in parts(kind) {
+                    coming.push(read_end(&mut bytes).filter(|end| which(end.kind) == which(*part)).ok_or(NOT_OURS)?);
+                }
+                inbox.expect(token, kind, rendezvous());
+            }
+        }
+        comings.push(coming);
     }
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let ends = inbox.into_adopted().into_iter().filter_map(|end| {
-        let (channel, coming) = comings.get_mut(end.token as usize)?.take()?;
-        Some(ArrivingEnd { channel, coming, end })
-    });
-    Ok((value, Some(Arriving(ends.collect()))))
+    let mut arriving = Arriving { ends: Vec::new(), chores: Vec::new() };
+    for (end, coming) in inbox.into_adopted().into_iter().zip(comings) {
+        let (agents, chore) = into_list(end.agent);
+        arriving.chores.extend(chore);
+        let mut agents = agents.into_iter();
+        arriving.ends.extend(coming.into_iter().map(|ComingEnd { channel, kind, coming, .. }| ArrivingEnd {
+            channel,
+            coming,
+            kind,
+            agent: agents.next(),
+        }));
+    }
+    Ok((value, Some(arriving)))
+}
+
+const NOT_OURS: &str = "what it says of its ends is not dunlin's";
+
+/// All agents of an end.
+fn into_list(agent: Option<Agent>) -> (Vec<Agent>, Option<Chore>) {
+    match agent {
+        Some(Agent::Several(Several { agents, chore })) => (agents, Some(chore)),
+        agent => (agent.into_iter().collect(), None),
+    }
 }
 
 fn code(kind: EndKind) -> Option<u8> {
@@ -446,6 +535,9 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::Receiver { may_poison: true } => 4,
         EndKind::Receiver { may_poison: false } => 5,
         EndKind::Callee => 6,
+        EndKind::Shared => 7,
+        EndKind::SharedSender => 8,
+        EndKind::SharedReceiver => 9,
         _ => return None,
     })
 }
@@ -459,6 +551,9 @@ fn kind(code: u8) -> Option<EndKind> {
         4 => EndKind::Receiver { may_poison: true },
         5 => EndKind::Receiver { may_poison: false },
         6 => EndKind::Callee,
+        7 => EndKind::Shared,
+        8 => EndKind::SharedSender,
+        9 => EndKind::SharedReceiver,
         _ => return None,
     })
 }
@@ -575,11 +670,19 @@ impl Leaving {
             Err(panic) => (Vec::new(), Some(panic)),
         };
         let mut carried = carried.into_iter().peekable();
-        let ends = (0u64..).zip(self.ends).map(|(token, end)| {
-            let carried = carried.next_if(|carried| carried.token() == token);
+        let (mut chores, mut agents) = (Vec::new(), Vec::new().into_iter());
+        let mut token_before = None;
+        let ends = self.ends.into_iter().map(|end| {
+            if token_before.replace(end.token) == Some(end.token) {
+                return (end, Gone::First(agents.next()));
+            }
+            let carried = carried.next_if(|carried| carried.token() == end.token);
             let gone = match (&end.going, carried) {
                 (Going::First | Going::Late(..), carried) => {
-                    Gone::First(carried.and_then(|carried| carried.into_agent().ok()))
+                    let (list, chore) = into_list(carried.map(CarriedEnd::into_agent));
+                    chores.extend(chore);
+                    agents = list.into_iter();
+                    Gone::First(agents.next())
                 }
                 (Going::On(..) | Going::Over, carried) => Gone::On(carried),
             };
@@ -591,6 +694,7 @@ impl Leaving {
                 go(end, gone, to, self.encoding, locked);
             }
         });
+        chores.into_iter().for_each(run);
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
@@ -656,27 +760,40 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
 impl Arriving {
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
     pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
-        for ArrivingEnd { channel, coming, end } in self.0 {
+        for ArrivingEnd { channel, coming, kind, agent } in self.ends {
             match coming {
-                Coming::First => adopt_first(channel, end, from, encoding, locked),
-                Coming::On(place, encoding) => adopt_on(channel, end, place, from, encoding, locked),
+                Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
+                Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
                 // Dropped, its agent is a receiver that is gone.
-                Coming::Over => locked.state.garbage.push(Box::new(end)),
+                Coming::Over => locked.state.garbage.push(Box::new(agent)),
             }
         }
+        self.chores.into_iter().for_each(run);
     }
 }
 
-fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+/// What serves a handle of a shared end: until that, or the other node, is gone.
+fn run(chore: Chore) {
+    world::spawn_own(chore);
+}
+
+fn adopt_first(
+    channel: ChannelId,
+    kind: EndKind,
+    agent: Option<Agent>,
+    other: NodeId,
+    encoding: Encoding,
+    locked: &mut Locked<'_>,
+) {
     if locked.state.machine.knows(channel) {
         // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
-        return locked.state.garbage.push(Box::new(end));
+        return locked.state.garbage.push(Box::new(agent));
     }
     let value_max = locked.state.machine.value_max();
-    if which(end.kind) == Which::Receiver {
+    if which(kind) == Which::Receiver {
         locked.state.machine.open_home_to(channel, terms_of_reply(value_max), declaration(), other);
-        let Some(Agent::Inlet(inlet)) = end.agent else {
-            return end_first(channel, end.kind, other, locked);
+        let Some(Agent::Inlet(inlet)) = agent else {
+            return end_first(channel, kind, other, locked);
         };
         let budget = Budget::of(&inlet, locked.state.buffered_max);
         let credits = inlet.credits();
@@ -684,9 +801,9 @@ fn adopt_first(channel: ChannelId, end: AdoptedEnd, other: NodeId, encoding: Enc
         let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(other));
         return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
     }
-    let terms = (end.kind == EndKind::Reply).then(|| terms_of_reply(value_max));
+    let terms = (kind == EndKind::Reply).then(|| terms_of_reply(value_max));
     let _ = locked.state.machine.adopt(channel, other, terms);
-    let Some(Agent::Outlet(outlet)) = end.agent else {
+    let Some(Agent::Outlet(outlet)) = agent else {
         // Nobody here wanted it.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
     };
@@ -707,6 +824,8 @@ fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
     match agent? {
         Agent::Outlet(outlet) => outlet.down(),
         Agent::Inlet(inlet) => inlet.down(),
+        // Its parts are always new.
+        Agent::Several(_) => {}
     }
     None
 }
@@ -714,14 +833,15 @@ fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
 /// An end that has been on its way before.
 fn adopt_on(
     channel: ChannelId,
-    end: AdoptedEnd,
+    kind: EndKind,
+    agent: Option<Agent>,
     place: Place,
     from: NodeId,
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {
     let now = locked.now;
-    match (place, end.agent) {
+    match (place, agent) {
         (Place::Sender(place), agent) => {
             // It is known where it is used.
             let arrival = locked.state.machine.sender_arrives(now, channel, place, from);
@@ -733,7 +853,7 @@ fn adopt_on(
                 return locked.state.machine.end_proxy(now, channel, End::Gone);
             };
             let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
-            let is_reply = end.kind == EndKind::Reply;
+            let is_reply = kind == EndKind::Reply;
             let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply);
             locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
         }

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Kept, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use super::{Ends, Handle, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
@@ -25,11 +25,15 @@ pub(super) struct Away {
     pub(super) recalled: bool,
     /// It failed over there while its value was on the way; so it fails when the value is back.
     pub(super) failing: Option<Why>,
+    /// It went to a handle of a shared receiver that is elsewhere; else to the agent of the receiver itself.
+    pub(super) demanded_by: Option<Handle>,
 }
 
 /// An offer that stands here for a sender elsewhere.
 #[derive(Debug)]
 pub(super) struct FromFar {
+    /// Whose it is: [`Handle::END`] of the agent that is the sender here, else of the one that stands here as this handle of a shared sender.
+    pub(super) of: Handle,
     /// Its number, by which its agent knows it.
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
@@ -133,6 +137,10 @@ pub enum FromReceiver<T> {
     Released(u64),
     /// The offer failed. No value: it had not come yet.
     Failed(u64, Option<T>, Why),
+    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another half: it has not been taken.
+    Withdrawn(u64, Option<T>),
+    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there.
+    Lost(u64),
     /// A receiver wants this offer of a choice; the second number names the request.
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands.
@@ -145,6 +153,16 @@ pub enum FromReceiver<T> {
     Poisoned(Reason),
     /// The receiver is gone.
     Gone,
+}
+
+impl<T> FromReceiver<T> {
+    fn into_value(self) -> Option<T> {
+        match self {
+            Self::Failed(_, value, _) | Self::Withdrawn(_, value) => value,
+            Self::Abort(_, value) => Some(value),
+            _ => None,
+        }
+    }
 }
 
 /// What the agent of a receiver elsewhere finds under a ticket.
@@ -317,9 +335,12 @@ impl<T> Queue<T> {
     }
 
     /// What the agent of the sender elsewhere hears next.
-    pub(crate) fn next_for_inlet(&mut self) -> Option<FromReceiver<T>> {
-        if let Some(event) = self.inlet.as_mut()?.events.pop_front() {
+    pub(crate) fn next_for_inlet(&mut self, of: Handle) -> Option<FromReceiver<T>> {
+        if let Some(event) = self.inlet_of(of)?.events.pop_front() {
             return Some(event);
+        }
+        if of != Handle::END {
+            return None;
         }
         let owed = std::mem::take(&mut self.lending.owed);
         (owed > 0).then_some(FromReceiver::Credit(owed))
@@ -377,41 +398,52 @@ impl<T> Queue<T> {
     /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
     /// owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
-        let mut owed = false;
+        let (mut owed, mut asked) = (false, Vec::new());
         for offer in self.offers.iter_mut().filter(|o| o.handle == handle && o.owner == Owner::Operation) {
             let Standing::Away(away) = &mut offer.standing else { continue };
             owed = true;
             away.abandoned = true;
-            if !std::mem::replace(&mut away.asked_back, true)
-                && let Some(outlet) = &mut self.outlet
-            {
-                outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+            if !std::mem::replace(&mut away.asked_back, true) {
+                asked.push((away.demanded_by, offer.ticket));
             }
+        }
+        for (demanded_by, ticket) in asked {
+            self.tell_taker(demanded_by, FromSender::AskedBack(ticket), after);
         }
         owed
     }
 
     /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back here. It
     /// comes back: all that waits is offered again.
-    pub(crate) fn claim_sender(&mut self, out: bool, after: &mut After<T>) {
+    pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         self.sender_claimed = out;
+        // Of the handle that had, or has, the claim for another node nothing is held back.
+        let before = std::mem::replace(&mut self.sender_claimer, claimer);
+        let claimer = if out { claimer } else { before };
         if out {
             // What was posted before comes before all that is sent within the claim, so nothing has to be held back.
             self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
         }
-        let Some(outlet) = &mut self.outlet else { return };
-        for offer in self.offers.iter_mut().filter(|o| o.handle != Handle::END) {
+        let mut news = Vec::new();
+        for offer in self.offers.iter_mut().filter(|o| o.handle != Handle::END && o.handle != claimer) {
+            let is_choice = offer.choice.is_some() || offer.far.as_ref().is_some_and(|far| far.choice.is_some());
             match &mut offer.standing {
                 Standing::Away(away) if out && !away.asked_back && !away.recalled => {
                     away.recalled = true;
-                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                    news.push((away.demanded_by, FromSender::AskedBack(offer.ticket)));
                 }
-                Standing::Waiting if out && offer.choice.is_some() => {
-                    outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+                Standing::Waiting if is_choice && offer.known != Known::No => {
+                    if out && offer.known == Known::Yes {
+                        offer.known = Known::AskedBack;
+                        news.push((None, FromSender::AskedBack(offer.ticket)));
+                    }
                 }
-                Standing::Waiting if !out => outlet.tell(FromSender::Offered(offer.ticket), &mut after.wakes),
+                Standing::Waiting if !out => news.push((None, FromSender::Offered(offer.ticket))),
                 _ => {}
             }
+        }
+        for (demanded_by, event) in news {
+            self.tell_taker(demanded_by, event, after);
         }
     }
 
@@ -427,17 +459,14 @@ impl<T> Queue<T> {
     /// Asks for the offer of a choice elsewhere, unless somebody has, or `handle` has asked for another one here.
     pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
         let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
-        if handle != Handle::BUFFER && self.offers.iter().any(asked) {
+        if handle != Handle::BUFFER && handle != Handle::OUTLET && self.offers.iter().any(asked) {
             return;
         }
-        if let Some(far) = &mut self.offers[index].far
-            && far.ask.is_none()
-            && let Some(inlet) = &mut self.inlet
-        {
-            far.ask = Some(Ask { number: self.next_ask, handle, granted: None });
-            inlet.tell(FromReceiver::Reserve(far.number, self.next_ask), &mut after.wakes);
-            self.next_ask += 1;
-        }
+        let Some(far) = self.offers[index].far.as_mut().filter(|far| far.ask.is_none()) else { return };
+        let (of, number, request) = (far.of, far.number, self.next_ask);
+        far.ask = Some(Ask { number: request, handle, granted: None });
+        self.next_ask += 1;
+        self.tell_inlet(of, FromReceiver::Reserve(number, request), after);
     }
 
     /// Gives up what was asked for. A value that has come goes back, and others may ask.
@@ -446,9 +475,9 @@ impl<T> Queue<T> {
         if let Some(far) = &mut offer.far
             && far.ask.take().is_some_and(|ask| ask.granted.is_some())
             && let Some(value) = offer.value.take()
-            && let Some(inlet) = &mut self.inlet
         {
-            inlet.tell(FromReceiver::Abort(far.number, value), &mut after.wakes);
+            let (of, number) = (far.of, far.number);
+            self.tell_inlet(of, FromReceiver::Abort(number, value), after);
         }
         self.wake_watchers(&mut after.wakes);
     }
@@ -466,7 +495,7 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn release_asks(&mut self, handle: Handle, after: &mut After<T>) {
-        if self.inlet.is_some() {
+        if self.inlet.is_some() || !self.lone_inlets.is_empty() {
             self.release_asks_if(|_, ask| ask.handle == handle, after);
         }
     }
@@ -493,83 +522,115 @@ impl<T> Queue<T> {
     /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet.
     pub(crate) fn offer_from_far(
         &mut self,
+        of: Handle,
         number: u64,
         value: Option<T>,
         choice: Option<u128>,
         ends: Ends,
         after: &mut After<T>,
     ) {
-        if self.find_far(number).is_some() {
+        if self.find_far(of, number).is_some() {
             // Told twice: once when it was made, and once when a claim was over.
             return;
         }
         let mut slot = value;
         let offered = if choice.is_none() {
             // A policy that panics refuses this value; it must not end the agent, who has others' offers.
-            catch_unwind(AssertUnwindSafe(|| {
-                self.try_offer(Handle::END, &mut Source::Slot(&mut slot), None, ends, after)
-            }))
-            .unwrap_or(Offered::Failed(Why::Refused))
+            catch_unwind(AssertUnwindSafe(|| self.try_offer(of, &mut Source::Slot(&mut slot), None, ends, after)))
+                .unwrap_or(Offered::Failed(Why::Refused))
         } else {
             self.no_more_sends(ends).map_or(Offered::Queued(0, false), Offered::Failed)
         };
         let refused = match offered {
-            Offered::Admitted => {
-                if let Some(inlet) = &mut self.inlet {
-                    inlet.tell(FromReceiver::Taken(number), &mut after.wakes);
-                }
-                return;
-            }
+            Offered::Admitted => return self.tell_inlet(of, FromReceiver::Taken(number), after),
             Offered::Failed(why) => Some(why),
-            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(Handle::END, after).err(),
+            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(of, after).err(),
         };
         if let Some(why) = refused {
-            if let Some(inlet) = &mut self.inlet {
-                inlet.tell(FromReceiver::Failed(number, slot, why), &mut after.wakes);
-            }
-            return;
+            return self.tell_inlet(of, FromReceiver::Failed(number, slot, why), after);
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.offers.push_back(Offer {
             ticket,
-            handle: Handle::END,
+            handle: of,
             owner: Owner::Operation,
             value: slot.map_or(Value::Gone, Value::Here),
             standing: Standing::Waiting,
             choice: None,
             waker: None,
-            far: Some(FromFar { number, choice, ask: None }),
+            far: Some(FromFar { of, number, choice, ask: None }),
+            known: Known::No,
         });
         if choice.is_some() {
             // A buffer with room asks for the value itself.
             self.refill(after);
         }
-        self.wake_watchers(&mut after.wakes);
+        self.announce(ticket, of, after);
     }
 
-    fn find_far(&self, number: u64) -> Option<usize> {
-        self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.number == number))
+    fn find_far(&self, of: Handle, number: u64) -> Option<usize> {
+        self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
+    }
+
+    /// Tells the agent of this handle's sender elsewhere. One that is gone does not want to know; a value for it is dropped.
+    pub(super) fn tell_inlet(&mut self, of: Handle, event: FromReceiver<T>, after: &mut After<T>) {
+        match self.inlet_of(of) {
+            Some(inlet) => inlet.tell(event, &mut after.wakes),
+            None => after.dropped.extend(event.into_value()),
+        }
+    }
+
+    /// What the agent of this handle's sender elsewhere has not heard yet.
+    pub(crate) fn inlet_of(&mut self, of: Handle) -> Option<&mut Heard<FromReceiver<T>>> {
+        if of == Handle::END {
+            return self.inlet.as_mut();
+        }
+        self.lone_inlets.iter_mut().find(|(handle, _)| *handle == of).map(|(_, inlet)| inlet)
+    }
+
+    /// A handle of a shared sender is elsewhere: an agent stands here for it.
+    pub(crate) fn add_lone_inlet(&mut self, handle: Handle) {
+        self.lone_inlets.push((handle, Heard::new()));
+    }
+
+    /// It is gone. `lost`: with its node, so that what it offered is withdrawn; else that stays, as of a handle that is dropped. Gives what it has not heard.
+    pub(crate) fn remove_lone_inlet(
+        &mut self,
+        of: Handle,
+        lost: bool,
+        after: &mut After<T>,
+    ) -> Option<Heard<FromReceiver<T>>> {
+        let at = self.lone_inlets.iter().position(|(handle, _)| *handle == of)?;
+        if lost {
+            self.withdraw_all_from_far(of, after);
+        }
+        Some(self.lone_inlets.swap_remove(at).1)
     }
 
     /// The value that was asked for. Given back if it is not wanted any more.
     pub(crate) fn grant(
         &mut self,
+        of: Handle,
         number: u64,
         request: u64,
         value: T,
         tick: u32,
         after: &mut After<T>,
     ) -> Result<(), T> {
-        let Some(index) = self.find_far(number) else { return Err(value) };
+        let Some(index) = self.find_far(of, number) else { return Err(value) };
         let offer = &mut self.offers[index];
         let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
         if ask.number != request {
             return Err(value);
         }
         if ask.handle != Handle::BUFFER {
+            let (passes_on, ticket) = (ask.handle == Handle::OUTLET, offer.ticket);
             ask.granted = Some(tick);
             offer.value = Value::Here(value);
+            if let Some(outlet) = self.outlet.as_mut().filter(|_| passes_on) {
+                outlet.tell(FromSender::Unlocked(ticket), &mut after.wakes);
+            }
             self.wake_watchers(&mut after.wakes);
             return Ok(());
         }
@@ -598,12 +659,27 @@ impl<T> Queue<T> {
 
     /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
     /// the agent has heard or will hear.
-    pub(crate) fn withdraw_from_far(&mut self, number: u64, after: &mut After<T>) -> Option<Option<T>> {
-        let index = self.find_far(number)?;
-        if self.offers[index].standing != Standing::Waiting {
-            return None;
+    pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
+        let index = self.find_far(of, number)?;
+        let ticket = self.offers[index].ticket;
+        match &mut self.offers[index].standing {
+            Standing::Waiting => {}
+            // It has gone on to another agent, who is asked; what comes back is heard as `Withdrawn`.
+            Standing::Away(away) => {
+                away.abandoned = true;
+                let demanded_by = away.demanded_by;
+                if !std::mem::replace(&mut away.asked_back, true) {
+                    self.tell_taker(demanded_by, FromSender::AskedBack(ticket), after);
+                }
+                return None;
+            }
+            Standing::Held(_) | Standing::Failed(_) => return None,
         }
         let offer = self.remove(index, after)?;
+        let is_choice = offer.far.as_ref().is_some_and(|far| far.choice.is_some());
+        if let (true, Some(outlet), None) = (is_choice, &mut self.outlet, self.credits) {
+            outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
+        }
         if offer.far.is_some_and(|far| far.ask.is_some()) {
             // It asked for this one, and may now ask for another.
             self.wake_watchers(&mut after.wakes);
@@ -613,11 +689,13 @@ impl<T> Queue<T> {
     }
 
     /// The sender's choice wants its reservation back.
-    pub(crate) fn revoke(&mut self, number: u64, after: &mut After<T>) {
-        if let Some(index) = self.find_far(number)
-            && self.offers[index].standing == Standing::Waiting
-        {
-            self.release_ask(index, after);
+    pub(crate) fn revoke(&mut self, of: Handle, number: u64, after: &mut After<T>) {
+        let Some(index) = self.find_far(of, number) else { return };
+        let ticket = self.offers[index].ticket;
+        match &self.offers[index].standing {
+            Standing::Waiting => self.release_ask(index, after),
+            Standing::Away(away) => self.tell_taker(away.demanded_by, FromSender::Revoke(ticket), after),
+            Standing::Held(_) | Standing::Failed(_) => {}
         }
     }
 
@@ -634,8 +712,15 @@ impl<T> Queue<T> {
             // With credits it waits here for one; after the end it fails here.
             return Collected::Gone;
         }
-        if let Some((decision, _)) = &offer.choice {
-            return Collected::Choice(decision.id());
+        let choice = offer.choice.as_ref().map(|(decision, _)| decision.id());
+        if let Some(choice) = choice.or(offer.far.as_ref().and_then(|far| far.choice)) {
+            return match std::mem::replace(&mut offer.known, Known::Yes) {
+                Known::No => Collected::Choice(choice),
+                known => {
+                    offer.known = known;
+                    Collected::Gone
+                }
+            };
         }
         match offer.value.take() {
             Some(value) => {
@@ -649,14 +734,15 @@ impl<T> Queue<T> {
     /// The agent wants an offer of a choice for the receiver elsewhere.
     pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>, after: &mut After<T>) -> Reserved<T> {
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
+        let acts = self.acts(self.offers[index].handle) && self.offers[index].known != Known::AskedBack;
         let ended = self.has_ended();
+        if self.is_far_choice(index) {
+            return self.reserve_from_far(index, ended || !acts, after);
+        }
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
         // Away: what it was reserved for before is on its way back, and the next waits for that.
-        if !matches!(offer.standing, Standing::Waiting | Standing::Away(_))
-            || ended
-            || self.sender_claimed && offer.handle != Handle::END
-        {
+        if !matches!(offer.standing, Standing::Waiting | Standing::Away(_)) || ended || !acts {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
@@ -680,6 +766,20 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The same, of a choice that is elsewhere too: it is asked in turn.
+    fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<T> {
+        if is_off || self.offers[index].standing != Standing::Waiting {
+            return Reserved::Gone;
+        }
+        if !self.is_granted_to(index, Handle::OUTLET) {
+            self.ask_for(index, Handle::OUTLET, after);
+            return Reserved::Later;
+        }
+        let offer = &mut self.offers[index];
+        offer.standing = Standing::Away(Away::default());
+        offer.value.take().map_or(Reserved::Gone, Reserved::Granted)
+    }
+
     /// The receiver elsewhere has returned the value; with `held`, by an extended receive that is not over.
     pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
@@ -688,9 +788,13 @@ impl<T> Queue<T> {
             decision.confirm(*branch, &mut after.wakes);
         }
         let was_held = matches!(offer.standing, Standing::Held(_));
+        let from = offer.far.as_ref().map(|far| (far.of, far.number));
         if held {
             offer.standing = Standing::Held(Handle::END);
             self.held_offers += usize::from(!was_held);
+            if let Some((of, number)) = from {
+                self.tell_inlet(of, FromReceiver::Held(number), after);
+            }
             return;
         }
         self.held_offers -= usize::from(was_held);
@@ -700,11 +804,20 @@ impl<T> Queue<T> {
                 decision.nudge(&mut after.wakes);
             }
         }
+        if let Some((of, number)) = from {
+            let event = if was_held { FromReceiver::Released(number) } else { FromReceiver::Taken(number) };
+            self.tell_inlet(of, event, after);
+        }
         self.wake_settlers(&mut after.wakes);
     }
 
     /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
     pub(crate) fn far_gave_back(&mut self, ticket: u64, value: T, after: &mut After<T>) {
+        self.far_gave(ticket, value, false, after);
+    }
+
+    /// `answers`: to its having been asked back. Else that answer is still to come.
+    fn far_gave(&mut self, ticket: u64, value: T, answers: bool, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
         let away = match &mut offer.standing {
@@ -712,12 +825,20 @@ impl<T> Queue<T> {
             _ => return after.dropped.push(value),
         };
         offer.standing = Standing::Waiting;
+        if answers {
+            offer.known = Known::No;
+        } else if away.recalled && offer.known == Known::Yes {
+            offer.known = Known::AskedBack;
+        }
         match &mut offer.value {
             Value::Pooled(pool) => *pool.lock() = Some(value),
             slot => *slot = Value::Here(value),
         }
         if let Some((decision, _)) = &offer.choice {
             decision.abort(&mut after.wakes);
+        }
+        if offer.far.is_some() {
+            return self.far_gave_back_further(index, away, after);
         }
         if away.abandoned {
             if let Some(mut offer) = self.remove(index, after) {
@@ -729,11 +850,33 @@ impl<T> Queue<T> {
             self.fail(index, why, after);
         } else if self.credits.is_some() {
             self.refill(after);
-        } else if (offer.choice.is_none() || away.recalled)
-            && let Some(outlet) = &mut self.outlet
-        {
-            // Not heard while a claim holds it back; then it is told again.
-            outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
+        } else if self.outlet.is_none() {
+            // It was a handle's, of several: the others look.
+            self.rouse(after);
+        } else if self.offers[index].known == Known::No {
+            // While a claim holds it back it is not heard; then it is told again.
+            self.offer_again(index, after);
+        }
+    }
+
+    /// The same of an offer that came from elsewhere itself.
+    fn far_gave_back_further(&mut self, index: usize, away: Away, after: &mut After<T>) {
+        if let Some(why) = away.failing {
+            self.fail(index, why, after);
+        } else if away.abandoned {
+            if let Some(offer) = self.remove(index, after)
+                && let Some(far) = offer.far
+            {
+                self.tell_inlet(far.of, FromReceiver::Withdrawn(far.number, offer.value.back()), after);
+            }
+        } else if self.is_far_choice(index) {
+            self.release_ask(index, after);
+            if self.offers[index].known == Known::No && self.outlet.is_some() {
+                self.offer_again(index, after);
+            }
+        } else {
+            let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
+            self.announce(ticket, handle, after);
         }
     }
 
@@ -742,6 +885,11 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
         let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
+        if let Some((of, number)) = offer.far.as_ref().map(|far| (far.of, far.number)) {
+            after.dropped.push(value);
+            self.remove(index, after);
+            return self.tell_inlet(of, FromReceiver::Lost(number), after);
+        }
         if away.abandoned || offer.owner == Owner::Nobody {
             let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
             if let Some((decision, branch)) = &offer.choice {
@@ -775,7 +923,12 @@ impl<T> Queue<T> {
     /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was admitted.
     pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
-        while let Some(index) = self.offers.iter().position(|o| o.far.is_some() && o.standing == Standing::Waiting) {
+        self.withdraw_all_from_far(Handle::END, after);
+    }
+
+    fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
+        let theirs = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.of == of) && o.standing == Standing::Waiting;
+        while let Some(index) = self.offers.iter().position(theirs) {
             let value = self.remove(index, after).and_then(|offer| offer.value.back());
             after.dropped.extend(value);
         }
@@ -784,16 +937,30 @@ impl<T> Queue<T> {
     /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
     pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<T>, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
-        match &mut self.offers[index].standing {
+        let offer = &mut self.offers[index];
+        match &mut offer.standing {
             Standing::Away(away) => {
                 if away.asked_back && !away.abandoned {
                     away.failing = Some(Why::TimedOut);
                 }
                 if let Some(value) = value {
-                    self.far_gave_back(ticket, value, after);
+                    self.far_gave(ticket, value, true, after);
                 }
             }
+            Standing::Waiting if offer.known == Known::AskedBack => {
+                after.dropped.extend(value);
+                offer.known = Known::No;
+                self.offer_again(index, after);
+            }
             _ => after.dropped.extend(value),
+        }
+    }
+
+    /// Nobody elsewhere knows of this offer: the agent hears of it, if it is not held back.
+    fn offer_again(&mut self, index: usize, after: &mut After<T>) {
+        let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
+        if self.acts(handle) {
+            self.announce(ticket, handle, after);
         }
     }
 
@@ -822,7 +989,7 @@ impl<T> Queue<T> {
             after.stale.add(outlet.waker);
             after.dropped.extend(outlet.events.into_iter().filter_map(FromSender::into_value));
         }
-        let away = |o: &Offer<T>| matches!(o.standing, Standing::Away(_));
+        let away = |o: &Offer<T>| matches!(&o.standing, Standing::Away(away) if away.demanded_by.is_none());
         while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
             self.far_took(ticket, false, after);
         }

@@ -6,6 +6,7 @@
 //! All functions here run under the channel's lock and never wait. What must happen outside (waking, dropping) they put into an
 //! [`After`].
 
+pub(crate) mod demand;
 pub(crate) mod far;
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+use demand::Demands;
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
@@ -33,6 +35,9 @@ impl Handle {
 
     /// Nobody: a place in the buffer.
     const BUFFER: Self = Self(u32::MAX - 1);
+
+    /// The agent of the receiver, which is elsewhere.
+    const OUTLET: Self = Self(u32::MAX - 2);
 
     /// The clone of a shared end with this number.
     pub(crate) fn clone_number(number: u32) -> Self {
@@ -123,6 +128,15 @@ enum Owner {
     Nobody,
 }
 
+/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when it has answered that it does not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    No,
+    Yes,
+    /// It was asked back, to be held back here; the answer is to come.
+    AskedBack,
+}
+
 struct Offer<T> {
     ticket: u64,
     handle: Handle,
@@ -134,6 +148,8 @@ struct Offer<T> {
     /// The sender's, if the offer is firm; a choice's is in its decision.
     waker: Option<Waker>,
     far: Option<FromFar>,
+    /// Of a choice's: what the agent of the receiver elsewhere knows of it.
+    known: Known,
 }
 
 /// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
@@ -228,6 +244,9 @@ pub(crate) struct Queue<T> {
     /// A claim is out: only the end itself acts, its clones are held back.
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
+    /// Who has the claim, if that is a handle elsewhere; the end itself does not act then.
+    sender_claimer: Handle,
+    pub(crate) receiver_claimer: Handle,
     poison: Option<Reason>,
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
@@ -237,12 +256,16 @@ pub(crate) struct Queue<T> {
     pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
+    /// The agents of handles of a shared receiver that are elsewhere.
+    demands: Vec<Demands<T>>,
     /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
     credits: Option<u32>,
     /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all other sends.
     carried: u32,
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
+    /// The same of handles of a shared sender that are elsewhere.
+    pub(crate) lone_inlets: Vec<(Handle, Heard<FromReceiver<T>>)>,
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
@@ -277,15 +300,19 @@ impl<T> Queue<T> {
             receivers_bound: policy.receivers,
             sender_claimed: false,
             receiver_claimed: false,
+            sender_claimer: Handle::END,
+            receiver_claimer: Handle::END,
             poison: None,
             sealed: false,
             stranded: Vec::new(),
             kept: Vec::new(),
             patient: false,
             outlet: None,
+            demands: Vec::new(),
             credits: None,
             carried: 0,
             inlet: None,
+            lone_inlets: Vec::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
             sender_leaving: false,
@@ -315,7 +342,17 @@ impl<T> Queue<T> {
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
-        self.offers.push_back(Offer { ticket, handle, owner, value, standing, choice: None, waker, far: None });
+        self.offers.push_back(Offer {
+            ticket,
+            handle,
+            owner,
+            value,
+            standing,
+            choice: None,
+            waker,
+            far: None,
+            known: Known::No,
+        });
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
@@ -337,7 +374,12 @@ impl<T> Queue<T> {
 
     /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is out.
     fn acts(&self, handle: Handle) -> bool {
-        !self.sender_claimed || handle == Handle::END
+        !self.sender_claimed || handle == Handle::END || handle == self.sender_claimer
+    }
+
+    /// Whether this handle of the receiving end may act.
+    fn may_take(&self, handle: Handle) -> bool {
+        !self.receiver_claimed || handle == Handle::END || handle == self.receiver_claimer
     }
 
     /// Takes an offer out. Its choice's state, which may be the last thing that holds a waker, is dropped outside the lock.
@@ -408,6 +450,7 @@ impl<T> Queue<T> {
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
             waker,
             far: None,
+            known: Known::No,
         });
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
@@ -415,8 +458,8 @@ impl<T> Queue<T> {
     /// Lets one more sender wait, as the bound on them says. Those whom a claim holds back do not count against the claimer.
     fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
-        let apart = self.sender_claimed && handle == Handle::END;
-        let waits = |o: &Offer<T>| o.standing == Standing::Waiting && (!apart || o.handle == Handle::END);
+        let apart = self.sender_claimed && self.acts(handle);
+        let waits = |o: &Offer<T>| o.standing == Standing::Waiting && (!apart || o.handle == handle);
         if self.offers.iter().filter(|o| waits(o)).count() < bound.max {
             return Ok(());
         }
@@ -580,12 +623,8 @@ impl<T> Queue<T> {
         if self.offers[index].far.is_some() {
             if let Some(offer) = self.remove(index, after) {
                 let asked = offer.far.as_ref().is_some_and(|far| far.ask.is_some());
-                match (offer.far, &mut self.inlet) {
-                    (Some(far), Some(inlet)) => {
-                        inlet.tell(FromReceiver::Failed(far.number, offer.value.back(), why), &mut after.wakes);
-                    }
-                    // Its sender has gone: nobody wants it back.
-                    _ => after.dropped.extend(offer.value.back()),
+                if let Some(far) = offer.far {
+                    self.tell_inlet(far.of, FromReceiver::Failed(far.number, offer.value.back(), why), after);
                 }
                 if asked {
                     self.wake_watchers(&mut after.wakes);
@@ -609,8 +648,8 @@ impl<T> Queue<T> {
     /// The offer has been taken: its sender goes on, here or elsewhere.
     fn tell_taken(&mut self, offer: Offer<T>, after: &mut After<T>) {
         after.wakes.add(offer.waker);
-        if let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet) {
-            inlet.tell(FromReceiver::Taken(far.number), &mut after.wakes);
+        if let Some(far) = offer.far {
+            self.tell_inlet(far.of, FromReceiver::Taken(far.number), after);
         }
     }
 
@@ -671,9 +710,9 @@ impl<T> Queue<T> {
             }
             Standing::Away(away) => {
                 away.abandoned |= for_good;
-                let asked = std::mem::replace(&mut away.asked_back, true);
-                if !asked && let Some(outlet) = &mut self.outlet {
-                    outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
+                let demanded_by = away.demanded_by;
+                if !std::mem::replace(&mut away.asked_back, true) {
+                    self.tell_taker(demanded_by, FromSender::AskedBack(ticket), after);
                 }
                 return Stand::Pending;
             }
@@ -808,7 +847,7 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             return if commit(own) { Took::Ended(RecvError::Poisoned(reason)) } else { Took::ChoiceGone };
         }
-        if self.receiver_claimed && handle != Handle::END {
+        if !self.may_take(handle) {
             return Took::Nothing;
         }
         if own.is_some_and(|(decision, _)| decision.is_reserved(self.has_something() || ends.no_senders)) {
@@ -885,10 +924,11 @@ impl<T> Queue<T> {
             if extended {
                 offer.standing = Standing::Held(handle);
                 self.held_offers += 1;
-                if let (Some(far), Some(inlet)) = (&offer.far, &mut self.inlet) {
-                    inlet.tell(FromReceiver::Held(far.number), &mut after.wakes);
+                let ticket = offer.ticket;
+                if let Some((of, number)) = offer.far.as_ref().map(|far| (far.of, far.number)) {
+                    self.tell_inlet(of, FromReceiver::Held(number), after);
                 }
-                return Took::Value(value, Some(offer.ticket));
+                return Took::Value(value, Some(ticket));
             }
             if let Some(offer) = self.remove(index, after) {
                 self.tell_taken(offer, after);
@@ -941,13 +981,15 @@ impl<T> Queue<T> {
 
     /// Whether an agent stands here for a receiver elsewhere.
     pub(crate) fn is_far(&self) -> bool {
-        self.outlet.is_some()
+        self.outlet.is_some() || self.demands.iter().any(Demands::wants_something)
     }
 
     /// Whether a receiver that was woken has not been polled since.
     pub(crate) fn watchers_unpolled(&self) -> bool {
         // Of a receiver elsewhere one cannot know; it gets the same time.
-        self.outlet.is_some() && self.credits.is_none() || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+        self.outlet.is_some() && self.credits.is_none()
+            || self.demands.iter().any(Demands::wants_something)
+            || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
     }
 
     /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
@@ -961,8 +1003,8 @@ impl<T> Queue<T> {
                 if let Some((decision, _)) = offer.choice {
                     decision.nudge(&mut after.wakes);
                 }
-                if let (Some(far), Some(inlet)) = (offer.far, &mut self.inlet) {
-                    inlet.tell(FromReceiver::Released(far.number), &mut after.wakes);
+                if let Some(far) = offer.far {
+                    self.tell_inlet(far.of, FromReceiver::Released(far.number), after);
                 }
             }
         } else if let Some(index) = self.held.iter().position(|h| *h == handle) {
@@ -1016,6 +1058,7 @@ impl<T> Queue<T> {
     /// Everybody looks again.
     pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
         self.wake_watchers(wakes);
+        self.wake_demands(wakes);
         for offer in &mut self.offers {
             wakes.add(offer.waker.take());
             if let Some((decision, _)) = &offer.choice {

@@ -182,6 +182,7 @@ impl Hub {
                     }
                 }
                 Agent::Outlet(outlet) => outlets.push((channel, outlet)),
+                Agent::Several(_) => debug_assert!(false, "`agents_of` refuses it"),
             }
         }
         outlets
@@ -329,6 +330,7 @@ fn poison(agent: &Agent, text: &str) {
     match agent {
         Agent::Outlet(outlet) => outlet.poison(text.into()),
         Agent::Inlet(inlet) => inlet.poison(text.into()),
+        Agent::Several(agents) => agents.agents.iter().for_each(|agent| poison(agent, text)),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use dunlin_core::Portable;
-use dunlin_core::carrier::{Agent, Outbox};
+use dunlin_core::carrier::{Agent, CarriedEnd, Outbox};
 use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::wire::{End, Names, Which};
 
@@ -37,7 +37,12 @@ pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
         return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
     }
     let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
-    ends.into_iter().map(|end| end.into_agent().map_err(|end| refused(end.kind().to_string()))).collect()
+    let agent = |end: CarriedEnd| match (end.kind(), end.into_agent()) {
+        // It has several, and is reached by no name.
+        (kind, Agent::Several(_)) => Err(refused(kind.to_string())),
+        (_, agent) => Ok(agent),
+    };
+    ends.into_iter().map(agent).collect()
 }
 
 /// A guest: a fresh server's face, and who is at the other end of it. It can be used as the face itself.

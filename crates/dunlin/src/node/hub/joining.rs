@@ -138,6 +138,7 @@ impl Hub {
                                 join(outlets.swap_remove(at).1, inlet, credits, &joined);
                             }
                         }
+                        Agent::Several(_) => debug_assert!(false, "`agents_of` refuses it"),
                     }
                 }
                 // It may have no channel that has its home at the server.

@@ -141,5 +141,6 @@ fn down(agent: Agent) {
     match agent {
         Agent::Outlet(outlet) => outlet.down(),
         Agent::Inlet(inlet) => inlet.down(),
+        Agent::Several(agents) => agents.agents.into_iter().for_each(down),
     }
 }

@@ -1,0 +1,214 @@
+//! Agents of single handles of an end that several share.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Event, Reserved};
+use crate::channel::queue::Handle;
+use crate::channel::queue::demand::Demanded;
+use crate::channel::queue::far::FromSender;
+use crate::channel::receiver::Receiver;
+use crate::channel::state::Chan;
+use crate::choice::decision::{self, Queued, Reserver};
+use crate::error::{MessageId, Reason, Why};
+use crate::lock::Lock;
+use crate::share::{Line, Shared};
+use crate::waits::ChannelId;
+
+/// The handle that an agent stands in for.
+pub(crate) struct Lone {
+    pub(super) handle: Handle,
+    /// The handle's own, by which a carrier tells this agent from that of the end.
+    pub(super) id: ChannelId,
+    line: Arc<Line>,
+    /// Its operations that wait here: whoever has claimed the end and does not use it hears of them.
+    waiting: Lock<BTreeSet<u64>>,
+    /// The handle itself, which keeps the end.
+    _keeps: Box<dyn Send>,
+}
+
+impl Lone {
+    pub(crate) fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
+        Self { handle, id, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
+    }
+
+    pub(super) fn began(&self, number: u64) {
+        if self.waiting.lock().insert(number) {
+            self.line.lone_began_by(self.handle);
+        }
+    }
+
+    pub(super) fn ended(&self, number: u64) {
+        let waited = self.waiting.lock().remove(&number);
+        if waited {
+            self.line.lone_ended_by(self.handle);
+        }
+    }
+}
+
+impl Drop for Lone {
+    fn drop(&mut self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.iter().for_each(|_| self.line.lone_ended_by(self.handle));
+    }
+}
+
+/// Stands in for one handle of a shared receiver, where the channel's queue is. To the half elsewhere it is a sender that always has
+/// offers of a choice: a receive there reserves one, which is its demand, and gets what the channel has next. See [`Outlet`](super::Outlet) for what the calls mean.
+///
+/// Dropped, that handle is gone, and the others go on.
+pub struct LoneOutlet<T: Send + 'static> {
+    chan: Arc<Chan<T>>,
+    lone: Lone,
+    /// Of all that it offers.
+    choice: u128,
+    /// [`retire`](Self::retire) was called.
+    leaving: Lock<bool>,
+    left: bool,
+}
+
+/// How the choice of an offer speaks to the agent that has reserved it.
+struct Ticket<T> {
+    chan: Arc<Chan<T>>,
+    handle: Handle,
+    ticket: u64,
+}
+
+impl<T> Ticket<T> {
+    fn tell(&self, event: FromSender<T>) {
+        self.chan.with_queue(|queue, _, after| queue.tell_demands(self.handle, event, after));
+    }
+}
+
+impl<T: Send> Queued for Ticket<T> {
+    fn unlocked(self: Arc<Self>) {
+        self.tell(FromSender::Unlocked(self.ticket));
+    }
+}
+
+impl<T: Send> Reserver for Ticket<T> {
+    fn revoke(&self) {
+        self.tell(FromSender::Revoke(self.ticket));
+    }
+}
+
+impl<T: Send + 'static> LoneOutlet<T> {
+    /// Takes the place of a handle.
+    pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
+        let (chan, lone) = handle.into_lone();
+        chan.add_agent(|queue, _| queue.add_demands(lone.handle));
+        Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false), left: false }
+    }
+
+    /// The handle, as in the wait records.
+    pub fn channel(&self) -> ChannelId {
+        self.lone.id
+    }
+
+    /// The next thing to be said to the half elsewhere.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+        if self.left {
+            return Poll::Pending;
+        }
+        if *self.leaving.lock() {
+            self.left = true;
+            return Poll::Ready(Event::Retired);
+        }
+        let handle = self.lone.handle;
+        let demanded = self.chan.with_queue(|queue, ends, after| queue.poll_demands(handle, ends, cx.waker(), after));
+        match demanded {
+            None => Poll::Pending,
+            Some(demanded) => Poll::Ready(match demanded {
+                Demanded::Post(number) => Event::ChoiceOffer(number, self.choice),
+                Demanded::Try(number) => Event::Unlocked(number),
+                Demanded::AskedBack(number) => Event::AskedBack(number),
+                Demanded::Revoke(number) => Event::Revoke(number),
+                Demanded::Poisoned(reason) => Event::Poisoned(reason),
+                Demanded::Gone => Event::Gone,
+            }),
+        }
+    }
+
+    /// A receive elsewhere wants something.
+    pub fn reserve(&self, number: u64) -> Reserved<T> {
+        let handle = self.lone.handle;
+        let found = self.chan.with_queue(|queue, ends, after| {
+            let reserver =
+                |ticket| -> Arc<dyn Reserver> { Arc::new(Ticket { chan: self.chan.clone(), handle, ticket }) };
+            queue.demand(handle, number, ends, reserver, after)
+        });
+        match found {
+            Some(value) => {
+                self.lone.ended(number);
+                Reserved::Granted(value)
+            }
+            None => {
+                self.lone.began(number);
+                Reserved::Later
+            }
+        }
+    }
+
+    /// The receive has returned the value.
+    pub fn taken(&self, number: u64) {
+        self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, false, after));
+    }
+
+    /// An extended receive has returned the value.
+    pub fn held(&self, number: u64) {
+        self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, true, after));
+    }
+
+    /// The value is not wanted there any more: others may have it.
+    pub fn give_back(&self, number: u64, value: T) {
+        self.back(number, Some(value), false, None);
+    }
+
+    /// The receive has failed. If that is because of the half there, others may have the value; if because of the value, its send has failed.
+    pub fn failed(&self, number: u64, value: Option<T>, why: Why) {
+        let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
+        self.back(number, value, true, of_value.then_some(why));
+    }
+
+    /// What was [asked back](Event::AskedBack) has not been taken.
+    pub fn withdrawn(&self, number: u64, value: Option<T>) {
+        self.back(number, value, true, None);
+    }
+
+    fn back(&self, number: u64, value: Option<T>, closed: bool, why: Option<Why>) {
+        self.lone.ended(number);
+        self.chan.with_queue(|queue, _, after| {
+            queue.demand_back(self.lone.handle, number, value, closed, why, after);
+        });
+    }
+
+    /// The node is lost, and nobody knows whether a receive there has returned the value.
+    pub fn lost(&self, number: u64, value: T, id: MessageId) {
+        self.chan.with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
+    }
+
+    /// All handles there are gone.
+    pub fn retire(&self) {
+        *self.leaving.lock() = true;
+        self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
+    }
+
+    /// The channel was poisoned there.
+    pub fn poison(&self, reason: Reason) {
+        self.chan.poison(reason);
+    }
+}
+
+impl<T: Send + 'static> Drop for LoneOutlet<T> {
+    fn drop(&mut self) {
+        self.chan.with_queue(|queue, _, after| queue.remove_demands(self.lone.handle, after));
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for LoneOutlet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LoneOutlet").field(&self.chan.record.id()).finish()
+    }
+}

@@ -1,0 +1,404 @@
+//! Handles of a shared receiver that are elsewhere: each has an agent here that takes an offer when it is asked for one.
+//!
+//! To the half elsewhere the agent is a sender that always has a few offers of a choice open. A receive there reserves one of them: that is its demand. Here
+//! it is answered with whatever the channel has next; until it is known what became of that, it is the agent's. So the value goes to who asked, several can ask at
+//! once, and what comes back stands in its old place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::far::{Away, FromSender, Heard};
+use super::{Ends, Handle, Queue, Standing, Value};
+use crate::channel::after::{After, Wakes};
+use crate::choice::decision::{Reserve, Reserver};
+use crate::error::{MessageId, Reason, RecvError, Why};
+
+/// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about to.
+const OPEN_AT_MOST: usize = 4;
+
+/// Where a value comes from that an agent has.
+enum Source {
+    /// It was in the buffer, and its place is held.
+    Buffer,
+    /// The offer under this ticket.
+    Offer(u64),
+}
+
+/// What is open at the agent of one handle.
+pub(crate) struct Demands<T> {
+    handle: Handle,
+    pub(crate) heard: Heard<FromSender<T>>,
+    /// The next number of those that the half elsewhere knows.
+    next: u64,
+    /// So many of them it can reserve.
+    posted: usize,
+    /// Reserved, and not answered.
+    wants: VecDeque<u64>,
+    /// Answered.
+    given: BTreeMap<u64, Source>,
+    /// The half elsewhere has been told how the channel ended.
+    ended: bool,
+}
+
+/// What an agent says next for its handle.
+pub(crate) enum Demanded {
+    /// This number can be reserved.
+    Post(u64),
+    /// There may be something for the reservation of this number.
+    Try(u64),
+    AskedBack(u64),
+    Revoke(u64),
+    Poisoned(Reason),
+    Gone,
+}
+
+impl<T> Demands<T> {
+    fn number_of(&self, ticket: u64) -> Option<u64> {
+        let given = self.given.iter().find(|(_, source)| matches!(source, Source::Offer(other) if *other == ticket));
+        given.map(|(number, _)| *number)
+    }
+
+    pub(super) fn wants_something(&self) -> bool {
+        !self.wants.is_empty()
+    }
+}
+
+impl<T> Queue<T> {
+    /// A handle of a shared receiver is elsewhere: an agent stands here for it.
+    pub(crate) fn add_demands(&mut self, handle: Handle) {
+        self.demands.push(Demands {
+            handle,
+            heard: Heard::new(),
+            next: 0,
+            posted: 0,
+            wants: VecDeque::new(),
+            given: BTreeMap::new(),
+            ended: false,
+        });
+    }
+
+    pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
+        self.demands.iter_mut().find(|demands| demands.handle == handle)
+    }
+
+    /// What the agent says next.
+    pub(crate) fn poll_demands(
+        &mut self,
+        handle: Handle,
+        ends: Ends,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> Option<Demanded> {
+        while let Some(event) = self.demands_of(handle)?.heard.events.pop_front() {
+            let demands = self.demands_of(handle)?;
+            match event {
+                FromSender::AskedBack(ticket) => {
+                    if let Some(number) = demands.number_of(ticket) {
+                        return Some(Demanded::AskedBack(number));
+                    }
+                }
+                FromSender::Revoke(ticket) => {
+                    if let Some(number) = demands.number_of(ticket) {
+                        return Some(Demanded::Revoke(number));
+                    }
+                }
+                // An offer may be reserved that could not be before: what waits is tried below.
+                _ => {}
+            }
+        }
+        let how = self.how_ended(ends);
+        let has_something = self.has_for(handle, ends);
+        let demands = self.demands_of(handle)?;
+        if demands.ended {
+            return None;
+        }
+        if let Some(how) = how
+            && (demands.given.is_empty() || matches!(how, Demanded::Poisoned(_)))
+        {
+            demands.ended = true;
+            return Some(how);
+        }
+        if demands.posted < OPEN_AT_MOST {
+            demands.posted += 1;
+            demands.next += 1;
+            return Some(Demanded::Post(demands.next));
+        }
+        if has_something && let Some(number) = demands.wants.pop_front() {
+            return Some(Demanded::Try(number));
+        }
+        after.stale.store(&mut demands.heard.waker, waker);
+        if demands.wants_something() {
+            // A bound on those who wait to receive is for those who are here.
+            let _ = self.watch(handle, waker, after);
+        } else {
+            self.unwatch(handle, after);
+        }
+        None
+    }
+
+    fn how_ended(&self, ends: Ends) -> Option<Demanded> {
+        if let Some(reason) = &self.poison {
+            return Some(Demanded::Poisoned(reason.clone()));
+        }
+        let waits = |index| self.offers[index].standing == Standing::Waiting && !self.is_nobodys_choice(index);
+        let empty = self.buffer.is_empty() && (ends.no_receivers || !(0..self.offers.len()).any(waits));
+        if !ends.no_senders || !empty || self.awaits_values() {
+            return None;
+        }
+        Some(if self.sender_lost {
+            Demanded::Poisoned(RecvError::NodeLost.to_string().as_str().into())
+        } else {
+            Demanded::Gone
+        })
+    }
+
+    /// Whether a demand of this handle may find something.
+    fn has_for(&self, handle: Handle, ends: Ends) -> bool {
+        if self.poison.is_some() || !self.may_take(handle) {
+            return false;
+        }
+        if !self.buffer.is_empty() {
+            return true;
+        }
+        let blocked = ends.no_receivers || self.buffering.is_some() && !self.held.is_empty();
+        !blocked
+            && self.offers.iter().enumerate().any(|(index, offer)| {
+                offer.standing == Standing::Waiting
+                    && self.acts(offer.handle)
+                    && match &offer.choice {
+                        Some((decision, _)) => decision.may_be_reserved(),
+                        // Asked for, it will be heard of.
+                        None => !self.is_far_choice(index) || self.may_ask(index, handle),
+                    }
+            })
+    }
+
+    /// Whether the agent of this offer of a choice elsewhere is gone: nobody will grant it.
+    fn is_nobodys_choice(&self, index: usize) -> bool {
+        self.is_far_choice(index)
+            && self.offers[index].far.as_ref().is_some_and(|far| match far.of {
+                Handle::END => self.inlet.is_none(),
+                of => !self.lone_inlets.iter().any(|(handle, _)| *handle == of),
+            })
+    }
+
+    /// Whether asking for this choice elsewhere would change something.
+    fn may_ask(&self, index: usize, handle: Handle) -> bool {
+        self.is_granted_to(index, handle)
+            || !self.is_nobodys_choice(index)
+                && self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
+                && !self
+                    .offers
+                    .iter()
+                    .any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle)))
+    }
+
+    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent [hears](Demanded::Try) when to try again.
+    pub(crate) fn demand(
+        &mut self,
+        handle: Handle,
+        number: u64,
+        ends: Ends,
+        reserver: impl Fn(u64) -> Arc<dyn Reserver>,
+        after: &mut After<T>,
+    ) -> Option<T> {
+        if self.demands_of(handle)?.given.contains_key(&number) {
+            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            return None;
+        }
+        let found = self.next_for(handle, ends, reserver, after);
+        let demands = self.demands_of(handle)?;
+        match found {
+            Some((value, source)) => {
+                demands.given.insert(number, source);
+                self.unwatch(handle, after);
+                Some(value)
+            }
+            None => {
+                if !demands.wants.contains(&number) {
+                    demands.wants.push_back(number);
+                }
+                // It has yet to watch the channel.
+                after.wakes.add(demands.heard.waker.take());
+                None
+            }
+        }
+    }
+
+    fn next_for(
+        &mut self,
+        handle: Handle,
+        ends: Ends,
+        reserver: impl Fn(u64) -> Arc<dyn Reserver>,
+        after: &mut After<T>,
+    ) -> Option<(T, Source)> {
+        if self.poison.is_some() || !self.may_take(handle) {
+            return None;
+        }
+        if let Some(value) = self.buffer.pop_front() {
+            self.held.push(handle);
+            return Some((value, Source::Buffer));
+        }
+        if ends.no_receivers || self.buffering.is_some() && !self.held.is_empty() {
+            return None;
+        }
+        let mut index = 0;
+        while index < self.offers.len() {
+            let offer = &self.offers[index];
+            if offer.standing != Standing::Waiting || !self.acts(offer.handle) {
+                index += 1;
+                continue;
+            }
+            if self.is_far_choice(index) && !self.is_granted_to(index, handle) {
+                self.ask_for(index, handle, after);
+                index += 1;
+                continue;
+            }
+            let ticket = self.offers[index].ticket;
+            let reserved = match &self.offers[index].choice {
+                Some((decision, _)) => decision.reserve(&reserver(ticket)),
+                None => Reserve::Granted,
+            };
+            match reserved {
+                Reserve::Granted => {}
+                Reserve::Later => {
+                    index += 1;
+                    continue;
+                }
+                Reserve::Dead => {
+                    self.strand(index, after);
+                    continue;
+                }
+            }
+            let offer = &mut self.offers[index];
+            let value = match &mut offer.value {
+                // It stays known where the value belongs, should it come back.
+                Value::Pooled(pool) => pool.lock().take(),
+                value => value.take(),
+            };
+            let Some(value) = value else {
+                index += 1;
+                continue;
+            };
+            offer.standing = Standing::Away(Away { demanded_by: Some(handle), ..Default::default() });
+            self.release_asks(handle, after);
+            return Some((value, Source::Offer(ticket)));
+        }
+        None
+    }
+
+    /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended receive that is not over.
+    pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
+        let Some(demands) = self.demands_of(handle) else { return };
+        let source = match demands.given.get(&number) {
+            Some(Source::Offer(ticket)) => Source::Offer(*ticket),
+            Some(Source::Buffer) => Source::Buffer,
+            None => return,
+        };
+        if !held {
+            demands.given.remove(&number);
+            demands.posted = demands.posted.saturating_sub(1);
+            after.wakes.add(demands.heard.waker.take());
+        }
+        match source {
+            Source::Offer(ticket) => self.far_took(ticket, held, after),
+            Source::Buffer if held => {}
+            Source::Buffer => self.release(handle, None, after),
+        }
+    }
+
+    /// The value comes back: it is not wanted any more, or could not be taken there. `closed`: the number cannot be reserved again. `why`: the offer itself has
+    /// failed.
+    pub(crate) fn demand_back(
+        &mut self,
+        handle: Handle,
+        number: u64,
+        value: Option<T>,
+        closed: bool,
+        why: Option<Why>,
+        after: &mut After<T>,
+    ) {
+        let Some(demands) = self.demands_of(handle) else { return after.dropped.extend(value) };
+        let source = demands.given.remove(&number);
+        demands.wants.retain(|other| *other != number);
+        if closed {
+            demands.posted = demands.posted.saturating_sub(1);
+        }
+        after.wakes.add(demands.heard.waker.take());
+        match (source, value) {
+            (Some(Source::Offer(ticket)), value) => match why {
+                Some(why) => self.far_failed(ticket, value, why, after),
+                None => {
+                    if let Some(value) = value {
+                        self.far_gave_back(ticket, value, after);
+                    }
+                }
+            },
+            (Some(Source::Buffer), value) => {
+                if why.is_some() {
+                    after.dropped.extend(value);
+                } else {
+                    if let Some(value) = value {
+                        self.buffer.push_front(value);
+                    }
+                }
+                self.release(handle, None, after);
+            }
+            (None, value) => after.dropped.extend(value),
+        }
+        self.rouse(after);
+    }
+
+    /// The node of that half is lost, and nobody knows whether a receive there has returned the value.
+    pub(crate) fn demand_lost(&mut self, handle: Handle, number: u64, value: T, id: MessageId, after: &mut After<T>) {
+        let source = self.demands_of(handle).and_then(|demands| demands.given.remove(&number));
+        match source {
+            Some(Source::Offer(ticket)) => self.far_lost(ticket, value, id, after),
+            Some(Source::Buffer) => {
+                // Its send is complete; given to another one it might be received twice.
+                after.dropped.push(value);
+                self.release(handle, None, after);
+            }
+            None => after.dropped.push(value),
+        }
+    }
+
+    /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
+    pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
+        let Some(at) = self.demands.iter().position(|demands| demands.handle == handle) else { return };
+        let demands = self.demands.swap_remove(at);
+        self.unwatch(handle, after);
+        for source in demands.given.into_values() {
+            match source {
+                Source::Offer(ticket) => self.far_took(ticket, false, after),
+                Source::Buffer => self.release(handle, None, after),
+            }
+        }
+        after.stale.add(demands.heard.waker);
+        self.rouse(after);
+    }
+
+    /// Tells who has this offer's value that its sender, or its choice, wants it back.
+    pub(super) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender<T>, after: &mut After<T>) {
+        let heard = match demanded_by {
+            None => self.outlet.as_mut(),
+            Some(handle) => self.demands_of(handle).map(|demands| &mut demands.heard),
+        };
+        if let Some(heard) = heard {
+            heard.tell(event, &mut after.wakes);
+        }
+    }
+
+    /// The choice of an offer that this agent has, or wanted, has something to say.
+    pub(crate) fn tell_demands(&mut self, handle: Handle, event: FromSender<T>, after: &mut After<T>) {
+        self.tell_taker(Some(handle), event, after);
+    }
+
+    /// The channel has changed: perhaps it has ended.
+    pub(crate) fn wake_demands(&mut self, wakes: &mut Wakes) {
+        for demands in &mut self.demands {
+            wakes.add(demands.heard.waker.take());
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! The line of those who want to claim one end.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+#[cfg(feature = "serde")]
+use std::task::{Context, Poll};
+
+use super::PATIENCE_TICKS;
+use crate::channel::after::{Stale, Wakes};
+use crate::channel::queue::Handle;
+use crate::lock::Lock;
+use crate::sync::global;
+use crate::waits;
+
+pub(super) struct Waiter {
+    ticket: u64,
+    waker: Option<Waker>,
+    asleep: bool,
+    /// The end was offered to it and it has not been polled since; until this tick others wait for it.
+    offered: Option<u32>,
+}
+
+#[derive(Default)]
+pub(super) struct LineState {
+    /// A claim is out.
+    out: bool,
+    waiters: VecDeque<Waiter>,
+    next_ticket: u64,
+    /// Lone operations that wait, and so may have been held back.
+    lone: usize,
+    /// How many of them are of handles at other nodes, by handle.
+    lone_far: Vec<(Handle, usize)>,
+    /// They have the floor until this tick, before the next claim.
+    floor: Option<u32>,
+    /// Somebody's patience runs.
+    patient: bool,
+    /// The end is kept at another node. `None`: it is kept here.
+    far: Option<Far>,
+    /// Who holds the claim for another node hears by this that somebody else wants it.
+    recall: Option<Waker>,
+}
+
+/// The claim of an end that is kept at another node.
+#[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only messages take handles to other nodes"))]
+#[derive(Default)]
+struct Far {
+    place: Place,
+    /// How many handles there are here.
+    handles: usize,
+    /// Who asks for the claim and returns it.
+    desk: Option<Waker>,
+}
+
+#[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `Far`"))]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// Not here.
+    #[default]
+    Away,
+    /// Asked for.
+    Asked,
+    /// Here, until somebody elsewhere wants it.
+    Here,
+    /// Somebody does. `unused`: nobody has had it here yet.
+    Recalled { unused: bool },
+    /// Here, and nobody has had it yet.
+    Fresh,
+    /// The node that keeps the end is lost.
+    Lost,
+}
+
+/// What the desk of a shared end has to do, whose keeper is elsewhere.
+#[cfg(feature = "serde")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Ask for the claim.
+    Ask,
+    /// Give it back.
+    Return,
+    /// No handle is here any more. `true`: the claim is.
+    Leave(bool),
+}
+
+/// Those who want to claim one end, in order.
+#[derive(Default)]
+pub(crate) struct Line {
+    pub(super) state: Lock<LineState>,
+}
+
+impl LineState {
+    /// Offers the end to the first waiter that is awake. `true`: its patience runs now.
+    fn offer(&mut self, wakes: &mut Wakes) -> bool {
+        if self.out || self.floor.is_some() || !self.is_here() {
+            return false;
+        }
+        let Some(first) = self.waiters.iter_mut().find(|w| !w.asleep) else { return false };
+        if first.offered.is_some() {
+            return false;
+        }
+        first.offered = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+        wakes.add(first.waker.take());
+        true
+    }
+
+    /// Whether a claim can be given here.
+    fn is_here(&self) -> bool {
+        self.far
+            .as_ref()
+            .is_none_or(|far| matches!(far.place, Place::Here | Place::Fresh | Place::Recalled { unused: true }))
+    }
+
+    /// Whoever has the claim and can give it back, or ask for it, looks.
+    fn stir(&mut self, wakes: &mut Wakes) {
+        wakes.add(self.recall.take());
+        if let Some(far) = &mut self.far {
+            wakes.add(far.desk.take());
+        }
+    }
+
+    pub(super) fn is_contended(&self) -> bool {
+        self.waiters.iter().any(|w| !w.asleep)
+    }
+
+    fn remove(&mut self, ticket: u64) -> Option<Waiter> {
+        let index = self.waiters.iter().position(|w| w.ticket == ticket)?;
+        self.waiters.remove(index)
+    }
+
+    fn is_free_for(&self, ticket: Option<u64>) -> bool {
+        let ahead = |w: &&Waiter| ticket.is_none_or(|ticket| w.ticket < ticket);
+        !self.out && self.is_here() && self.floor.is_none() && self.waiters.iter().filter(ahead).all(|w| w.asleep)
+    }
+}
+
+impl Line {
+    /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
+    pub(super) fn poll(
+        self: &Arc<Self>,
+        ticket: &mut Option<u64>,
+        waker: &Waker,
+        commit: impl FnOnce() -> bool,
+    ) -> bool {
+        // Dropped after the lock is released: a task's last waker may drop the task.
+        let (mut stale, mut wakes) = (Stale::default(), Wakes::default());
+        let mut state = self.state.lock();
+        if state.is_free_for(*ticket) {
+            if !commit() {
+                return false;
+            }
+            state.out = true;
+            if let Some(far) = &mut state.far {
+                far.place = match far.place {
+                    Place::Recalled { .. } => Place::Recalled { unused: false },
+                    _ => Place::Here,
+                };
+            }
+            let gone = ticket.take().and_then(|ticket| state.remove(ticket));
+            drop(state);
+            drop(gone);
+            return true;
+        }
+        match *ticket {
+            Some(ticket) => {
+                if let Some(waiter) = state.waiters.iter_mut().find(|w| w.ticket == ticket) {
+                    waiter.asleep = false;
+                    waiter.offered = None;
+                    stale.store(&mut waiter.waker, waker);
+                }
+            }
+            None => {
+                let new = state.next_ticket;
+                state.next_ticket += 1;
+                *ticket = Some(new);
+                let waker = Some(waker.clone());
+                state.waiters.push_back(Waiter { ticket: new, waker, asleep: false, offered: None });
+            }
+        }
+        state.stir(&mut wakes);
+        drop(state);
+        false
+    }
+
+    /// Leaves the line; an offer is passed on.
+    pub(super) fn leave(self: &Arc<Self>, ticket: u64) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        let gone = state.remove(ticket);
+        let waits = state.offer(&mut wakes);
+        state.stir(&mut wakes);
+        drop(state);
+        drop(gone);
+        self.be_patient(waits);
+    }
+
+    pub(super) fn release(self: &Arc<Self>) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.out = false;
+        let waits = if state.lone > 0 && !state.waiters.is_empty() {
+            state.floor = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+            true
+        } else {
+            state.offer(&mut wakes)
+        };
+        state.stir(&mut wakes);
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    pub(super) fn lone_began(&self) {
+        self.lone_began_by(Handle::END);
+    }
+
+    /// The same, by this handle, which is at another node.
+    pub(crate) fn lone_began_by(&self, handle: Handle) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.lone += 1;
+        if handle != Handle::END {
+            match state.lone_far.iter_mut().find(|(other, _)| *other == handle) {
+                Some((_, count)) => *count += 1,
+                None => state.lone_far.push((handle, 1)),
+            }
+        }
+        wakes.add(state.recall.take());
+        drop(state);
+    }
+
+    pub(super) fn lone_ended(self: &Arc<Self>) {
+        self.lone_ended_by(Handle::END);
+    }
+
+    pub(crate) fn lone_ended_by(self: &Arc<Self>, handle: Handle) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.lone -= 1;
+        if let Some(at) = state.lone_far.iter().position(|(other, _)| *other == handle) {
+            state.lone_far[at].1 -= 1;
+            if state.lone_far[at].1 == 0 {
+                state.lone_far.swap_remove(at);
+            }
+        }
+        state.floor = None;
+        let waits = state.offer(&mut wakes);
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    fn be_patient(self: &Arc<Self>, waits: bool) {
+        if waits && !std::mem::replace(&mut self.state.lock().patient, true) {
+            let line: Weak<Self> = Arc::downgrade(self);
+            be_patient(line);
+        }
+    }
+}
+
+/// Claims of an end whose handles are at several nodes.
+impl Line {
+    /// The end was taken away with a node that is lost: nobody can claim it any more.
+    #[cfg(feature = "serde")]
+    pub(super) fn lose(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.far.get_or_insert_default().place = Place::Lost;
+        state.waiters.iter_mut().for_each(|waiter| wakes.add(waiter.waker.take()));
+        state.stir(&mut wakes);
+        drop(state);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.state.lock().far.as_ref().is_some_and(|far| far.place == Place::Lost)
+    }
+
+    /// Where the end is kept another one wants it: the claim goes back when nobody here has it, but not before somebody here has had it.
+    #[cfg(feature = "serde")]
+    pub(super) fn recalled(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if let Some(far) = &mut state.far {
+            far.place = match far.place {
+                Place::Here => Place::Recalled { unused: false },
+                Place::Fresh => Place::Recalled { unused: true },
+                other => other,
+            };
+        }
+        state.stir(&mut wakes);
+        drop(state);
+    }
+}
+
+#[cfg(feature = "serde")]
+impl Line {
+    /// Of an end that is kept elsewhere.
+    pub(super) fn far() -> Self {
+        let line = Self::default();
+        line.state.lock().far = Some(Far::default());
+        line
+    }
+
+    pub(super) fn handle_made(&self) {
+        if let Some(far) = &mut self.state.lock().far {
+            far.handles += 1;
+        }
+    }
+
+    pub(super) fn handle_dropped(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if let Some(far) = &mut state.far {
+            far.handles = far.handles.saturating_sub(1);
+        }
+        state.stir(&mut wakes);
+        drop(state);
+    }
+
+    /// What the desk is to do next.
+    pub(super) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
+        let mut stale = Stale::default();
+        let mut state = self.state.lock();
+        let (out, waits) = (state.out, state.is_contended());
+        let Some(far) = &mut state.far else { return Poll::Pending };
+        let wish = match far.place {
+            _ if far.handles == 0 => Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Asked | Place::Lost))),
+            Place::Away if waits => {
+                far.place = Place::Asked;
+                Some(Wish::Ask)
+            }
+            Place::Recalled { unused } if !out && (!unused || !waits) => {
+                far.place = Place::Away;
+                Some(Wish::Return)
+            }
+            _ => None,
+        };
+        match wish {
+            Some(wish) => Poll::Ready(wish),
+            None => {
+                stale.store(&mut far.desk, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The claim has come.
+    pub(super) fn granted(self: &Arc<Self>) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if let Some(far) = &mut state.far {
+            far.place = Place::Fresh;
+        }
+        let waits = state.offer(&mut wakes);
+        drop(state);
+        self.be_patient(waits);
+    }
+
+    /// Until somebody else wants what this one has claimed for another node.
+    pub(super) fn poll_wanted(&self, claimer: Handle, cx: &mut Context<'_>) -> Poll<()> {
+        let mut stale = Stale::default();
+        let mut state = self.state.lock();
+        let own = state.lone_far.iter().find(|(handle, _)| *handle == claimer).map_or(0, |(_, count)| *count);
+        if state.lone > own || state.is_contended() {
+            return Poll::Ready(());
+        }
+        stale.store(&mut state.recall, cx.waker());
+        Poll::Pending
+    }
+}
+
+impl Patient for Line {
+    fn patience_ran_out(&self, tick: u32) -> bool {
+        let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if state.floor.is_some_and(over) {
+            state.floor = None;
+        }
+        if let Some(sleeper) = state.waiters.iter_mut().find(|w| w.offered.is_some_and(over)) {
+            sleeper.offered = None;
+            sleeper.asleep = true;
+        }
+        state.offer(&mut wakes);
+        state.stir(&mut wakes);
+        state.patient = state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some());
+        state.patient
+    }
+}
+
+/// Something that waits for somebody to be polled, but not for ever.
+pub(crate) trait Patient: Send + Sync {
+    /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
+    fn patience_ran_out(&self, tick: u32) -> bool;
+}
+
+/// Has `patient` told as time passes, until it waits for nobody.
+pub(crate) fn be_patient(patient: Weak<dyn Patient>) {
+    PATIENT.lock().push(patient);
+}
+
+global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); }
+
+/// Called as time passes.
+pub(crate) fn patience_ran_out(tick: u32) {
+    let mut patient = std::mem::take(&mut *PATIENT.lock());
+    patient.retain(|patient| {
+        // It may drop a user's value, whose panic must not keep the others from being told.
+        let told = || patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick));
+        catch_unwind(AssertUnwindSafe(told)).unwrap_or(false)
+    });
+    PATIENT.lock().append(&mut patient);
+}

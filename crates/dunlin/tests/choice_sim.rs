@@ -1,0 +1,207 @@
+//! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended receives, lone sends of a shared end, claims, calls
+//! that are accepted, timers.
+//! Each send that happened is received once, each that did not has its value, and nobody waits for ever.
+#![cfg(feature = "sim")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use dunlin::{Callee, Caller};
+
+type Word = u32;
+
+/// What was sent, and what was heard.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<(u32, BTreeMap<Word, (bool, u32)>)>>);
+
+impl Log {
+    fn word(&self) -> Word {
+        let mut log = self.0.lock().unwrap();
+        log.0 += 1;
+        log.0
+    }
+
+    fn sent(&self, word: Word) {
+        self.0.lock().unwrap().1.entry(word).or_default().0 = true;
+    }
+
+    fn heard(&self, word: Word) {
+        self.0.lock().unwrap().1.entry(word).or_default().1 += 1;
+    }
+
+    fn check(&self, seed: u64) {
+        let log = self.0.lock().unwrap();
+        for (word, (sent, heard)) in &log.1 {
+            assert_eq!(u32::from(*sent), *heard, "word {word}, seed {seed}");
+        }
+        assert!(log.1.len() > 40, "seed {seed}: {}", log.1.len());
+    }
+}
+
+struct Ends {
+    tx: [Sender<Word>; 2],
+    rx: [Receiver<Word>; 2],
+    board: Shared<Sender<Word>>,
+    caller: Caller<Word, Word>,
+    callee: Callee<Word, Word>,
+}
+
+/// One process at a node: chooses among all that it has, until it has had enough.
+async fn chooser(sim: &Sim, mut ends: Ends, log: Log, rounds: usize) -> Result {
+    let [tx0, tx1] = &mut ends.tx;
+    let [rx0, rx1] = &mut ends.rx;
+    let (board, caller, callee) = (&mut ends.board, &mut ends.caller, &mut ends.callee);
+    let mut other = board.clone();
+    let mut on = [true; 5];
+    let mut slots = [None::<Word>; 2];
+    for _ in 0..rounds {
+        for slot in &mut slots {
+            slot.get_or_insert_with(|| log.word());
+        }
+        let (first, second) = (slots[0], slots[1]);
+        let [slot0, slot1] = &mut slots;
+        let wait = Duration::from_micros(200 + sim.below(20_000));
+        let lone = sim.below(3) == 0;
+        let claims = !lone && sim.below(3) == 0;
+        let asks = sim.below(3) == 0;
+        let (posted, question) = (log.word(), log.word());
+        // A call is no branch; who serves it chooses.
+        if asks && let Ok(answer) = caller.call(question).within(wait).await {
+            assert_eq!(answer, question + 1);
+        }
+        alt! {
+            sent = tx0.send_from(slot0), if on[0] => match sent {
+                Ok(()) => log.sent(first.unwrap()),
+                Err(_) => on[0] = false,
+            }
+            sent = tx1.send_from(slot1), if on[1] => match sent {
+                Ok(()) => log.sent(second.unwrap()),
+                Err(_) => on[1] = false,
+            }
+            word = rx0.recv_extended(), if on[2] => match word {
+                Ok(word) => {
+                    log.heard(*word);
+                    sleep(Duration::from_micros(sim.below(2000))).await;
+                }
+                Err(_) => on[2] = false,
+            }
+            word = rx1.recv(), if on[3] => match word {
+                Ok(word) => log.heard(word),
+                Err(_) => on[3] = false,
+            }
+            sent = board.send(posted), if on[4] && lone => match sent {
+                Ok(()) => log.sent(posted),
+                Err(_) => on[4] = false,
+            }
+            claim = other.claim(), if on[4] && claims => {
+                if let Ok(mut board) = claim {
+                    for _ in 0..sim.below(3) {
+                        let word = log.word();
+                        if board.send(word).await.is_ok() {
+                            log.sent(word);
+                        }
+                    }
+                }
+            }
+            ask = callee.accept() => if let Ok(ask) = ask {
+                let question = *ask;
+                let _ = ask.reply(question + 1);
+            } else {
+                sleep(wait).await;
+            },
+            _ = sleep(wait) => {}
+        }
+        if sim.below(3) == 0 {
+            sleep(Duration::from_micros(sim.below(3000))).await;
+        }
+    }
+    Ok(())
+}
+
+async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
+    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    let (mut give, mut take) = (give?, take?);
+    let (given, taken) = par!(give.send(end), take.recv());
+    given?;
+    Ok(taken?)
+}
+
+fn choices_over_four_nodes(seed: u64) {
+    const N: usize = 4;
+    let sim = Sim::new(seed);
+    let log = Log::default();
+    sim.run(async {
+        let mut nodes = Vec::new();
+        for _ in 0..N {
+            nodes.push(Node::join("choices").await?);
+        }
+        let (board, mut reads) = channel::<Word>();
+        let board = board.share();
+        // From each to the next two, and a call to the next one; made at any node.
+        let (mut senders, mut receivers) = (BTreeMap::new(), BTreeMap::new());
+        let (mut callers, mut callees) = (BTreeMap::new(), BTreeMap::new());
+        for from in 0..N {
+            for step in 1..=2 {
+                let to = (from + step) % N;
+                let (tx, rx) = channel::<Word>();
+                let made = sim.below(N as u64) as usize;
+                let name = format!("{from} to {to}");
+                let tx = if made == from { tx } else { carry(&nodes[made], &nodes[from], &name, tx).await? };
+                let name = format!("{to} from {from}");
+                let rx = if made == to { rx } else { carry(&nodes[made], &nodes[to], &name, rx).await? };
+                senders.insert((from, step), tx);
+                receivers.insert((to, step), rx);
+            }
+            let to = (from + 1) % N;
+            let (caller, callee) = dunlin::call::<Word, Word>();
+            callers.insert(from, caller);
+            callees.insert(to, carry(&nodes[from], &nodes[to], &format!("calls of {from}"), callee).await?);
+        }
+        let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
+        for n in 0..N {
+            let handle = board.clone();
+            let handle =
+                if n == 0 { handle } else { carry(&nodes[0], &nodes[n], &format!("board {n}"), handle).await? };
+            let ends = Ends {
+                tx: [senders.remove(&(n, 1)).unwrap(), senders.remove(&(n, 2)).unwrap()],
+                rx: [receivers.remove(&(n, 1)).unwrap(), receivers.remove(&(n, 2)).unwrap()],
+                board: handle,
+                caller: callers.remove(&n).unwrap(),
+                callee: callees.remove(&n).unwrap(),
+            };
+            all.push(Box::pin(chooser(&sim, ends, log.clone(), 40)));
+        }
+        drop(board);
+        all.push(Box::pin(async {
+            while let Some(word) = reads.next().await? {
+                log.heard(word);
+            }
+            Ok(())
+        }));
+        all.push(Box::pin(async {
+            for _ in 0..sim.below(4) {
+                sleep(Duration::from_micros(sim.below(50_000))).await;
+                let a = sim.below(N as u64) as usize;
+                sim.cut(&nodes[a], &nodes[(a + 1 + sim.below(3) as usize) % N]);
+            }
+            Ok(())
+        }));
+        for done in all.into_iter().collect::<Par<_>>().await {
+            done?;
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    log.check(seed);
+}
+
+#[test]
+fn choices_meet_over_four_nodes() {
+    let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
+    for seed in first..first + of("DUNLIN_SEEDS").unwrap_or(40) {
+        choices_over_four_nodes(seed);
+    }
+}

@@ -1,0 +1,336 @@
+//! Shared ends whose handles are at several nodes: lone operations, claims, faces, and nodes that are lost with a claim.
+#![cfg(feature = "net")]
+
+use std::time::Duration;
+
+use dunlin::ClaimError;
+use dunlin::prelude::*;
+
+/// Nodes of an application of their own, which is named for the test.
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
+}
+
+/// A channel by this name from one node to another, for ends.
+async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    Ok((tx?, rx?))
+}
+
+/// Sends the end along this way.
+async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
+    let (sent, received) = par!(way.0.send(end), way.1.recv());
+    sent?;
+    Ok(received?)
+}
+
+/// Sends and receives one value.
+async fn passes(sent: impl Future<Output = Result<(), SendError<u32>>>, rx: &mut Receiver<u32>, value: u32) -> Result {
+    let (sent, received) = par!(sent, rx.recv());
+    sent?;
+    assert_eq!(received?, value);
+    Ok(())
+}
+
+#[test]
+fn a_handle_of_a_sender_elsewhere_sends_alone() {
+    run(async {
+        let [a, b] = nodes("a_handle_of_a_sender").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut here = tx.share();
+        let mut there = carry(here.clone(), &mut ab).await?;
+        for n in 0..5 {
+            passes(there.send(2 * n), &mut rx, 2 * n).await?;
+            passes(here.send(2 * n + 1), &mut rx, 2 * n + 1).await?;
+        }
+        // What nobody receives comes back.
+        let given_up = there.send(99).within(Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(given_up.into_value(), 99);
+        drop(here);
+        passes(there.send(100), &mut rx, 100).await?;
+        drop(there);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_claim_holds_all_others_back() {
+    run(async {
+        let [a, b, c] = nodes("a_claim_holds_all").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Shared<Sender<u32>>>(&a, &c, "ac").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let singer = async |shared: &mut Shared<Sender<u32>>, base: u32| {
+            for round in 0..3 {
+                let mut stage = shared.claim().await?;
+                for n in 0..5 {
+                    stage.send(base + 10 * round + n).await?;
+                }
+            }
+            shared.send(base + 99).await?;
+            Ok::<(), dunlin::Error>(())
+        };
+        let listen = async {
+            let mut heard = Vec::new();
+            for _ in 0..3 * (3 * 5 + 1) {
+                heard.push(rx.recv().await?);
+            }
+            Ok::<_, dunlin::Error>(heard)
+        };
+        let (x, y, z, heard) = par!(singer(&mut at_a, 1000), singer(&mut at_b, 2000), singer(&mut at_c, 3000), listen);
+        x?;
+        y?;
+        z?;
+        // Nobody comes between the five of one claim.
+        let mut heard = heard?;
+        heard.retain(|value| value % 1000 != 99);
+        for five in heard.chunks(5) {
+            let first = five[0];
+            assert_eq!(five, (first..first + 5).collect::<Vec<_>>(), "somebody came between");
+        }
+        let mut all = heard;
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 45);
+        Ok(())
+    });
+}
+
+#[test]
+fn handles_of_a_receiver_elsewhere_share_its_values() {
+    run(async {
+        let [a, b, c] = nodes("handles_of_a_receiver").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Shared<Receiver<u32>>>(&a, &c, "ac").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let mut at_a = rx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let take = async |shared: &mut Shared<Receiver<u32>>| {
+            let mut got = Vec::new();
+            for _ in 0..20 {
+                got.push(shared.recv().await?);
+            }
+            Ok::<_, dunlin::Error>(got)
+        };
+        let give = async {
+            for n in 0..60 {
+                tx.send(n).await?;
+            }
+            drop(tx);
+            Ok::<(), dunlin::Error>(())
+        };
+        let (given, x, y, z) = par!(give, take(&mut at_a), take(&mut at_b), take(&mut at_c));
+        given?;
+        let mut all = [x?, y?, z?].concat();
+        for shared in [&mut at_a, &mut at_b, &mut at_c] {
+            assert_eq!(shared.next().await?, None);
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..60).collect::<Vec<_>>());
+        Ok(())
+    });
+}
+
+/// Five for the first claimer, five for the next: none lost, none twice.
+#[test]
+fn claims_of_a_receiver_take_turns() {
+    run(async {
+        let [a, b, c] = nodes("claims_of_a_receiver").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Shared<Receiver<u32>>>(&a, &c, "ac").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let at_a = rx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let take = async |shared: &mut Shared<Receiver<u32>>| {
+            let mut got = Vec::new();
+            for _ in 0..4 {
+                let mut held = shared.claim().await?;
+                let mut five = Vec::new();
+                for _ in 0..5 {
+                    five.push(held.recv().await?);
+                }
+                got.push(five);
+            }
+            Ok::<_, dunlin::Error>(got)
+        };
+        let give = async {
+            for n in 0..40 {
+                tx.send(n).await?;
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (given, x, y) = par!(give, take(&mut at_b), take(&mut at_c));
+        given?;
+        let mut fives = [x?, y?].concat();
+        fives.sort_unstable();
+        assert_eq!(fives.concat(), (0..40).collect::<Vec<_>>());
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Till {
+    pay: ToServer<u32>,
+    receipt: ToClient<String>,
+}
+
+/// A face is claimed whole, and goes to its claimer.
+#[test]
+fn a_face_is_claimed_at_several_nodes() {
+    run(async {
+        let [a, b, c] = nodes("a_face_is_claimed").await;
+        let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
+        let mut ac = way::<Shared<TillClient>>(&a, &c, "ac").await?;
+        let (client, mut server) = Till::pair();
+        let mut at_a = client.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let buy = async |shared: &mut Shared<TillClient>, price: u32| {
+            for n in 0..3 {
+                let mut till = shared.claim().await?;
+                till.pay.send(price + n).await?;
+                assert_eq!(till.receipt.recv().await?, format!("paid {}", price + n));
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let serve = async {
+            for _ in 0..9 {
+                let paid = server.pay.recv().await?;
+                server.receipt.send(format!("paid {paid}")).await?;
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (served, x, y, z) = par!(serve, buy(&mut at_a, 100), buy(&mut at_b, 200), buy(&mut at_c, 300));
+        served?;
+        x?;
+        y?;
+        z?;
+        Ok(())
+    });
+}
+
+/// The handle of a handle: from a to b, and on to c, while a keeps the end.
+#[test]
+fn a_handle_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("a_handle_goes_on").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_b = carry(tx.share(), &mut ab).await?;
+        let mut at_c = carry(at_b.clone(), &mut bc).await?;
+        passes(at_c.send(1), &mut rx, 1).await?;
+        passes(at_b.send(2), &mut rx, 2).await?;
+        let claimed = async {
+            let mut stage = at_c.claim().await?;
+            for n in 3..6 {
+                stage.send(n).await?;
+            }
+            drop(stage);
+            let mut stage = at_b.claim().await?;
+            stage.send(6).await?;
+            Ok::<(), dunlin::Error>(())
+        };
+        let heard = async {
+            for n in 3..7 {
+                assert_eq!(rx.recv().await?, n);
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (claimed, heard) = par!(claimed, heard);
+        claimed?;
+        heard?;
+        let given_up = at_c.send(9).within(Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(given_up.into_value(), 9);
+        drop((at_b, at_c));
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A claim is back when its node is gone.
+#[test]
+fn a_claim_is_released_when_its_node_is_lost() {
+    run(async {
+        let [a, b] = nodes("a_claim_is_released").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut stage = at_b.claim().await?;
+        passes(stage.send(1), &mut rx, 1).await?;
+        assert_eq!(at_a.try_claim().err(), Some(ClaimError::WouldBlock));
+        let (left, claimed) = par!(b.leave(), at_a.claim());
+        left?;
+        let mut here = claimed?;
+        passes(here.send(2), &mut rx, 2).await?;
+        assert!(stage.send(3).await.is_err());
+        drop(stage);
+        // Who kept the end is gone for the other one.
+        let refused = loop {
+            // What it had claimed it may claim again, for nothing, until it hears of that.
+            match at_b.claim().await {
+                Ok(claim) => drop(claim),
+                Err(refused) => break refused,
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(refused, ClaimError::NodeLost);
+        Ok(())
+    });
+}
+
+/// The receiver of a shared sender is at a third node: what a handle sends goes on to there.
+#[test]
+fn the_receiver_of_a_shared_sender_is_elsewhere() {
+    run(async {
+        let [a, b, c] = nodes("the_receiver_is_elsewhere").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Receiver<u32>>(&a, &c, "ac").await?;
+        let (tx, rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut rx = carry(rx, &mut ac).await?;
+        for n in 0..3 {
+            passes(at_b.send(n), &mut rx, n).await?;
+            passes(at_a.send(10 + n), &mut rx, 10 + n).await?;
+        }
+        let given_up = at_b.send(99).within(Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(given_up.into_value(), 99);
+        passes(at_b.send(7), &mut rx, 7).await?;
+        let claimed = async {
+            let mut stage = at_b.claim().await?;
+            for n in 0..5 {
+                stage.send(n).await?;
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let heard = async {
+            for n in 0..5 {
+                assert_eq!(rx.recv().await?, n);
+            }
+            Ok::<(), dunlin::Error>(())
+        };
+        let (claimed, heard) = par!(claimed, heard);
+        claimed?;
+        heard?;
+        Ok(())
+    });
+}

@@ -1,0 +1,344 @@
+//! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are cut: nobody comes between the values of a
+//! claim, and each send that is `Ok` is received once.
+#![cfg(feature = "sim")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+
+/// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
+type Word = (u32, u32, u32);
+
+#[derive(Default)]
+struct Log {
+    heard: Vec<Word>,
+    /// What became of each: sent, or not.
+    sent: BTreeMap<u32, bool>,
+    next: u32,
+    claims: u32,
+}
+
+#[derive(Clone, Default)]
+struct Shout(Arc<Mutex<Log>>);
+
+impl Shout {
+    fn word(&self, voice: u32, claim: u32) -> Word {
+        let mut log = self.0.lock().unwrap();
+        log.next += 1;
+        (voice, claim, log.next)
+    }
+
+    fn claim(&self) -> u32 {
+        let mut log = self.0.lock().unwrap();
+        log.claims += 1;
+        log.claims
+    }
+
+    fn became(&self, word: Word, sent: &Result<(), SendError<Word>>) {
+        let sent = match sent {
+            Ok(()) => true,
+            Err(SendError::NotTaken { .. }) => false,
+            Err(_) => return,
+        };
+        eprintln!("became {word:?} {sent}");
+        assert!(self.0.lock().unwrap().sent.insert(word.2, sent).is_none());
+    }
+
+    fn heard(&self, word: Word) {
+        eprintln!("heard {word:?}");
+        self.0.lock().unwrap().heard.push(word);
+    }
+
+    fn check(&self, seed: u64) {
+        let log = self.0.lock().unwrap();
+        let mut times: BTreeMap<u32, usize> = BTreeMap::new();
+        for word in &log.heard {
+            *times.entry(word.2).or_default() += 1;
+        }
+        for (word, sent) in &log.sent {
+            let heard = times.get(word).copied().unwrap_or(0);
+            assert_eq!(heard, usize::from(*sent), "word {word}, seed {seed}");
+        }
+        // Nobody comes between the words of a claim.
+        let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+        for (at, (_, claim, word)) in log.heard.iter().enumerate() {
+            if *claim != 0
+                && let Some(before) = last.insert(*claim, at)
+            {
+                assert_eq!(before + 1, at, "somebody came between, before word {word}, seed {seed}: {:?}", log.heard);
+            }
+        }
+        assert!(log.heard.len() > 10, "seed {seed}: {}", log.heard.len());
+    }
+}
+
+async fn pause(sim: &Sim, at_most: u64) {
+    sleep(Duration::from_micros(sim.below(at_most) + 1)).await;
+}
+
+/// Sends alone and in claims, with and without deadlines, as itself and as a branch.
+async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: Shout) -> Result {
+    for _ in 0..8 {
+        match sim.below(5) {
+            0 => {
+                let word = shout.word(number, 0);
+                shout.became(word, &shared.send(word).await);
+            }
+            1 => {
+                let word = shout.word(number, 0);
+                let sent = shared.send(word).within(Duration::from_micros(sim.below(6000))).await;
+                shout.became(word, &sent);
+            }
+            2 => {
+                // As a branch: it happens, or not at all.
+                let word = shout.word(number, 0);
+                let mut slot = Some(word);
+                let wait = Duration::from_micros(sim.below(6000));
+                let sent = alt! {
+                    sent = shared.send_from(&mut slot) => Some(sent),
+                    _ = sleep(wait) => None,
+                };
+                let sent = match sent {
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(_)) | None => Err(SendError::NotTaken { value: word, why: dunlin::Why::TimedOut }),
+                };
+                shout.became(word, &sent);
+            }
+            _ => {
+                let wait = Duration::from_millis(1 + sim.below(300));
+                if let Ok(mut stage) = shared.claim().within(wait).await {
+                    let claim = shout.claim();
+                    for _ in 0..=sim.below(3) {
+                        let word = shout.word(number, claim);
+                        let sent = if sim.below(3) == 0 {
+                            stage.send(word).within(Duration::from_micros(sim.below(8000))).await
+                        } else {
+                            stage.send(word).await
+                        };
+                        shout.became(word, &sent);
+                        if sim.below(3) == 0 {
+                            pause(sim, 2000).await;
+                        }
+                    }
+                }
+            }
+        }
+        if sim.below(2) == 0 {
+            pause(sim, 5000).await;
+        }
+    }
+    Ok(())
+}
+
+/// The receiver is with the keeper of the shared sender, or at a node of its own; handles are at all nodes, and handles of handles.
+fn a_choir(seed: u64) {
+    eprintln!("seed {seed}");
+    let sim = Sim::new(seed);
+    let shout = Shout::default();
+    sim.run(async {
+        let mut nodes = Vec::new();
+        for _ in 0..4 {
+            nodes.push(Node::join("choir").await?);
+        }
+        let (tx, mut rx) = channel::<Word>();
+        let shared = tx.share();
+        let mut voices = vec![shared.clone()];
+        for (n, node) in nodes.iter().enumerate().skip(1) {
+            // From the keeper, or from the one before.
+            let from = if sim.below(2) == 0 { 0 } else { n - 1 };
+            let name = format!("handle {n}");
+            let (give, take) = par!(async { nodes[from].sender::<Shared<Sender<Word>>>(&name).await }, async {
+                node.receiver::<Shared<Sender<Word>>>(&name).await
+            },);
+            let (mut give, mut take) = (give?, take?);
+            let (given, taken) = par!(give.send(voices[from].clone()), take.recv());
+            given?;
+            voices.push(taken?);
+        }
+        drop(shared);
+        if sim.below(2) == 0 {
+            let (give, take) = par!(async { nodes[0].sender::<Receiver<Word>>("ear").await }, async {
+                nodes[3].receiver::<Receiver<Word>>("ear").await
+            },);
+            let (mut give, mut take) = (give?, take?);
+            let (given, taken) = par!(give.send(rx), take.recv());
+            given?;
+            rx = taken?;
+        }
+        let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
+        for (n, shared) in voices.into_iter().enumerate() {
+            let (n, sim) = (n as u32, &sim);
+            if sim.below(2) == 0 {
+                all.push(Box::pin(voice(sim, 10 + n, shared.clone(), shout.clone())));
+            }
+            all.push(Box::pin(voice(sim, n, shared, shout.clone())));
+        }
+        all.push(Box::pin(async {
+            while let Some(word) = rx.next().await? {
+                shout.heard(word);
+                if sim.below(4) == 0 {
+                    pause(&sim, 3000).await;
+                }
+            }
+            Ok(())
+        }));
+        all.push(Box::pin(async {
+            for _ in 0..sim.below(4) {
+                pause(&sim, 20000).await;
+                let a = sim.below(4) as usize;
+                let b = (a + 1 + sim.below(3) as usize) % 4;
+                sim.cut(&nodes[a], &nodes[b]);
+            }
+            Ok(())
+        }));
+        for done in all.into_iter().collect::<Par<_>>().await {
+            done?;
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    shout.check(seed);
+}
+
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
+    first..first + of("DUNLIN_SEEDS").unwrap_or(few)
+}
+
+#[test]
+fn nobody_comes_between() {
+    seeds(60).for_each(a_choir);
+}
+
+/// Receives alone and in claims, with and without deadlines.
+async fn ear(sim: &Sim, mut shared: Shared<Receiver<Word>>, shout: Shout) -> Result {
+    loop {
+        let wait = Duration::from_micros(sim.below(8000));
+        let heard = match sim.below(5) {
+            0 => shared.recv().await,
+            1 => shared.recv().within(wait).await,
+            2 => shared.recv_extended().await.map(|held| *held),
+            3 => alt! {
+                word = shared.recv() => word,
+                _ = sleep(wait) => Err(dunlin::RecvError::TimedOut),
+            },
+            _ => {
+                let Ok(mut held) = shared.claim().within(Duration::from_millis(1 + sim.below(300))).await else {
+                    continue;
+                };
+                let mut last = Err(dunlin::RecvError::TimedOut);
+                for _ in 0..=sim.below(3) {
+                    if let Ok(word) = last {
+                        shout.heard(word);
+                    }
+                    last = held.recv().within(wait).await;
+                }
+                last
+            }
+        };
+        match heard {
+            Ok(word) => shout.heard(word),
+            Err(dunlin::RecvError::TimedOut) => {}
+            Err(dunlin::RecvError::Closed) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        if sim.below(3) == 0 {
+            pause(sim, 3000).await;
+        }
+    }
+}
+
+async fn mouth(sim: &Sim, mut tx: Sender<Word>, shout: Shout) -> Result {
+    for _ in 0..60 {
+        let word = shout.word(0, 0);
+        let sent = match sim.below(3) {
+            0 => tx.send(word).await,
+            1 => tx.send(word).within(Duration::from_micros(sim.below(6000))).await,
+            _ => {
+                let mut slot = Some(word);
+                let wait = Duration::from_micros(sim.below(6000));
+                let sent = alt! {
+                    sent = tx.send_from(&mut slot) => Some(sent),
+                    _ = sleep(wait) => None,
+                };
+                match sent {
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(_)) | None => Err(SendError::NotTaken { value: word, why: dunlin::Why::TimedOut }),
+                }
+            }
+        };
+        shout.became(word, &sent);
+        if sim.below(3) == 0 {
+            pause(sim, 2000).await;
+        }
+    }
+    Ok(())
+}
+
+/// The sender is with the keeper of the shared receiver, or at a node of its own.
+fn an_audience(seed: u64) {
+    eprintln!("seed {seed}");
+    let sim = Sim::new(seed);
+    let shout = Shout::default();
+    sim.run(async {
+        let mut nodes = Vec::new();
+        for _ in 0..4 {
+            nodes.push(Node::join("audience").await?);
+        }
+        let (mut tx, rx) = if sim.below(3) == 0 { channel_with::<Word>(fifo(2)) } else { channel::<Word>() };
+        let shared = rx.share();
+        let mut ears = vec![shared.clone()];
+        for (n, node) in nodes.iter().enumerate().skip(1) {
+            let from = if sim.below(2) == 0 { 0 } else { n - 1 };
+            let name = format!("handle {n}");
+            let (give, take) = par!(async { nodes[from].sender::<Shared<Receiver<Word>>>(&name).await }, async {
+                node.receiver::<Shared<Receiver<Word>>>(&name).await
+            },);
+            let (mut give, mut take) = (give?, take?);
+            let (given, taken) = par!(give.send(ears[from].clone()), take.recv());
+            given?;
+            ears.push(taken?);
+        }
+        drop(shared);
+        if sim.below(2) == 0 {
+            let (give, take) = par!(async { nodes[0].sender::<Sender<Word>>("mouth").await }, async {
+                nodes[3].receiver::<Sender<Word>>("mouth").await
+            },);
+            let (mut give, mut take) = (give?, take?);
+            let (given, taken) = par!(give.send(tx), take.recv());
+            given?;
+            tx = taken?;
+        }
+        let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
+        for shared in ears {
+            if sim.below(2) == 0 {
+                all.push(Box::pin(ear(&sim, shared.clone(), shout.clone())));
+            }
+            all.push(Box::pin(ear(&sim, shared, shout.clone())));
+        }
+        all.push(Box::pin(mouth(&sim, tx, shout.clone())));
+        all.push(Box::pin(async {
+            for _ in 0..sim.below(4) {
+                pause(&sim, 20000).await;
+                let a = sim.below(4) as usize;
+                let b = (a + 1 + sim.below(3) as usize) % 4;
+                sim.cut(&nodes[a], &nodes[b]);
+            }
+            Ok(())
+        }));
+        for done in all.into_iter().collect::<Par<_>>().await {
+            done?;
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    shout.check(seed);
+}
+
+#[test]
+fn each_word_is_heard_once() {
+    seeds(60).for_each(an_audience);
+}
