@@ -935,7 +935,7 @@ impl Machine {
         }
         let may_return = !matches!(why, Down::Refused(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
-        if may_return && self.asks_of_home(node) && !planted!(AskingAlone) {
+        if may_return && self.asks_of_home(node) {
             self.connect(now, node);
         }
     }
@@ -1108,7 +1108,15 @@ impl Machine {
         let waits: Vec<Time> =
             self.sockets.values().filter(|s| !matches!(s.phase, Phase::Carries(_))).map(|s| s.until).collect();
         waits.into_iter().for_each(|at| self.due_at(at));
-        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
+        // Of many connections few have something to do: the others are only asked when.
+        let (mut next, mut nodes) = (None::<Time>, Vec::new());
+        for (node, connection) in &self.connections {
+            match connection.due(&self.config) {
+                Some(at) if at <= now => nodes.push(*node),
+                at => next = next.into_iter().chain(at).min(),
+            }
+        }
+        next.into_iter().for_each(|at| self.due_at(at));
         for node in nodes {
             self.tick_connection(now, node);
         }

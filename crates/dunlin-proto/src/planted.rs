@@ -129,12 +129,8 @@ mod chosen {
         LeftToNobody = "left-to-nobody",
         /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the ends in it.
         LateValueUntold = "late-value-untold",
-        /// A node that was asked in an earlier life where a home is keeps the record of the end that it has given to who asks.
-        WhereLentKept = "where-lent-kept",
         /// A sender that comes back to a node where its channel is over is taken for what it was.
         OverReturned = "over-returned",
-        /// A half that asks where its home is does not look whether it is where it was, in another life of that node.
-        AskingAlone = "asking-alone",
         /// That an end is gone which went in an earlier message is taken for a word of the one that it is in now.
         LapseOfAnother = "lapse-of-another",
         /// A receiver that has come home unused leaves under the same claim again.

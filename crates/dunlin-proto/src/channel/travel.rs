@@ -1314,7 +1314,7 @@ impl Machine {
                 self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
                 // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
                 let lent = |proxy: &Proxy| proxy.way.state == Whereabouts::Resting && proxy.way.lent == Some(from);
-                if self.proxies.get(&channel).is_some_and(lent) && !planted!(WhereLentKept) {
+                if self.proxies.get(&channel).is_some_and(lent) {
                     self.sender_lapsed(now, channel, from, End::Lost);
                 }
             }

@@ -11,6 +11,7 @@ pub(crate) mod window;
 
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::id::{DialId, Incarnation, Life, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
@@ -145,6 +146,21 @@ impl Connection {
         match self.carried {
             Carried::By(socket) => Some(socket),
             Carried::Idle | Carried::Lost { .. } => None,
+        }
+    }
+
+    /// When time alone has something to do with it.
+    pub(crate) fn due(&self, config: &Config) -> Option<Time> {
+        match self.carried {
+            Carried::Idle => None,
+            Carried::Lost { until, .. } => {
+                let dial = self.dialling.next.filter(|_| self.dialling.running.is_none());
+                Some(dial.map_or(until, |at| at.min(until)))
+            }
+            Carried::By(_) => {
+                let at = (self.heard + config.silence).min(self.said + config.heartbeat);
+                Some(self.ack_at.map_or(at, |ack| ack.min(at)))
+            }
         }
     }
 
