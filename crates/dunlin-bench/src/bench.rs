@@ -6,7 +6,8 @@ use clap::ValueEnum;
 
 use crate::dunlin_side::{PAR, SPAWN};
 use crate::peers::go::GO;
-use crate::remote;
+use crate::stressed::Shape;
+use crate::{nodes, remote};
 
 /// A program that participants run. Its value name is the subcommand of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,6 +30,31 @@ pub(crate) enum Program {
     RemoteBeside,
     RemoteBesideTransfer,
     LocalBeside,
+    MoveMessages,
+    MoveTcp,
+    MoveSim,
+    ChoiceMessages,
+    ChoiceTcp,
+    ChoiceSim,
+    CommstimeOne,
+    CommstimeAll,
+    #[value(name = "stressed-alt-8x4-one")]
+    StressedAlt8x4One,
+    #[value(name = "stressed-alt-8x4-all")]
+    StressedAlt8x4All,
+    #[value(name = "stressed-alt-200x100-one")]
+    StressedAlt200x100One,
+    #[value(name = "stressed-alt-200x100-all")]
+    StressedAlt200x100All,
+    Window,
+    Farm,
+}
+
+/// How many channels of a program are between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Networked {
+    One,
+    All,
 }
 
 impl fmt::Display for Program {
@@ -50,6 +76,20 @@ impl fmt::Display for Program {
             Self::RemoteBeside => "remote-beside",
             Self::RemoteBesideTransfer => "remote-beside-transfer",
             Self::LocalBeside => "local-beside",
+            Self::MoveMessages => "move-messages",
+            Self::MoveTcp => "move-tcp",
+            Self::MoveSim => "move-sim",
+            Self::ChoiceMessages => "choice-messages",
+            Self::ChoiceTcp => "choice-tcp",
+            Self::ChoiceSim => "choice-sim",
+            Self::CommstimeOne => "commstime-one",
+            Self::CommstimeAll => "commstime-all",
+            Self::StressedAlt8x4One => "stressed-alt-8x4-one",
+            Self::StressedAlt8x4All => "stressed-alt-8x4-all",
+            Self::StressedAlt200x100One => "stressed-alt-200x100-one",
+            Self::StressedAlt200x100All => "stressed-alt-200x100-all",
+            Self::Window => "window",
+            Self::Farm => "farm",
         })
     }
 }
@@ -72,6 +112,11 @@ impl Bench {
         match self.program {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,
             Program::LocalBeside => remote::ALONE,
+            Program::MoveMessages | Program::MoveTcp | Program::MoveSim => nodes::VALUE,
+            Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => nodes::PLAIN,
+            Program::CommstimeOne | Program::CommstimeAll => nodes::REMOC,
+            Program::Window | Program::Farm => nodes::BOUND,
+            program if program.is_stressed() && program.networked().is_some() => nodes::LOCAL,
             program if program.is_remote() => remote::TCP,
             _ => GO,
         }
@@ -92,9 +137,29 @@ impl Program {
         Self::Memory,
     ];
 
-    /// Whether it needs nodes, or something in their place.
+    /// Whether it needs several processes of the system, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self)
+        !Self::LOCAL.contains(&self) && !self.is_over_nodes()
+    }
+
+    /// Whether it needs several nodes in one process.
+    pub(crate) fn is_over_nodes(self) -> bool {
+        use Program::{ChoiceMessages, ChoiceSim, ChoiceTcp, Farm, MoveMessages, MoveSim, MoveTcp, Window};
+        matches!(self, MoveMessages | MoveTcp | MoveSim | ChoiceMessages | ChoiceTcp | ChoiceSim | Window | Farm)
+            || self.networked().is_some()
+    }
+
+    /// How many of its channels are between nodes of one process, if it is a program that runs without nodes too.
+    pub(crate) fn networked(self) -> Option<Networked> {
+        match self {
+            Self::CommstimeOne | Self::StressedAlt8x4One | Self::StressedAlt200x100One => Some(Networked::One),
+            Self::CommstimeAll | Self::StressedAlt8x4All | Self::StressedAlt200x100All => Some(Networked::All),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_stressed(self) -> bool {
+        Shape::of(self).is_some()
     }
 }
 
@@ -131,8 +196,38 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             vec![Bench { size: 1_000_000, ..bench("remote-beside-transfer", 1_000, "ns/megabyte") }]
         }
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
+        Program::MoveMessages => vec![bench("move-messages", 300, "messages/move")],
+        Program::MoveTcp => vec![bench("move-tcp", events / 100, "ns/move")],
+        Program::MoveSim => vec![bench("move-sim", 300, "ways/move")],
+        Program::ChoiceMessages => vec![bench("choice-messages", 1_000, "messages/event")],
+        Program::ChoiceTcp => vec![bench("choice-tcp", events / 50, "ns/event")],
+        Program::ChoiceSim => vec![bench("choice-sim", 1_000, "ways/event")],
+        Program::CommstimeOne => vec![bench("commstime-one", events / 25, "ns/communication")],
+        Program::CommstimeAll => vec![bench("commstime-all", events / 100, "ns/communication")],
+        Program::StressedAlt8x4One => vec![bench("stressed-alt-8x4-one", events / 5, "ns/event")],
+        Program::StressedAlt8x4All => vec![bench("stressed-alt-8x4-all", events / 10, "ns/event")],
+        Program::StressedAlt200x100One => vec![bench("stressed-alt-200x100-one", events / 5, "ns/event")],
+        Program::StressedAlt200x100All => vec![bench("stressed-alt-200x100-all", events / 10, "ns/event")],
+        Program::Window => WINDOWS.iter().map(|(places, name)| bench(name, *places, "messages/s")).collect(),
+        Program::Farm => vec![bench("farm-25", 5_000, "tasks/s")],
     }
 }
+
+/// Places, and what the bench is called; without a place it is a rendezvous.
+const WINDOWS: [(u64, &str); 12] = [
+    (0, "window-0"),
+    (1, "window-1"),
+    (2, "window-2"),
+    (4, "window-4"),
+    (8, "window-8"),
+    (16, "window-16"),
+    (32, "window-32"),
+    (64, "window-64"),
+    (128, "window-128"),
+    (256, "window-256"),
+    (512, "window-512"),
+    (1024, "window-1024"),
+];
 
 /// What dunlin is meant to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use tokio::runtime::Builder;
 use crate::bench::Program;
 use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
+use crate::nodes;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::peers::kanal::Kanal;
@@ -17,10 +18,10 @@ use crate::stressed::{self, How, Shape};
 /// The arguments of the hidden subcommand.
 #[derive(Args)]
 pub(crate) struct One {
-    who: String,
-    program: Program,
-    n: u64,
-    threads: usize,
+    pub(crate) who: String,
+    pub(crate) program: Program,
+    pub(crate) n: u64,
+    pub(crate) threads: usize,
     /// On tokio's runtime of one thread; else on that of many threads, with `threads` of them
     #[arg(long)]
     current_thread: bool,
@@ -47,6 +48,7 @@ const fn spawning<L: Library>() -> Spawning {
 /// Runs one program and prints its figure.
 pub(crate) fn run(one: &One) -> anyhow::Result<()> {
     let figure = match (Shape::of(one.program), one.who.as_str()) {
+        _ if one.program.is_over_nodes() => nodes::run(one)?,
         (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
         (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
         (None, PAR) => dunlin_side::par(one.program, one.n)?,

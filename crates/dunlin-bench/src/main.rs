@@ -23,6 +23,7 @@ mod library;
 mod local;
 mod measure;
 mod memory;
+mod nodes;
 mod participants;
 mod peers;
 mod programs;
@@ -32,7 +33,7 @@ mod stressed;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::bench::Program;
+use crate::bench::{Networked, Program};
 use crate::peers::Foreign;
 
 #[derive(Parser)]
@@ -57,13 +58,21 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Prefix, delta, successor and consumer: nanoseconds per communication
-    Commstime,
+    Commstime {
+        /// With the channel from prefix to delta between two nodes, or every channel; all nodes are in one process
+        #[arg(long)]
+        networked: Option<Networked>,
+    },
     /// Two processes and two channels: nanoseconds per round trip
     Pingpong,
     /// Fair choice among eight writers, all ready or taking turns: nanoseconds per event
     Choice,
     /// Fair choice among 8 channels with 4 writers each, and 200 with 100, judged by its log: nanoseconds per event
-    StressedAlt,
+    StressedAlt {
+        /// With one channel between two nodes, or every channel; both nodes are in one process
+        #[arg(long)]
+        networked: Option<Networked>,
+    },
     /// Processes that end at once, until all have ended: nanoseconds each
     Spawn,
     /// One token round many processes: nanoseconds per hop
@@ -88,6 +97,14 @@ enum Command {
     Remote,
     /// Instructions of a local communication with and without a node, counted by valgrind
     Callgrind,
+    /// An end that goes from node to node: messages, nanoseconds, and messages that wait for each other
+    Moves,
+    /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
+    NodeChoices,
+    /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per second
+    Window,
+    /// A farm of 25 workers at a round trip of 1 ms of virtual time (feature sim): tasks per second
+    Farm,
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(local::One),
@@ -108,10 +125,18 @@ enum Workers {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let programs = match args.command {
-        Command::Commstime => vec![Program::Commstime],
+        Command::Commstime { networked: None } => vec![Program::Commstime],
+        Command::Commstime { networked: Some(Networked::One) } => vec![Program::CommstimeOne],
+        Command::Commstime { networked: Some(Networked::All) } => vec![Program::CommstimeAll],
         Command::Pingpong => vec![Program::Pingpong],
         Command::Choice => vec![Program::ChoiceReady, Program::ChoiceWaits],
-        Command::StressedAlt => vec![Program::StressedAlt8x4, Program::StressedAlt200x100],
+        Command::StressedAlt { networked: None } => vec![Program::StressedAlt8x4, Program::StressedAlt200x100],
+        Command::StressedAlt { networked: Some(Networked::One) } => {
+            vec![Program::StressedAlt8x4One, Program::StressedAlt200x100One]
+        }
+        Command::StressedAlt { networked: Some(Networked::All) } => {
+            vec![Program::StressedAlt8x4All, Program::StressedAlt200x100All]
+        }
         Command::Spawn => vec![Program::Spawn],
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],
@@ -123,6 +148,10 @@ fn main() -> anyhow::Result<()> {
         Command::RemoteBeside => vec![Program::RemoteBeside, Program::RemoteBesideTransfer],
         Command::LocalBeside => vec![Program::LocalBeside],
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
+        Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
+        Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
+        Command::Window => with_sim(&[], Program::Window),
+        Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),
         Command::One(one) => return local::run(&one),
         Command::Side(side) => return remote::run(&side),
@@ -156,6 +185,15 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The simulated network is a feature, so that nothing else is measured with it.
+fn with_sim(programs: &[Program], simulated: Program) -> Vec<Program> {
+    if cfg!(feature = "sim") {
+        return [programs, &[simulated]].concat();
+    }
+    eprintln!("{simulated} is left out: it needs the feature sim (cargo run --release -p dunlin-bench --features sim)");
+    programs.to_vec()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +211,10 @@ mod tests {
             "all",
             "remote-beside",
             "remote",
+            "moves",
+            "node-choices",
+            "window",
+            "farm",
         ] {
             let args = Args::try_parse_from(["", command, "--json", "--rounds", "3", "--workers", "2", "--quick"]);
             let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));

@@ -8,6 +8,7 @@ use anyhow::Context;
 use crate::bench::{Bench, Program};
 use crate::dunlin_side::PAR;
 use crate::local::{DUNLIN, RIVALS, Spawning};
+use crate::nodes;
 use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 use crate::peers::go::GO;
@@ -23,6 +24,9 @@ pub(crate) struct Participant {
 
 /// All who take part in `bench`, the one that they are compared with first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
+    if bench.program.is_over_nodes() {
+        return nodes::participants(bench, workers);
+    }
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);
     }

@@ -30,16 +30,27 @@ impl Shape {
     /// That of a program, if it is a stressed alternation.
     pub(crate) fn of(program: Program) -> Option<Self> {
         match program {
-            Program::StressedAlt8x4 => Some(Self { channels: 8, writers: 4 }),
-            Program::StressedAlt200x100 => Some(Self { channels: 200, writers: 100 }),
+            Program::StressedAlt8x4 | Program::StressedAlt8x4One | Program::StressedAlt8x4All => {
+                Some(Self { channels: 8, writers: 4 })
+            }
+            Program::StressedAlt200x100 | Program::StressedAlt200x100One | Program::StressedAlt200x100All => {
+                Some(Self { channels: 200, writers: 100 })
+            }
             _ => None,
         }
+    }
+
+    pub(crate) fn channels(self) -> usize {
+        self.channels
     }
 
     fn parties(self) -> usize {
         self.channels * self.writers
     }
 }
+
+/// Both ends of each.
+pub(crate) type Channels = Vec<(Sender<u64>, Receiver<u64>)>;
 
 /// How the processes run.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +66,7 @@ const TIMED_PER_LOGGED: u64 = 5;
 
 /// Runs both; the figure is nanoseconds per event. Says on standard error who had which share.
 pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Result<f64> {
-    let (time, counts) = network(how, shape, writer, |events| timed_reader(events, shape, n)).await?;
+    let (time, counts) = network(how, local(shape), shape, writer, |events| timed_reader(events, shape, n)).await?;
     let decisions = (n / TIMED_PER_LOGGED).max(1);
     let others = logged(how, shape, decisions, Events::fair).await;
     let others = others.with_context(|| format!("{who}: the choice is not fair"))?;
@@ -64,6 +75,18 @@ pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Re
         shares(shape, &counts)
     );
     Ok(nanoseconds_each(time, n))
+}
+
+/// The same with some channels between nodes; spawned, and not judged: an offer that stands may yet be on its way. Says on standard error who had which share.
+pub(crate) async fn networked(channels: Channels, shape: Shape, n: u64) -> anyhow::Result<f64> {
+    let reader = |events| timed_reader(events, shape, n);
+    let (time, counts) = network(How::Spawned, channels, shape, writer, reader).await?;
+    eprintln!("{}", shares(shape, &counts));
+    Ok(nanoseconds_each(time, n))
+}
+
+fn local(shape: Shape) -> Channels {
+    (0..shape.channels).map(|_| channel()).collect()
 }
 
 /// The shares of channels and of writers.
@@ -80,6 +103,7 @@ fn shares(shape: Shape, counts: &[u64]) -> String {
 /// Runs the reader with all its writers, and returns what the reader does. What a writer sends is its number.
 async fn network<O, R, W>(
     how: How,
+    channels: Channels,
     shape: Shape,
     writer: impl Fn(Shared<Sender<u64>>, u64) -> W,
     reader: impl FnOnce(Vec<Receiver<u64>>) -> R,
@@ -89,8 +113,7 @@ where
     W: Future<Output = ()> + Send + 'static,
 {
     let (mut writers, mut receivers) = (Vec::new(), Vec::new());
-    for _ in 0..shape.channels {
-        let (tx, rx) = channel();
+    for (tx, rx) in channels {
         let tx = tx.share();
         for _ in 0..shape.writers {
             writers.push(writer(tx.clone(), writers.len() as u64));
@@ -187,7 +210,10 @@ async fn logged(
 ) -> anyhow::Result<u64> {
     let offers: Arc<Vec<AtomicU64>> = Arc::new((0..shape.channels).map(|_| AtomicU64::new(0)).collect());
     let writer = |event, me| noting_writer(event, me, shape, offers.clone());
-    network(how, shape, writer, |events| judged_reader(choosing(events), shape, decisions, offers.clone())).await
+    network(how, local(shape), shape, writer, |events| {
+        judged_reader(choosing(events), shape, decisions, offers.clone())
+    })
+    .await
 }
 
 /// Sends as often as the reader takes it, and counts its offers as soon as they stand.

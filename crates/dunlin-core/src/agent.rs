@@ -64,7 +64,7 @@
 //! # The end
 //!
 //! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it
-//!   has dropped the answer is awaited. So after [`Event::Gone`] no ticket is open and nothing is left to hear: the message goes to
+//!   has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket is open and nothing is left to hear: the message goes to
 //!   the receiver's half, behind all others, and both agents are dropped.
 //! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive,
 //!   and their values come back. The carrier calls [`Outlet::retire`], which [`Event::Retired`] answers unless the channel was
@@ -131,6 +131,8 @@ pub enum Event<T> {
     Poisoned(Reason),
     /// The sender is gone, and all that it has sent and offered has been said before and is settled: the carrier drops both agents.
     Gone,
+    /// The same, but it was lost with its node, before the receiver came to where it is: the receiver's half hears [`Inlet::down`].
+    Lost,
 }
 
 /// Stands in for the receiver at the half where the sender is.
@@ -174,7 +176,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
@@ -231,6 +233,7 @@ impl<T: Send + 'static> Outlet<T> {
                     FromSender::Retired => Event::Retired,
                     FromSender::Poisoned(reason) => Event::Poisoned(reason),
                     FromSender::Gone => Event::Gone,
+                    FromSender::Lost => Event::Lost,
                 });
             }
         })
@@ -330,7 +333,7 @@ impl<T: Send + 'static> fmt::Debug for Inlet<T> {
 }
 
 impl<T: Send> Patient for Chan<T> {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         self.with_queue(|queue, _, after| {
             queue.release_stale_asks(tick.wrapping_sub(PATIENCE_TICKS), after);
             queue.patient = queue.has_grants();
@@ -489,6 +492,10 @@ impl<T: Send + 'static> Inlet<T> {
     /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before, and then fail with
     /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
     pub fn down(self) {
+        self.lose();
+    }
+
+    fn lose(&self) {
         match &self.lone {
             None => self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
             Some(lone) => {
@@ -619,6 +626,10 @@ impl<T: Send + 'static> Joint<T> {
             Event::Retired => self.inlet.retire(),
             Event::Poisoned(reason) => self.inlet.poison(reason),
             Event::Gone => return false,
+            Event::Lost => {
+                self.inlet.lose();
+                return false;
+            }
         }
         true
     }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::agent::{Inlet, Outlet};
+use crate::barrier::Barrier;
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::MayPoison;
 use crate::channel::policy::{Policy, fifo, rendezvous};
@@ -249,6 +250,50 @@ impl<E: Lend> Mobile for Shared<E> {
     }
 }
 
+impl Mobile for Barrier {
+    fn kind() -> EndKind {
+        EndKind::Barrier
+    }
+
+    fn place(&self) -> Place {
+        Place::Handle(self.number())
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    fn policy(&self) -> Option<PolicyNote> {
+        None
+    }
+
+    fn is_stretched(&self) -> bool {
+        false
+    }
+
+    fn into_agent(self) -> Agent {
+        Agent::Several(self.into_agents())
+    }
+
+    fn adopt(_: &Policy) -> (Self, Agent) {
+        let (enrolment, agents) = Self::adopt();
+        (enrolment, Agent::Several(agents))
+    }
+
+    fn another(&self) -> Another<Self> {
+        Box::new(self.another())
+    }
+
+    // Many may be enrolled, so two values are two enrolments and nothing more.
+    fn is_several(&self) -> bool {
+        false
+    }
+
+    fn alone(self) -> Option<Self> {
+        Some(self)
+    }
+}
+
 /// An end that is another one with a name: moves as that does.
 macro_rules! moves_as {
     ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
@@ -347,6 +392,7 @@ travels! {
     <T, P> Sender<T, P> where { T: Portable, P: 'static }
     <T, P> Receiver<T, P> where { T: Portable, P: 'static }
     <E> Shared<E> where { E: Lend }
+    <> Barrier where {}
     <Q, A> Caller<Q, A> where { Q: Portable, A: Portable }
     <Q, A> Callee<Q, A> where { Q: Portable, A: Portable }
     <A> Reply<A> where { A: Portable }

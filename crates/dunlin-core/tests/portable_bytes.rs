@@ -241,6 +241,7 @@ impl Side {
             Event::Revoke(ticket) => self.say(id, Frame::Revoke(ticket)),
             Event::Retired => self.say(id, Frame::Retired),
             Event::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
+            Event::Lost => unreachable!("no node is ever lost here"),
             Event::Gone => {
                 self.say(id, Frame::Gone);
                 self.out(id).unwrap().gone = true;

@@ -148,6 +148,7 @@ impl<T: Send + 'static> Carrier<T> {
             Event::Retired => Forth::Retire,
             Event::Poisoned(reason) => Forth::Poison(reason),
             Event::Gone => Forth::Gone,
+            Event::Lost => unreachable!("all of it is on one node"),
         });
     }
 

@@ -50,6 +50,15 @@ pub struct Config {
     pub peers_max: usize,
     /// So many channels may be attached by one other node.
     pub attached_max: usize,
+    /// After so long without a socket others are asked to help, if they have not been before: all addresses have failed, or there are none. As long as that
+    /// who was asked for a dial-back has time, and a socket that was lost, to come back before the connection is relayed.
+    pub patience: Duration,
+    /// So often, or up to twice as often, it is tried to dial the other node of a connection that is relayed.
+    pub redial: Duration,
+    /// So many others are asked one after the other to help with one connection. 0: nobody is.
+    pub helpers_max: usize,
+    /// So many sockets between other nodes are relayed at once. 0: this node does not relay.
+    pub relays_max: usize,
 }
 
 impl Config {
@@ -78,6 +87,10 @@ impl Config {
             strangers_max: 256,
             peers_max: 1 << 16,
             attached_max: 1 << 20,
+            patience: Duration::from_secs(1),
+            redial: Duration::from_secs(30),
+            helpers_max: 8,
+            relays_max: 64,
         }
     }
 
@@ -101,9 +114,13 @@ impl Config {
                 return Err(ConfigError::Size { what, value, max });
             }
         }
-        for (what, value) in
-            [("heartbeat", self.heartbeat), ("handshake", self.handshake), ("backoff_min", self.backoff_min)]
-        {
+        for (what, value) in [
+            ("heartbeat", self.heartbeat),
+            ("handshake", self.handshake),
+            ("backoff_min", self.backoff_min),
+            ("patience", self.patience),
+            ("redial", self.redial),
+        ] {
             if value.as_micros() == 0 {
                 return Err(ConfigError::NoTime { what });
             }
@@ -112,6 +129,8 @@ impl Config {
             ("heartbeat", self.heartbeat, "silence", self.silence),
             ("backoff_min", self.backoff_min, "backoff_max", self.backoff_max),
             ("backoff_max", self.backoff_max, "a day", Duration::from_secs(24 * 60 * 60)),
+            ("patience", self.patience, "a day", Duration::from_secs(24 * 60 * 60)),
+            ("redial", self.redial, "a day", Duration::from_secs(24 * 60 * 60)),
         ] {
             if short > long {
                 return Err(ConfigError::Order { shorter, short, longer, long });
@@ -219,5 +238,7 @@ mod tests {
         assert_eq!(checked(|config| config.backoff_min = Duration::from_nanos(999)), refused);
         assert!(checked(|config| config.heartbeat = Duration::ZERO).is_err());
         assert!(checked(|config| config.handshake = Duration::ZERO).is_err());
+        assert!(checked(|config| config.patience = Duration::ZERO).is_err());
+        assert!(checked(|config| config.patience = day + second).is_err());
     }
 }

@@ -32,7 +32,8 @@ pub type Request = u64;
 /// A choice with sends: totally ordered over all nodes, the same at every poll (section 2 of `docs/choice.md`).
 pub type ChoiceId = u128;
 
-/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice.
+/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice, from 0 to 2^63 - 1. (The machine gives higher numbers to sockets
+/// that are relayed, of which the driver does not hear.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
 

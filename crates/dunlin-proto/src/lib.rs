@@ -67,10 +67,14 @@ pub mod planted;
 #[cfg(not(feature = "planted"))]
 mod planted;
 mod random;
+mod reach;
+mod relay;
 pub mod time;
 pub mod wire;
 
-pub use channel::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip};
+pub use channel::{
+    Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled,
+};
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State};
 pub use machine::{Action, Census, Closed, Machine};

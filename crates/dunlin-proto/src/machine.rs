@@ -11,6 +11,7 @@ use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::random::Random;
+use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::codec::WireError;
 use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume, Welcome};
@@ -66,11 +67,11 @@ pub enum Closed {
 
 /// What a socket is used for.
 #[derive(Clone, Debug)]
-enum Phase {
+pub(crate) enum Phase {
     /// Somebody has dialled; a `Hello` is to come.
     Stranger,
     /// This node has dialled and said `Hello`, in this run of the connection.
-    Greeting { wanted: Option<NodeId>, run: u64, address: String },
+    Greeting { wanted: Wanted, run: u64, address: String },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.
@@ -78,12 +79,12 @@ enum Phase {
 }
 
 #[derive(Clone, Debug)]
-struct Socket {
-    phase: Phase,
+pub(crate) struct Socket {
+    pub(crate) phase: Phase,
     /// What has arrived and is no whole message yet.
     arrived: BytesMut,
     /// A message outside the sequence: a handshake's, or the last.
-    ready: Option<Bytes>,
+    pub(crate) ready: Option<Bytes>,
     /// When it has to have shaken hands.
     until: Time,
 }
@@ -91,8 +92,19 @@ struct Socket {
 /// What a dial is for.
 #[derive(Clone, Debug)]
 struct Dial {
-    wanted: Option<NodeId>,
+    wanted: Wanted,
     address: String,
+}
+
+/// Whom this node has dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This node, for a connection.
+    Node(NodeId),
+    /// Whoever is there: [`Action::Introduced`] tells.
+    Anybody,
+    /// Whoever is there; if it is this node, the connection with it needs no relay.
+    Probe(NodeId),
 }
 
 /// How many records a machine holds. At rest all are zero but those of what is really there.
@@ -111,10 +123,16 @@ pub struct Census {
     pub visitors: usize,
     /// Values of which pieces are still to come.
     pub unfinished: usize,
+    /// Channels, and frames in the control lane, of which something has not been written.
+    pub unsaid: usize,
     /// Bytes that are kept because they may have to be sent again.
     pub unacked_bytes: usize,
-    /// Sockets of any kind.
+    /// Sockets of any kind, without those that are relayed.
     pub sockets: usize,
+    /// Sockets of this node's that others relay.
+    pub relayed: usize,
+    /// Sockets between others that this node relays.
+    pub relays: usize,
     /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to this node.
     pub heard: u64,
 }
@@ -126,16 +144,17 @@ pub struct Census {
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) config: Config,
-    me: Life,
+    pub(crate) me: Life,
     random: Random,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) connections: BTreeMap<NodeId, Connection>,
-    sockets: BTreeMap<SocketId, Socket>,
+    pub(crate) sockets: BTreeMap<SocketId, Socket>,
+    pub(crate) relays: Relays,
     dials: BTreeMap<DialId, Dial>,
     next_dial: u64,
     /// Nothing has to be done before this, but perhaps nothing then either.
     due: Option<Time>,
-    leaving: bool,
+    pub(crate) leaving: bool,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
     /// Receivers that have come here in messages, and are not used yet.
@@ -163,6 +182,7 @@ impl Machine {
             actions: VecDeque::new(),
             connections: BTreeMap::new(),
             sockets: BTreeMap::new(),
+            relays: Relays::default(),
             dials: BTreeMap::new(),
             next_dial: 0,
             due: None,
@@ -242,8 +262,11 @@ impl Machine {
                 + self.proxies.values().map(Proxy::standing).sum::<usize>(),
             visitors: self.visitors.len(),
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
+            unsaid: self.connections.values().map(|connection| connection.outbox.unsaid()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
-            sockets: self.sockets.len(),
+            sockets: self.sockets.keys().filter(|socket| !is_relayed(**socket)).count(),
+            relayed: self.relays.relayed(),
+            relays: self.relays.between_others(),
             heard: self.heard(),
         }
     }
@@ -278,13 +301,19 @@ impl Machine {
         if self.leaving {
             return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
         }
-        self.dial(None, address);
+        self.dial(Wanted::Anybody, address);
     }
 
     /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
     /// by [`Action::Connection`].
     pub fn is_idle(&self, node: NodeId) -> bool {
         self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+    }
+
+    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other.
+    pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
+        self.learn(node, addresses);
+        self.remember_introducer(node, by);
     }
 
     /// Makes a connection, if there is none, and this node is not leaving.
@@ -294,9 +323,28 @@ impl Machine {
         }
     }
 
-    /// How the connection to a node is: the socket that carries it.
+    /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the connection to the relay.
     pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
-        self.connections.get(&node).and_then(Connection::socket)
+        let socket = self.connections.get(&node).and_then(Connection::socket)?;
+        if !is_relayed(socket) {
+            return Some(socket);
+        }
+        // No relay is relayed itself.
+        self.relays.by(socket).and_then(|by| self.connections.get(&by)).and_then(Connection::socket)
+    }
+
+    /// The node that relays the connection to this one, if one does.
+    pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
+        let socket = self.connections.get(&node).and_then(Connection::socket)?;
+        self.relays.by(socket)
+    }
+
+    /// The nodes to which there are connections, whether these have a socket at the moment or not.
+    pub fn peers(&self) -> impl Iterator<Item = Life> {
+        self.connections
+            .iter()
+            .filter(|(_, connection)| connection.was_up)
+            .map(|(node, connection)| Life { node: *node, incarnation: connection.met.expect("the handshake told") })
     }
 
     /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
@@ -312,14 +360,18 @@ impl Machine {
                 self.die(now, peer, Down::Left);
             } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
-                self.say(now, peer, Frame::Goodbye);
+                if self.relays.needs(peer) {
+                    self.connection(peer).goodbye_waits = true;
+                } else {
+                    self.say(now, peer, Frame::Goodbye);
+                }
             }
         }
     }
 
     /// Whether everything that was said has been heard.
     pub fn is_flushed(&self) -> bool {
-        self.connections.values().all(|connection| connection.outbox.is_done())
+        self.connections.values().all(|connection| connection.outbox.is_done() && !connection.goodbye_waits)
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
@@ -335,19 +387,35 @@ impl Machine {
         connection.outbox.push(frame);
         match connection.carried {
             Carried::By(socket) => self.act_write(socket),
-            Carried::Lost { .. } => {}
-            Carried::Idle => self.want(now, node),
+            Carried::Lost { .. } if !connection.dialling.for_others => {}
+            Carried::Lost { .. } | Carried::Idle => self.want(now, node),
         }
     }
 
-    fn act_write(&mut self, socket: SocketId) {
+    pub(crate) fn act_write(&mut self, socket: SocketId) {
+        let socket = if is_relayed(socket) {
+            match self.stir(socket) {
+                Some(carrier) => carrier,
+                None => return,
+            }
+        } else {
+            socket
+        };
         // One is enough, and the last action is the likeliest to be one.
         if self.actions.back() != Some(&Action::Write(socket)) {
             self.actions.push_back(Action::Write(socket));
         }
     }
 
-    fn due_at(&mut self, at: Time) {
+    /// The driver closes the socket, or, if it is relayed, this machine does, at once.
+    fn act_close(&mut self, socket: SocketId, why: Closed) {
+        if is_relayed(socket) {
+            return self.close_relayed(socket);
+        }
+        self.actions.push_back(Action::Close(socket, why));
+    }
+
+    pub(crate) fn due_at(&mut self, at: Time) {
         if self.due.is_none_or(|due| at < due) {
             self.due = Some(at);
         }
@@ -355,6 +423,15 @@ impl Machine {
 
     /// Somebody here needs a connection to this node.
     fn want(&mut self, now: Time, node: NodeId) {
+        let connection = self.connection(node);
+        if std::mem::take(&mut connection.dialling.for_others) {
+            self.seek_help(now, node);
+        }
+        self.seek(now, node);
+    }
+
+    /// A connection to this node is needed, here or by others.
+    pub(crate) fn seek(&mut self, now: Time, node: NodeId) {
         let until = now + self.config.grace;
         let connection = self.connection(node);
         if !matches!(connection.carried, Carried::Idle) {
@@ -366,11 +443,12 @@ impl Machine {
         }
         self.due_at(until);
         self.dial_if_due(now, node);
+        self.seek_help(now, node);
     }
 
     // Dialling.
 
-    fn dial(&mut self, wanted: Option<NodeId>, address: String) -> DialId {
+    fn dial(&mut self, wanted: Wanted, address: String) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial += 1;
         self.dials.insert(id, Dial { wanted, address: address.clone() });
@@ -378,15 +456,26 @@ impl Machine {
         id
     }
 
-    fn dial_if_due(&mut self, now: Time, node: NodeId) {
+    pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
         let connection = self.connection(node);
-        let Carried::Lost { .. } = connection.carried else { return };
+        let relayed = match connection.carried {
+            Carried::Idle => return,
+            Carried::Lost { .. } => false,
+            Carried::By(socket) if is_relayed(socket) => true,
+            Carried::By(_) => return,
+        };
         let dialling = &mut connection.dialling;
         let Some(next) = dialling.next.filter(|_| dialling.running.is_none()) else { return };
         if next > now {
             return self.due_at(next);
         }
         dialling.next = None;
+        if relayed {
+            if !self.leaving {
+                self.probe(now, node);
+            }
+            return;
+        }
         // Without an address there is nothing to dial: the other side has to.
         if connection.addresses.is_empty() {
             dialling.waits_for_address = true;
@@ -396,8 +485,40 @@ impl Machine {
             return;
         }
         let address = connection.addresses[dialling.failures as usize % connection.addresses.len()].clone();
-        let id = self.dial(Some(node), address);
+        let id = self.dial(Wanted::Node(node), address);
         self.connection(node).dialling.running = Some(Attempt::Dial(id));
+    }
+
+    /// Whether the other node of a relayed connection can be dialled after all.
+    fn probe(&mut self, now: Time, node: NodeId) {
+        let running = self.dials.values().any(|dial| dial.wanted == Wanted::Probe(node));
+        let connection = self.connection(node);
+        connection.dialling.probes = connection.dialling.probes.wrapping_add(1);
+        let at = connection.dialling.probes as usize % connection.addresses.len().max(1);
+        if let Some(address) = connection.addresses.get(at).filter(|_| !running).cloned() {
+            self.dial(Wanted::Probe(node), address);
+        }
+        self.probe_later(now, node);
+    }
+
+    fn probe_later(&mut self, now: Time, node: NodeId) {
+        let at = now + self.random.jitter(self.config.redial);
+        self.connection(node).dialling.next = Some(at);
+        self.due_at(at);
+    }
+
+    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
+    /// one what it has seen.
+    fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
+        if there != node || self.leaving {
+            return;
+        }
+        let connection = self.connection(node);
+        connection.addresses.retain(|other| *other != address);
+        connection.addresses.insert(0, address);
+        if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
+            self.close(now, socket, Closed::Superseded);
+        }
     }
 
     fn attempt_failed(&mut self, now: Time, node: NodeId, attempt: Attempt, why: String) {
@@ -408,30 +529,58 @@ impl Machine {
                 return;
             }
             dialling.running = None;
-            dialling.last = why;
-            dialling.failures = dialling.failures.saturating_add(1);
-            dialling.failures
+            if matches!(attempt, Attempt::Hello(socket) if is_relayed(socket)) {
+                // What came of dialling says more.
+                self.relay_failed(now, node);
+                self.connection(node).dialling.failures.max(1)
+            } else {
+                dialling.last = why;
+                dialling.failures = dialling.failures.saturating_add(1);
+                if !std::mem::take(&mut dialling.answered) {
+                    dialling.unanswered = dialling.unanswered.saturating_add(1);
+                }
+                dialling.failures
+            }
         };
         let wait = self.random.jitter((min * 2u32.saturating_pow(failures.min(16) - 1)).min(max));
-        self.connection(node).dialling.next = Some(now + wait);
+        if self.report(now, node) {
+            return;
+        }
+        let dialling = &mut self.connection(node).dialling;
+        if dialling.running.is_none() {
+            dialling.next = Some(now + wait);
+        }
         self.dial_if_due(now, node);
+        self.seek_help(now, node);
     }
 
     /// The socket that was asked for is there.
     pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
         let Some(dial) = self.dials.remove(&id) else {
-            return self.actions.push_back(Action::Close(socket, Closed::Superseded));
+            return self.act_close(socket, Closed::Superseded);
         };
-        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
-        if let Some(node) = dial.wanted {
+        if let Wanted::Node(node) = dial.wanted {
+            // A socket of one's own is better than one that is still to be relayed.
+            let instead = self.stop_relaying(now, node);
             let connection = self.connection(node);
-            let stands = connection.dialling.running == Some(Attempt::Dial(id));
+            let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
             if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
                 if stands {
                     connection.dialling.running = None;
                 }
-                return self.actions.push_back(Action::Close(socket, Closed::Superseded));
+                return self.act_close(socket, Closed::Superseded);
             }
+        }
+        self.greet(now, dial.wanted, dial.address, socket);
+    }
+
+    /// Says hello on a socket, which is to carry the connection to that node.
+    pub(crate) fn greet(&mut self, now: Time, wanted: Wanted, address: String, socket: SocketId) {
+        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
+        let mut who = NodeId(0);
+        if let Wanted::Node(node) = wanted {
+            who = node;
+            let connection = self.connection(node);
             connection.dialling.running = Some(Attempt::Hello(socket));
             connection.attempts += 1;
             attempt = connection.attempts;
@@ -442,14 +591,14 @@ impl Machine {
             versions: VERSIONS,
             application: self.config.application.clone(),
             me: self.me,
-            wanted: dial.wanted.unwrap_or(NodeId(0)),
+            wanted: who,
             met,
             attempt,
             resume,
             addresses: self.config.addresses.clone(),
             identity: Bytes::new(),
         };
-        let phase = Phase::Greeting { wanted: dial.wanted, run: resume.run, address: dial.address };
+        let phase = Phase::Greeting { wanted, run: resume.run, address };
         self.add_socket(now, socket, phase, Some(hello.encode()));
         self.act_write(socket);
     }
@@ -458,8 +607,10 @@ impl Machine {
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
         let Some(dial) = self.dials.remove(&id) else { return };
         match dial.wanted {
-            Some(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
-            None => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+            Wanted::Node(node) if self.is_being_relayed(node) => self.connection(node).dialling.last = why,
+            Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
+            Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+            Wanted::Probe(_) => {}
         }
     }
 
@@ -475,7 +626,7 @@ impl Machine {
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
         let strangers = self.sockets.values().filter(|s| matches!(s.phase, Phase::Stranger)).count();
         if strangers >= self.config.strangers_max {
-            return self.actions.push_back(Action::Close(socket, Closed::Crowded));
+            return self.act_close(socket, Closed::Crowded);
         }
         self.add_socket(now, socket, Phase::Stranger, None);
     }
@@ -485,20 +636,20 @@ impl Machine {
         self.drop_socket(now, socket, "the socket was closed");
     }
 
-    fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
+    pub(crate) fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
         let text = why.to_string();
-        self.actions.push_back(Action::Close(socket, why));
+        self.act_close(socket, why);
         self.drop_socket(now, socket, &text);
     }
 
-    fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
+    pub(crate) fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
         let Some(socket) = self.sockets.remove(&id) else { return };
         match socket.phase {
-            Phase::Stranger | Phase::Parting => {}
-            Phase::Greeting { wanted: Some(node), .. } => {
+            Phase::Stranger | Phase::Parting | Phase::Greeting { wanted: Wanted::Probe(_), .. } => {}
+            Phase::Greeting { wanted: Wanted::Node(node), .. } => {
                 self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
             }
-            Phase::Greeting { wanted: None, address, .. } => {
+            Phase::Greeting { wanted: Wanted::Anybody, address, .. } => {
                 self.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
             }
             Phase::Carries(node) => {
@@ -513,11 +664,12 @@ impl Machine {
                 connection.carried = Carried::Lost { since: now, until };
                 connection.ack_at = None;
                 connection.dialling.next = Some(now);
-                connection.dialling.failures = 0;
+                connection.dialling.rest();
                 connection.dialling.last = why.to_owned();
                 self.actions.push_back(Action::Connection(node, State::Lost(until)));
                 self.due_at(until);
                 self.dial_if_due(now, node);
+                self.seek_help(now, node);
             }
         }
     }
@@ -531,6 +683,10 @@ impl Machine {
             out.push(message);
         }
         let Phase::Carries(node) = entry.phase else { return total };
+        let others = self.relays.needs(node);
+        if others {
+            self.pull(now, node);
+        }
         let Some(connection) = self.connections.get_mut(&node) else { return total };
         let owed = connection.inbox.seen != connection.inbox.acked;
         let speaks = connection.outbox.has_something(&self.config);
@@ -545,9 +701,18 @@ impl Machine {
         } else {
             silent.then_some(Frame::Heartbeat)
         };
-        let written = connection.outbox.fill(now, moment, &self.config, room, out);
+        let mut written = connection.outbox.fill(now, moment, &self.config, room, out);
         if written > 0 {
             connection.said = now;
+        }
+        // What relayed sockets have to say is fetched from them as late as it can be.
+        while others && written < room {
+            self.pull(now, node);
+            let Some(connection) = self.connections.get_mut(&node) else { break };
+            match connection.outbox.fill(now, None, &self.config, room - written, out) {
+                0 => break,
+                more => written += more,
+            }
         }
         total + written
     }
@@ -559,6 +724,9 @@ impl Machine {
             return true;
         }
         let Phase::Carries(node) = entry.phase else { return false };
+        if self.relays.are_stirred(node) {
+            return true;
+        }
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
                 || now >= connection.said + self.config.heartbeat
@@ -660,7 +828,7 @@ impl Machine {
             socket.until = until;
             socket.ready = Some(last);
             socket.phase = Phase::Parting;
-            self.actions.push_back(Action::Close(id, why));
+            self.act_close(id, why);
             self.due_at(until);
         }
     }
@@ -668,9 +836,12 @@ impl Machine {
     /// At the dialled side.
     fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
+        let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
+        // Its relay has said who dials.
+        let from = self.relays.from(id).unwrap_or(hello.me.node);
         let refusal = if hello.application != self.config.application {
             Some(Refusal::Application(self.config.application.clone()))
-        } else if hello.wanted != NodeId(0) && hello.wanted != self.me.node {
+        } else if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
         } else if hello.me.node == self.me.node {
             Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
@@ -715,8 +886,14 @@ impl Machine {
         if hello.attempt <= connection.their_attempt && !planted!(LateSocket) {
             return self.refuse(now, id, Refusal::Late);
         }
-        if matches!(connection.dialling.running, Some(Attempt::Hello(_))) && me.node < node && !planted!(CrossedKept) {
-            return self.refuse(now, id, Refusal::Crossed);
+        if let Some(Attempt::Hello(mine)) = connection.dialling.running
+            && !planted!(CrossedKept)
+        {
+            // Both have dialled. A socket of their own is better than one that another node relays.
+            let refused = if is_relayed(mine) == is_relayed(id) { me.node < node } else { is_relayed(id) };
+            if refused {
+                return self.refuse(now, id, Refusal::Crossed);
+            }
         }
         // What it says of another life of this node says nothing of this one.
         let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
@@ -771,10 +948,13 @@ impl Machine {
         };
         let (wanted, said_run, address) = (*wanted, *run, address.clone());
         let life = welcome.me;
-        let Some(node) = wanted else {
+        let Wanted::Node(node) = wanted else {
             // It was only an introduction.
             self.sockets.remove(&id);
-            self.actions.push_back(Action::Close(id, Closed::Over));
+            self.act_close(id, Closed::Over);
+            if let Wanted::Probe(node) = wanted {
+                return self.probed(now, node, life.node, address);
+            }
             self.learn(life.node, std::slice::from_ref(&address));
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
@@ -826,15 +1006,18 @@ impl Machine {
             return;
         };
         let (wanted, address) = (*wanted, address.clone());
-        if wanted.is_none() && why == Refusal::Myself {
+        if wanted == Wanted::Anybody && why == Refusal::Myself {
             // That is an answer as well: the address leads to this node.
             self.sockets.remove(&id);
-            self.actions.push_back(Action::Close(id, Closed::Refused(why)));
+            self.act_close(id, Closed::Refused(why));
             return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
+        }
+        if let Wanted::Node(node) = wanted {
+            self.connection(node).dialling.answered = true;
         }
         self.close(now, id, Closed::Refused(why.clone()));
         // These will not be different the next time; the others may.
-        if let Some(node) = wanted
+        if let Wanted::Node(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {
             self.die(now, node, Down::Refused(why));
@@ -862,7 +1045,7 @@ impl Machine {
         };
         connection.was_up = true;
         connection.dialling.next = None;
-        connection.dialling.failures = 0;
+        connection.dialling.rest();
         connection.said = now;
         connection.heard = now;
         connection.inbox.acked = connection.inbox.seen;
@@ -874,12 +1057,12 @@ impl Machine {
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.
             self.sockets.remove(&old);
-            self.actions.push_back(Action::Close(old, Closed::Superseded));
+            self.act_close(old, Closed::Superseded);
             self.actions.push_back(Action::Connection(node, State::Lost(now)));
         }
         if let Some(socket) = hello {
             self.sockets.remove(&socket);
-            self.actions.push_back(Action::Close(socket, Closed::Superseded));
+            self.act_close(socket, Closed::Superseded);
         }
         #[cfg(feature = "planted")]
         if planted!(CreditsDoubled) && state == State::Resumed {
@@ -887,6 +1070,12 @@ impl Machine {
         }
         let is_new = matches!(state, State::Up(_));
         self.actions.push_back(Action::Connection(node, state));
+        if let Some(relay) = self.relays.by(id) {
+            self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
+            // What is relayed does not relay: else two could end up relaying each other's connection to the other.
+            self.end_streams(now, node);
+            self.probe_later(now, node);
+        }
         if is_new {
             self.take_anew(now, node);
         }
@@ -906,7 +1095,8 @@ impl Machine {
     fn end_life(&mut self, now: Time, node: NodeId, why: Down, run: u64) {
         let connection = self.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
-        let fresh = !connection.was_up && !matches!(why, Down::Unreachable(..) | Down::Refused(_));
+        let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_));
+        let fresh = !connection.was_up && !for_good;
         let running = connection.dialling.running;
         if fresh {
             // Nothing has been said in this life: what waits to be said can wait for the next.
@@ -920,7 +1110,7 @@ impl Machine {
         if let Carried::By(socket) = was {
             sockets.push(socket);
         }
-        if matches!(why, Down::Unreachable(..) | Down::Refused(_)) {
+        if for_good {
             self.connection(node).dialling.running = None;
             if let Some(Attempt::Hello(socket)) = running {
                 sockets.push(socket);
@@ -928,13 +1118,14 @@ impl Machine {
         }
         for socket in sockets {
             self.sockets.remove(&socket);
-            self.actions.push_back(Action::Close(socket, Closed::Over));
+            self.act_close(socket, Closed::Over);
         }
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
         let may_return = !matches!(why, Down::Refused(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
+        self.end_streams(now, node);
         if may_return && self.asks_of_home(node) {
             self.connect(now, node);
         }
@@ -1019,6 +1210,7 @@ impl Machine {
                 + match &frame {
                     Frame::More(_, piece) => piece.len(),
                     Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
+                    Frame::Relay(crate::wire::Relay::Bytes { piece, .. }) => piece.len(),
                     _ => 0,
                 };
         }
@@ -1057,6 +1249,7 @@ impl Machine {
                 }
             }
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
+            Frame::Relay(said) => self.hear_relay(now, node, said)?,
             Frame::Names(said) => {
                 let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
                 let incarnation = met.expect("it has shaken hands");
@@ -1108,15 +1301,7 @@ impl Machine {
         let waits: Vec<Time> =
             self.sockets.values().filter(|s| !matches!(s.phase, Phase::Carries(_))).map(|s| s.until).collect();
         waits.into_iter().for_each(|at| self.due_at(at));
-        // Of many connections few have something to do: the others are only asked when.
-        let (mut next, mut nodes) = (None::<Time>, Vec::new());
-        for (node, connection) in &self.connections {
-            match connection.due(&self.config) {
-                Some(at) if at <= now => nodes.push(*node),
-                at => next = next.into_iter().chain(at).min(),
-            }
-        }
-        next.into_iter().for_each(|at| self.due_at(at));
+        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
         for node in nodes {
             self.tick_connection(now, node);
         }
@@ -1127,18 +1312,31 @@ impl Machine {
         let connection = self.connection(node);
         match connection.carried {
             Carried::Idle => {}
+            Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
+                self.give_up_dial_back(now, node);
+            }
             Carried::Lost { since, until } if now >= until => {
-                let why = std::mem::take(&mut connection.dialling.last);
-                self.die(now, node, Down::Unreachable(now.since(since), why));
+                let dialled = std::mem::take(&mut connection.dialling.last);
+                let waited = now.since(since);
+                let why = match connection.dialling.unrelayed {
+                    Some((by, why)) => Down::Unrelayed { waited, dialled, by, why },
+                    None => Down::Unreachable(waited, dialled),
+                };
+                self.die(now, node, why);
             }
             Carried::Lost { until, .. } => {
                 self.due_at(until);
                 self.dial_if_due(now, node);
+                self.seek_help(now, node);
             }
             Carried::By(socket) => {
                 if now >= connection.heard + silence {
                     return self.close(now, socket, Closed::Silent);
                 }
+                if is_relayed(socket) {
+                    self.dial_if_due(now, node);
+                }
+                let connection = self.connection(node);
                 let (heard, said, ack_at) = (connection.heard, connection.said, connection.ack_at);
                 self.due_at(heard + silence);
                 if now >= said + heartbeat || ack_at.is_some_and(|at| now >= at) {

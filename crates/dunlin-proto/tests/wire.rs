@@ -15,8 +15,8 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, Poison, Status, Terms, ToHome, VERSIONS,
-    limits,
+    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, NoRelay, Poison, Relay, Status, Terms,
+    ToHome, VERSIONS, limits,
 };
 use dunlin_proto::{Action, Config, Machine};
 use proptest::collection::vec;
@@ -97,7 +97,7 @@ proptest! {
 
     /// As above, but the bytes are the body of a frame: more of them can be read.
     #[test]
-    fn any_body_is_survived(kind in 0u8..0x40, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
+    fn any_body_is_survived(kind in 0u8..0x5a, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
         let mut bytes = vec![0];
         bytes.extend_from_slice(&raw(kind, &body));
         decoder::run(&bytes);
@@ -145,7 +145,7 @@ proptest! {
         longer.push(byte);
         let longer = codec::decode(whole[0], Bytes::from(longer));
         let of_a_value = match &frame {
-            Frame::More(..) => true,
+            Frame::More(..) | Frame::Relay(Relay::Bytes { .. }) => true,
             Frame::ToHome(_, ToHome::Value { total, first, .. }) => *total > first.len() as u64,
             _ => false,
         };
@@ -154,7 +154,10 @@ proptest! {
         }
         for cut in 0..body.len() {
             if let Ok(shorter) = codec::decode(whole[0], body.slice(..cut)) {
-                let is_piece = matches!(shorter, Frame::More(..) | Frame::ToHome(_, ToHome::Value { .. }));
+                let is_piece = matches!(
+                    shorter,
+                    Frame::More(..) | Frame::ToHome(_, ToHome::Value { .. }) | Frame::Relay(Relay::Bytes { .. })
+                );
                 prop_assert!(is_piece, "{:?}", shorter);
             }
         }
@@ -201,6 +204,46 @@ fn a_piece_has_an_exact_limit() {
         let refused = too_long("a piece of a value", limits::CHUNK + 1, limits::CHUNK);
         assert_eq!(read(&written(&above)), Err(refused));
     }
+}
+
+/// What is relayed is told apart by its bytes, has at least one, and goes in its own lane; what is asked goes in the control lane.
+#[test]
+fn relays_are_written_so() {
+    let stream = 0x80;
+    let bytes = |piece: &'static [u8]| Frame::Relay(Relay::Bytes { stream, piece: Bytes::from_static(piece) });
+    assert_eq!(&written(&bytes(b"hi"))[..], [0x58, 4, 0x80, 0x01, b'h', b'i']);
+    assert_eq!(read(&written(&bytes(b""))), Err(WireError::Truncated("a piece of a value")));
+    assert_eq!(bytes(b"hi").lane(), Lane::Relayed(stream));
+    assert_eq!(Frame::Relay(Relay::End { stream }).lane(), Lane::Relayed(stream));
+    assert_eq!(&written(&Frame::Relay(Relay::End { stream }))[..], [0x59, 2, 0x80, 0x01]);
+    assert_eq!(&written(&Frame::Relay(Relay::Credit { stream }))[..], [0x57, 2, 0x80, 0x01]);
+    let large = |length: usize| Frame::Relay(Relay::Bytes { stream: 1, piece: Bytes::from(vec![7; length]) });
+    assert_eq!(read(&written(&large(limits::CHUNK))), Ok(large(limits::CHUNK)));
+    let refused = too_long("a piece of a value", limits::CHUNK + 1, limits::CHUNK);
+    assert_eq!(read(&written(&large(limits::CHUNK + 1))), Err(refused));
+
+    for (why, code) in [(NoRelay::Unwilling, 0), (NoRelay::Full, 1), (NoRelay::NotConnected, 2)] {
+        let refused = Frame::Relay(Relay::Refused { stream: 5, why });
+        assert_eq!(&written(&refused)[..], [0x56, 2, 5, code]);
+        assert_eq!(refused.lane(), Lane::Control);
+    }
+    let unknown = Err(WireError::Invalid { what: "why it is not relayed", value: 3 });
+    assert_eq!(read(&raw(0x56, &[5, 3])), unknown);
+    let unknown = Err(WireError::Invalid { what: "why it has not dialled", value: 2 });
+    assert_eq!(read(&raw(0x53, &[[0; 15].as_slice(), &[9, 2]].concat())), unknown);
+    for kind in [0x50, 0x51, 0x52, 0x53, 0x54, 0x55] {
+        // A node that is none.
+        let body = if kind < 0x54 { vec![0; 17] } else { vec![0; 18] };
+        assert_eq!(read(&raw(kind, &body)), Err(WireError::Invalid { what: "a node", value: 0 }), "{kind:#x}");
+    }
+    let ask = |count: usize, length: usize| {
+        Frame::Relay(Relay::AskDial { node: NodeId(1), addresses: vec!["a".repeat(length); count] })
+    };
+    let most = ask(limits::ADDRESSES, limits::ADDRESS);
+    assert_eq!(read(&written(&most)), Ok(most));
+    let refused = too_long("an address", limits::ADDRESS + 1, limits::ADDRESS);
+    assert_eq!(read(&written(&ask(1, limits::ADDRESS + 1))), Err(refused));
+    assert!(read(&written(&ask(limits::ADDRESSES + 1, 1))).is_err());
 }
 
 #[test]
@@ -595,7 +638,7 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
         let first = rows.lines().filter_map(|row| row.strip_prefix("| ")?.split(' ').next());
         first.filter(|cell| cell.len() == 2).filter_map(|cell| u8::from_str_radix(cell, 16).ok()).collect()
     };
-    let lanes = ["### Of the moment", "### Control", "### Of a channel"].map(section);
+    let lanes = ["### Of the moment", "### Control", "### Of a channel", "### Of a relayed socket"].map(section);
 
     let known = |kind: &u8| !matches!(codec::next(&[*kind, 0]), Err(WireError::UnknownKind(_)));
     let mut documented = lanes.concat();
@@ -616,6 +659,7 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
             Lane::Moment => 0,
             Lane::Control => 1,
             Lane::Channel(_) => 2,
+            Lane::Relayed(_) => 3,
         };
         assert!(lanes[lane].contains(&kind), "{kind:#04x} is of lane {lane}");
         seen.insert(kind);

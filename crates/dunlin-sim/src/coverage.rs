@@ -213,6 +213,8 @@ pub struct Coverage {
     pub deaths: u64,
     /// Sockets that took up a connection again.
     pub resumed: u64,
+    /// Connections that another node began to relay, counted at both sides.
+    pub relayed: u64,
 }
 
 impl Coverage {
@@ -230,6 +232,7 @@ impl Coverage {
         self.taken += other.taken;
         self.deaths += other.deaths;
         self.resumed += other.resumed;
+        self.relayed += other.relayed;
     }
 
     /// The counts as a JSON object.
@@ -243,12 +246,13 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
             self.deaths,
             self.resumed,
+            self.relayed,
             rows.join(",")
         )
     }
@@ -268,8 +272,8 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed",
-            self.events, self.offers, self.taken, self.deaths, self.resumed
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed",
+            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -41,6 +41,17 @@ pub(crate) struct Plan {
     pub(crate) wrong_addresses: bool,
     /// Nodes that nobody can dial.
     pub(crate) shy: Vec<bool>,
+    /// In some runs of three nodes or more, who cannot dial whom.
+    pub(crate) walls: Option<Walls>,
+}
+
+/// Firewalls that stay for the whole run: nodes behind them help each other, by dial-backs and relays.
+#[derive(Debug)]
+pub(crate) struct Walls {
+    /// From node, to node.
+    pub(crate) between: Vec<Vec<bool>>,
+    /// There are none between this node and the others, so that it can always help.
+    pub(crate) hub: usize,
 }
 
 const KINDS: [Fault; 8] =
@@ -98,7 +109,35 @@ impl Plan {
             late_timers: random.chance(50),
             wrong_addresses: random.chance(15),
             shy,
+            walls: None,
         }
+    }
+
+    /// Some runs get walls. `random` is not that of the plan: the other runs are as they would be without.
+    pub(crate) fn wall_in(&mut self, random: &mut Random) {
+        if self.nodes < 3 || !random.chance(25) {
+            return;
+        }
+        let ms = |n: u64| std::time::Duration::from_millis(n);
+        self.config.helpers_max = random.between(1, 8) as usize;
+        self.config.patience = ms(random.between(2, 60));
+        self.config.redial = ms(random.between(50, 1000));
+        // What is relayed goes over sockets and in windows that stay: with room for some bytes only no handshake would come through in time.
+        self.small_buffers = 0;
+        self.config.unacked_max = self.config.unacked_max.max(1500);
+        self.config.unacked_min = self.config.unacked_min.max(400);
+        let hub = random.index(self.nodes);
+        let mut between = vec![vec![false; self.nodes]; self.nodes];
+        let pairs = (0..self.nodes).flat_map(|one| (0..one).map(move |other| (one, other)));
+        for (one, other) in pairs.filter(|(one, other)| *one != hub && *other != hub) {
+            let walls = [(true, true), (true, true), (true, false), (false, true), (false, false)];
+            (between[one][other], between[other][one]) = walls[random.index(walls.len())];
+        }
+        self.walls = Some(Walls { between, hub });
+    }
+
+    pub(crate) fn is_walled(&self, from: usize, to: usize) -> bool {
+        self.walls.as_ref().is_some_and(|walls| walls.between[from][to])
     }
 }
 
@@ -281,6 +320,11 @@ impl World {
             }
         }
         self.plan.old_addresses = 0;
+        // Who can always help has to be there.
+        let hub = self.plan.walls.as_ref().map(|walls| &self.procs[self.current[walls.hub]]);
+        if hub.is_some_and(|hub| !hub.alive || hub.leaving) {
+            self.plan.walls = None;
+        }
         for proc in self.current.clone() {
             for other in 0..self.plan.nodes {
                 if other != self.procs[proc].node && self.procs[proc].alive {

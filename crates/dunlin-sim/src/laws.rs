@@ -3,7 +3,7 @@
 //! The laws of values are checked where they happen, in `program/`: what a program is told is compared with what the other one did.
 
 use dunlin_proto::id::SocketId;
-use dunlin_proto::{Down, State};
+use dunlin_proto::{Census, Down, State};
 
 use crate::network::end_of;
 use crate::program::Stage;
@@ -84,6 +84,15 @@ impl World {
                 }
                 self.join(proc, node);
             }
+            State::Relayed(relay) => {
+                self.coverage.relayed += 1;
+                if !matches!(was, Standing::Up | Standing::Resumed) {
+                    self.broke(format!("n{me}: the connection to n{node} is relayed, and was {was:?}"));
+                }
+                if relay == node_id(me) || relay == node_id(node) {
+                    self.broke(format!("n{me}: the connection to n{node} is relayed by one of the two"));
+                }
+            }
             State::Down(why) => self.died(proc, node, was, why),
         }
     }
@@ -91,6 +100,11 @@ impl World {
     /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and stay so.
     fn join(&mut self, proc: usize, node: usize) {
         let me = self.procs[proc].node;
+        if self.procs[proc].machine.relayed_by(node_id(node)).is_some() {
+            // No socket shows who is at the other side.
+            self.procs[proc].views[node].carrier = None;
+            return;
+        }
         let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
         let (socket, side) = end_of(id);
         self.procs[proc].views[node].carrier = Some(socket);
@@ -132,7 +146,7 @@ impl World {
         let followed = view.followed;
         let other = self.procs.iter().position(|other| other.node == node && other.incarnation == life);
         let early = match &why {
-            Down::Unreachable(so_long, _) => {
+            Down::Unreachable(so_long, _) | Down::Unrelayed { waited: so_long, .. } => {
                 micros(*so_long) < grace
                     || matches!(was, Standing::Up | Standing::Resumed)
                     || (was == Standing::Lost && now - lost_at < grace)
@@ -196,7 +210,9 @@ impl World {
         let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
         // With a small window every few bytes wait for a delayed acknowledgement.
         let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
-        4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
+        let redials = if self.plan.walls.is_some() { 10 * micros(config.redial) } else { 0 };
+        redials
+            + 4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
             + 1_000_000
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
@@ -253,7 +269,11 @@ impl World {
             return Some(format!("an introduction by n{} has no answer", proc.node));
         }
         alive()
-            .find(|proc| !proc.machine.is_flushed())
+            .find(|proc| {
+                let census = proc.machine.census();
+                let relays = census.relayed + census.relays > 0;
+                !proc.machine.is_flushed() && (!relays || census.unsaid > 0 || unheard(&census) > 0)
+            })
             .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
     }
 
@@ -287,11 +307,21 @@ impl World {
                 let mine = one.machine.carried_by(node_id(other.node));
                 let theirs = other.machine.carried_by(node_id(one.node));
                 let is_up = matches!(view.state, Standing::Up | Standing::Resumed);
-                if !is_up
-                    || view.life != other.incarnation
-                    || view.joined.is_none()
-                    || mine.map(|id| end_of(id).0) != theirs.map(|id| end_of(id).0)
-                {
+                let relays = [one.machine.relayed_by(node_id(other.node)), other.machine.relayed_by(node_id(one.node))];
+                let agree = match relays {
+                    [None, None] => {
+                        view.joined.is_some() && mine.map(|id| end_of(id).0) == theirs.map(|id| end_of(id).0)
+                    }
+                    [mine, theirs] => mine == theirs,
+                };
+                let can = |from: usize, to: usize| !self.plan.is_walled(from, to) && !self.plan.shy[to];
+                if relays[0].is_some() && (can(one.node, other.node) || can(other.node, one.node)) {
+                    return Some(format!(
+                        "n{}'s connection to n{} is relayed, though one of them can dial the other",
+                        one.node, other.node
+                    ));
+                }
+                if !is_up || view.life != other.incarnation || !agree {
                     return Some(format!(
                         "n{}'s connection to n{} is {:?} (in its life {}, joined with {:?}), carried by {mine:?} and {theirs:?}",
                         one.node, other.node, view.state, view.life, view.joined
@@ -354,6 +384,18 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
+            // Whoever is relayed tries now and then whether it has to be.
+            let probes = match self.plan.walls {
+                Some(_) => (census.sockets + census.relayed).saturating_sub(others).min(others),
+                None => 0,
+            };
+            let relayed_by = |relay| {
+                let alive = || self.current.iter().map(|proc| &self.procs[*proc]).filter(|proc| proc.alive);
+                let peers = |one: &crate::world::Proc| {
+                    alive().filter(|other| one.machine.relayed_by(node_id(other.node)) == Some(node_id(relay))).count()
+                };
+                alive().map(peers).sum::<usize>() / 2
+            };
             let travelling = self.travel_census(proc);
             let facts = [
                 ("homes", census.homes, homes().count() + travelling.0),
@@ -363,8 +405,9 @@ impl World {
                 ("receivers on their way", census.visitors, travelling.3),
                 ("offers", census.offers, 0),
                 ("unfinished values", census.unfinished, 0),
-                ("unacknowledged bytes", census.unacked_bytes, 0),
-                ("sockets", census.sockets, others),
+                ("unacknowledged bytes", unheard(&census), 0),
+                ("sockets", census.sockets + census.relayed - probes, others),
+                ("sockets relayed for others", census.relays, relayed_by(node)),
             ];
             for (what, counted, right) in facts {
                 if counted != right {
@@ -399,4 +442,10 @@ impl World {
             }
         }
     }
+}
+
+/// Bytes that have not been heard. What goes over a relay is acknowledged to the relay and by it, heartbeats too: some of these are always on their way.
+fn unheard(census: &Census) -> usize {
+    let heartbeats = 64 * (census.relayed + 2 * census.relays);
+    if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }
 }

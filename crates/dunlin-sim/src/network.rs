@@ -90,7 +90,8 @@ impl World {
         if self.dials[to][from] > 0 {
             self.met(Fault::Crossed, from, to, None);
         }
-        let blocked = self.mutes[from][to] != Mute::None || self.mutes[to][from] != Mute::None;
+        let blocked =
+            self.plan.is_walled(from, to) || self.mutes[from][to] != Mute::None || self.mutes[to][from] != Mute::None;
         let fails = blocked || (!self.healed && self.random.chance(self.plan.dial_fails));
         let mut wait = self.latency();
         if !self.healed && self.random.chance(5) {

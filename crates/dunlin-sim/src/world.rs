@@ -190,7 +190,8 @@ pub(crate) fn address(node: usize) -> String {
 impl World {
     fn new(seed: u64, trace: bool, kind: Kind) -> Self {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random, kind);
+        let mut plan = Plan::new(&mut random, kind);
+        plan.wall_in(&mut Random::new(!seed));
         let nodes = plan.nodes;
         Self {
             now: 0,
@@ -527,5 +528,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     // Much is acknowledged late, as far as the window goes, and in half of the runs all of it.
     config.unacked_min = (config.unacked_max / 4).max(1);
     config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
+    // See `Walls`.
+    config.helpers_max = 0;
     config
 }

@@ -31,6 +31,7 @@ fn seeds_of_this_commit_are_clean() {
         coverage.add(&report.coverage);
     }
     assert!(coverage.taken > 1000 && coverage.resumed > 1000 && coverage.deaths > 100, "{coverage}");
+    assert!(coverage.relayed > 100, "{coverage}");
 }
 
 #[test]

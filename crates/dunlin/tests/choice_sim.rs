@@ -12,31 +12,37 @@ use dunlin::{Callee, Caller};
 
 type Word = u32;
 
-/// What was sent, and what was heard.
+/// What was sent, and how often it was heard.
+#[derive(Default)]
+struct Words {
+    last: Word,
+    became: BTreeMap<Word, (bool, u32)>,
+}
+
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<(u32, BTreeMap<Word, (bool, u32)>)>>);
+struct Log(Arc<Mutex<Words>>);
 
 impl Log {
     fn word(&self) -> Word {
         let mut log = self.0.lock().unwrap();
-        log.0 += 1;
-        log.0
+        log.last += 1;
+        log.last
     }
 
     fn sent(&self, word: Word) {
-        self.0.lock().unwrap().1.entry(word).or_default().0 = true;
+        self.0.lock().unwrap().became.entry(word).or_default().0 = true;
     }
 
     fn heard(&self, word: Word) {
-        self.0.lock().unwrap().1.entry(word).or_default().1 += 1;
+        self.0.lock().unwrap().became.entry(word).or_default().1 += 1;
     }
 
     fn check(&self, seed: u64) {
         let log = self.0.lock().unwrap();
-        for (word, (sent, heard)) in &log.1 {
+        for (word, (sent, heard)) in &log.became {
             assert_eq!(u32::from(*sent), *heard, "word {word}, seed {seed}");
         }
-        assert!(log.1.len() > 40, "seed {seed}: {}", log.1.len());
+        assert!(log.became.len() > 40, "seed {seed}: {}", log.became.len());
     }
 }
 

@@ -334,3 +334,93 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
         Ok(())
     });
 }
+
+/// A value with an end in it does not go through a keeper that does not receive it: that end would have to be adopted there.
+#[test]
+fn an_end_does_not_go_through_the_keeper() {
+    run(async {
+        let [a, b, c] = nodes("an_end_does_not_go_through").await;
+        let mut ab = way::<Shared<Sender<Sender<u32>>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Receiver<Sender<u32>>>(&a, &c, "ac").await?;
+        let (tx, rx) = channel::<Sender<u32>>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut rx = carry(rx, &mut ac).await?;
+        let (end, mut here) = channel::<u32>();
+        let refused = at_b.send(end).await.unwrap_err();
+        assert!(matches!(refused.why(), Some(dunlin::Why::Unsendable(_))), "{refused}");
+        // It is as before, and goes from the keeper.
+        let mut end = refused.into_value();
+        passes(end.send(1), &mut here, 1).await?;
+        let (sent, got) = par!(at_a.send(end), rx.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        passes(got?.send(2), &mut here, 2).await?;
+        Ok(())
+    });
+}
+
+/// Who shares a receiver hears at every node that the sender's node is lost, and does not take it for an end in order.
+#[test]
+fn a_lost_sender_is_heard_of_everywhere() {
+    run(async {
+        let [a, b, c] = nodes("a_lost_sender_is_heard_of").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
+        let (tx, rx) = channel::<u32>();
+        let mut at_a = rx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut tx = carry(tx, &mut ac).await?;
+        let (sent, received) = par!(tx.send(1), at_b.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        c.leave().await?;
+        assert_eq!(at_b.recv().await, Err(RecvError::NodeLost));
+        assert_eq!(at_a.recv().await, Err(RecvError::NodeLost));
+        Ok(())
+    });
+}
+
+/// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that alternates costs what its words do.
+#[test]
+fn what_shared_ends_cost() {
+    run(async {
+        let [a, b] = nodes("what_shared_ends_cost").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        passes(at_b.send(0), &mut rx, 0).await?;
+        let heard = || a.heard() + b.heard();
+
+        let before = heard();
+        for n in 0..10 {
+            passes(at_b.send(n), &mut rx, n).await?;
+        }
+        assert_eq!(heard() - before, 20, "lone sends");
+
+        drop(at_b.claim().await?);
+        let before = heard();
+        for _ in 0..10 {
+            drop(at_b.claim().await?);
+        }
+        assert_eq!(heard() - before, 0, "claims again");
+
+        let before = heard();
+        for n in 0..10 {
+            let mut stage = at_b.claim().await?;
+            passes(stage.send(n), &mut rx, n).await?;
+        }
+        assert_eq!(heard() - before, 20, "claims again, with a send in each");
+
+        // Claim, Granted, Recall, Return, and for each the place in its channel's buffer that is free again.
+        drop(at_a.claim().await?);
+        let before = heard();
+        for _ in 0..10 {
+            drop(at_b.claim().await?);
+            drop(at_a.claim().await?);
+        }
+        let each = (heard() - before) as f64 / 10.0;
+        assert!((4.0..=8.0).contains(&each), "{each} frames for a claim that alternates");
+        Ok(())
+    });
+}

@@ -342,3 +342,39 @@ fn an_audience(seed: u64) {
 fn each_word_is_heard_once() {
     seeds(60).for_each(an_audience);
 }
+
+/// A claimer whose node is silent keeps its claim as long as its connection may come back, and no longer.
+#[test]
+fn a_claim_ends_with_its_connection() {
+    let sim = Sim::new(5);
+    sim.run(async {
+        let a = Node::join("parted").await?;
+        let b = Node::join("parted").await?;
+        let (give, take) = par!(async { a.sender::<Shared<Sender<Word>>>("handle").await }, async {
+            b.receiver::<Shared<Sender<Word>>>("handle").await
+        },);
+        let (mut give, mut take) = (give?, take?);
+        let (tx, mut rx) = channel::<Word>();
+        let mut here = tx.share();
+        let (given, taken) = par!(give.send(here.clone()), take.recv());
+        given?;
+        let mut there = taken?;
+        let mut stage = there.claim().await?;
+        let (sent, heard) = par!(stage.send((1, 1, 1)), rx.recv());
+        sent?;
+        assert_eq!(heard?, (1, 1, 1));
+        let began = sim.elapsed();
+        sim.part(&a, &b);
+        let mut mine = here.claim().await?;
+        let waited = sim.elapsed() - began;
+        assert!(waited >= Duration::from_secs(15) && waited < Duration::from_secs(40), "{waited:?}");
+        let (sent, heard) = par!(mine.send((0, 2, 2)), rx.recv());
+        sent?;
+        assert_eq!(heard?, (0, 2, 2));
+        assert!(stage.send((1, 1, 3)).await.is_err());
+        drop(stage);
+        sim.heal(&a, &b);
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use dunlin::node::{ConnectionState, NameError};
+use dunlin::overwrite_oldest;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 
@@ -273,4 +274,69 @@ fn what_lies_at_a_home_is_bounded_when_ends_have_travelled() {
             assert!(bytes >= BUDGET / 2, "only {bytes} of {BUDGET}");
         }
     });
+}
+
+/// What a sender that is gone has offered is made again where its receiver is, and it is gone behind that.
+#[test]
+fn a_sender_is_gone_behind_what_it_has_offered_also_when_its_receiver_moves() {
+    for seed in 0..200 {
+        let sim = Sim::new(seed);
+        let received = sim.run(async {
+            let a = Node::join("gone").await?;
+            let b = Node::join("gone").await?;
+            let c = Node::join("gone").await?;
+            let mut ab = (a.sender::<Receiver<u32>>("ab").await?, b.receiver::<Receiver<u32>>("ab").await?);
+            let mut bc = (b.sender::<Receiver<u32>>("bc").await?, c.receiver::<Receiver<u32>>("bc").await?);
+            // No places are promised: what is in the buffer is offered.
+            let (mut tx, rx) = channel_with::<u32>(overwrite_oldest(4));
+            for n in 0..3 {
+                tx.send(n).await?;
+            }
+            let (sent, rx) = par!(ab.0.send(rx), ab.1.recv());
+            sent?;
+            let (sent, rx) = par!(bc.0.send(rx?), bc.1.recv());
+            sent?;
+            drop(tx);
+            let mut received = Vec::new();
+            let mut rx = rx?;
+            while let Some(n) = rx.next().await? {
+                received.push(n);
+            }
+            Result::<_>::Ok(received)
+        });
+        assert_eq!(received.unwrap(), [0, 1, 2], "with seed {seed}");
+    }
+}
+
+/// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel goes on elsewhere.
+#[test]
+fn the_name_of_an_end_that_has_gone_on_is_free() {
+    for seed in 0..100 {
+        let sim = Sim::new(seed);
+        let declared = sim.run(async {
+            let a = Node::join("names").await?;
+            let b = Node::join("names").await?;
+            let c = Node::join("names").await?;
+            let mut ac = (a.sender::<Sender<u32>>("ac").await?, c.receiver::<Sender<u32>>("ac").await?);
+            let mut bc = (b.sender::<Receiver<u32>>("bc").await?, c.receiver::<Receiver<u32>>("bc").await?);
+            let (mut tx, mut rx) = (a.sender::<u32>("numbers").await?, b.receiver::<u32>("numbers").await?);
+            let (sent, received) = par!(tx.send(0), rx.recv());
+            assert_eq!((sent?, received?), ((), 0));
+            let sender = async {
+                ac.0.send(tx).await?;
+                Result::<_>::Ok(a.sender::<u32>("numbers").await?)
+            };
+            let receiver = async {
+                bc.0.send(rx).await?;
+                Result::<_>::Ok(b.receiver::<u32>("numbers").await?)
+            };
+            let (new_tx, new_rx, tx, rx) = par!(sender, receiver, ac.1.recv(), bc.1.recv());
+            for (mut tx, mut rx) in [(tx?, rx?), (new_tx?, new_rx?)] {
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+            }
+            Result::<_>::Ok(())
+        });
+        declared.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
 }

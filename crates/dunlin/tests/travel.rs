@@ -445,6 +445,31 @@ fn named_ends_go_on() {
     });
 }
 
+/// Whoever has sent an end on may declare its name anew at once: before the send is complete the name is free.
+#[test]
+fn the_name_of_an_end_that_has_gone_on_is_free() {
+    run(async {
+        let [a, b, c] = nodes("the_name_is_free").await;
+        let (mut ac, mut at_c) = way::<Sender<u32>>(&a, &c, "ac").await?;
+        for n in 0..200 {
+            let name = format!("numbers {n}");
+            let (mut tx, mut rx) = way::<u32>(&a, &b, &name).await?;
+            // They have found each other.
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            assert_eq!((sent?, received?), ((), n));
+            let again = async {
+                ac.send(tx).await?;
+                a.sender::<u32>(&name).await?;
+                Ok::<(), dunlin::Error>(())
+            };
+            let (again, tx) = par!(again, at_c.recv());
+            again?;
+            tx?;
+        }
+        Ok(())
+    });
+}
+
 #[derive(Clone)]
 struct Mine;
 
@@ -521,6 +546,29 @@ fn ends_come_in_replies() {
             let (sent, received) = par!(from_here.send(round), there.recv());
             sent?;
             assert_eq!(received?, round);
+        }
+        Ok(())
+    });
+}
+
+/// Also where its receiver goes after that.
+#[test]
+fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
+    run(async {
+        for policy in [dunlin::rendezvous(), fifo(4)] {
+            let [a, b, c] = nodes("a_sender_that_is_lost").await;
+            let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
+            let mut ac = way::<Receiver<u32>>(&a, &c, "ac").await?;
+            let (tx, mut rx) = channel_with::<u32>(policy);
+            let mut tx = carry(tx, &mut ab).await?;
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            sent?;
+            assert_eq!(received?, 1);
+            let mut news = a.connections();
+            b.leave().await?;
+            while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
+            let mut rx = carry(rx, &mut ac).await?;
+            assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         }
         Ok(())
     });

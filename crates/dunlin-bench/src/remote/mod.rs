@@ -10,9 +10,9 @@
 mod beside;
 mod counted;
 mod over_dunlin;
-mod over_remoc;
+pub(crate) mod over_remoc;
 mod over_tcp;
-mod programs;
+pub(crate) mod programs;
 mod sides;
 
 use std::env;
@@ -87,7 +87,7 @@ fn figure(side: &Side) -> anyhow::Result<f64> {
 }
 
 /// Runs `root` as a task of a runtime like everybody's.
-fn on_workers<T: Send + 'static>(
+pub(crate) fn on_workers<T: Send + 'static>(
     threads: usize,
     root: impl Future<Output = anyhow::Result<T>> + Send + 'static,
 ) -> anyhow::Result<T> {

@@ -51,6 +51,18 @@ impl<M: Portable> Rx<M> for Receiver<M> {
     }
 }
 
+impl<M: Portable> Tx<M> for Shared<Sender<M>> {
+    async fn send(&mut self, message: M) -> Result<()> {
+        self.send(message).await.map_err(|error| anyhow::anyhow!("{error}"))
+    }
+}
+
+impl<M: Portable> Rx<M> for Shared<Receiver<M>> {
+    async fn recv(&mut self) -> Result<M> {
+        Ok(self.recv().await?)
+    }
+}
+
 /// Joins an application of this run's own.
 pub(super) async fn join(names: &str) -> Result<Node> {
     Ok(Node::builder().app("dunlin-bench").names(names).join().await?)

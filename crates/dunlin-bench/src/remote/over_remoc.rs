@@ -48,6 +48,26 @@ async fn accept<There: RemoteSend, Back: RemoteSend>(
     channels(listener.accept().await?.0).await
 }
 
+/// Both ends of a channel over a socket of its own. What is not used of the socket's two channels is kept all the same.
+pub(crate) async fn pair(listener: &TcpListener) -> Result<(base::Sender<u64>, Kept)> {
+    let address = listener.local_addr()?;
+    let (dialled, accepted) = tokio::try_join!(dial::<u64, u64>(address), accept::<u64, u64>(listener))?;
+    let ((tx, unused), (unused_too, rx)) = (dialled, accepted);
+    Ok((tx, Kept { rx, _unused: (unused, unused_too) }))
+}
+
+/// A receiver, and what has to live as long.
+pub(crate) struct Kept {
+    rx: base::Receiver<u64>,
+    _unused: (base::Receiver<u64>, base::Sender<u64>),
+}
+
+impl Rx<u64> for Kept {
+    async fn recv(&mut self) -> Result<u64> {
+        Rx::recv(&mut self.rx).await
+    }
+}
+
 pub(super) fn run(side: &Side) -> Result<f64> {
     let who = side.who.as_str();
     if who.contains("struct") {

@@ -6,16 +6,16 @@ use anyhow::{Result, ensure};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub(super) trait Tx<M> {
+pub(crate) trait Tx<M> {
     fn send(&mut self, message: M) -> impl Future<Output = Result<()>> + Send;
 }
 
-pub(super) trait Rx<M> {
+pub(crate) trait Rx<M> {
     fn recv(&mut self) -> impl Future<Output = Result<M>> + Send;
 }
 
 /// What is sent.
-pub(super) trait Message: Clone + Send + Sync + 'static {
+pub(crate) trait Message: Clone + Send + Sync + 'static {
     /// With so many bytes in it.
     fn of(size: usize) -> Self;
     fn size(&self) -> usize;
@@ -43,7 +43,7 @@ impl Message for Vec<u8> {
 
 /// A struct as programs have them: some fields, and bytes in one of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(crate) struct Record {
     number: u64,
     name: String,
     body: Bytes,
@@ -60,12 +60,12 @@ impl Message for Record {
 }
 
 /// So many go before those that are measured: connections are made when they are first needed.
-pub(super) fn warm_up(n: u64) -> u64 {
+pub(crate) fn warm_up(n: u64) -> u64 {
     n / 10 + 1
 }
 
 /// Makes round trips with one message.
-pub(super) async fn ping<M: Message>(
+pub(crate) async fn ping<M: Message>(
     mut there: impl Tx<M>,
     mut back: impl Rx<M>,
     size: usize,
@@ -85,14 +85,14 @@ pub(super) async fn ping<M: Message>(
 }
 
 /// Sends back what it receives, without end.
-pub(super) async fn pong<M>(mut input: impl Rx<M>, mut output: impl Tx<M>) -> Result<()> {
+pub(crate) async fn pong<M>(mut input: impl Rx<M>, mut output: impl Tx<M>) -> Result<()> {
     loop {
         output.send(input.recv().await?).await?;
     }
 }
 
 /// Sends messages until the other side says that it has them all.
-pub(super) async fn stream<M: Message>(
+pub(crate) async fn stream<M: Message>(
     mut output: impl Tx<M>,
     mut done: impl Rx<u64>,
     size: usize,
@@ -111,7 +111,7 @@ pub(super) async fn stream<M: Message>(
 }
 
 /// The other side of [`stream`].
-pub(super) async fn sink<M: Message>(mut input: impl Rx<M>, mut done: impl Tx<u64>, size: usize, n: u64) -> Result<()> {
+pub(crate) async fn sink<M: Message>(mut input: impl Rx<M>, mut done: impl Tx<u64>, size: usize, n: u64) -> Result<()> {
     for count in [warm_up(n), n] {
         for _ in 0..count {
             let message = input.recv().await?;
@@ -124,7 +124,7 @@ pub(super) async fn sink<M: Message>(mut input: impl Rx<M>, mut done: impl Tx<u6
 }
 
 /// Sends a zero, then passes on what it receives.
-pub(super) async fn prefix(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
+pub(crate) async fn prefix(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
     output.send(0).await?;
     loop {
         output.send(input.recv().await?).await?;
@@ -132,7 +132,7 @@ pub(super) async fn prefix(mut input: impl Rx<u64>, mut output: impl Tx<u64>) ->
 }
 
 /// Sends what it receives to both outputs, one after the other.
-pub(super) async fn delta(mut input: impl Rx<u64>, mut first: impl Tx<u64>, mut second: impl Tx<u64>) -> Result<()> {
+pub(crate) async fn delta(mut input: impl Rx<u64>, mut first: impl Tx<u64>, mut second: impl Tx<u64>) -> Result<()> {
     loop {
         let value = input.recv().await?;
         first.send(value).await?;
@@ -141,14 +141,14 @@ pub(super) async fn delta(mut input: impl Rx<u64>, mut first: impl Tx<u64>, mut 
 }
 
 /// Sends one more than it receives.
-pub(super) async fn successor(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
+pub(crate) async fn successor(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
     loop {
         output.send(input.recv().await? + 1).await?;
     }
 }
 
 /// Receives 0, 1, ...
-pub(super) async fn consumer(mut input: impl Rx<u64>, n: u64) -> Result<Duration> {
+pub(crate) async fn consumer(mut input: impl Rx<u64>, n: u64) -> Result<Duration> {
     let mut start = Instant::now();
     for expected in 0..warm_up(n) + n {
         if expected == warm_up(n) {

@@ -89,7 +89,7 @@ impl<T: Send> Queued for Ticket<T> {
 }
 
 impl<T: Send> Reserver for Ticket<T> {
-    fn revoke(&self) {
+    fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
@@ -127,6 +127,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
                 Demanded::Revoke(number) => Event::Revoke(number),
                 Demanded::Poisoned(reason) => Event::Poisoned(reason),
                 Demanded::Gone => Event::Gone,
+                Demanded::Lost => Event::Lost,
             }),
         }
     }

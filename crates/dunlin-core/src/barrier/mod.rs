@@ -1,8 +1,15 @@
 //! Barriers: all enrolled parties go on together, or none does.
 //!
 //! - [`parties`]: who is enrolled and who is there; what completes a phase.
+//! - [`group`]: parties at another node, and what is said between it and who keeps the barrier.
+//! - [`attempt`]: a phase with choices at several nodes, which are reserved first.
+//! - `far`: how an enrolment goes to another node.
 //! - here: an enrolment, and the operation on it.
 
+mod attempt;
+#[cfg(feature = "serde")]
+mod far;
+mod group;
 mod parties;
 
 use std::fmt;
@@ -10,9 +17,9 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use parties::{Parties, Place};
+use parties::{Left, Parties, Place};
 
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
@@ -139,14 +146,14 @@ impl Barrier {
 
     /// How many parties are enrolled.
     pub fn parties(&self) -> usize {
-        self.parties.standing().enrolled
+        self.parties.count().enrolled
     }
 
     /// How many phases of this barrier are complete.
     ///
     /// While this party is enrolled and not [there](Self::sync) the number does not change.
     pub fn phases(&self) -> u64 {
-        self.parties.standing().phases
+        self.parties.count().phases
     }
 }
 
@@ -158,7 +165,7 @@ impl Drop for Barrier {
 
 impl fmt::Debug for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parties::Standing { enrolled, there, phases } = self.parties.standing();
+        let parties::Count { enrolled, there, phases } = self.parties.count();
         let made = self.parties.record.made();
         f.debug_struct("Barrier")
             .field("made", &format_args!("{made}"))
@@ -169,10 +176,13 @@ impl fmt::Debug for Barrier {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Stage {
     New,
-    There,
+    /// With how many phases taken before.
+    There(u64),
+    /// Its deadline has passed, and who keeps the barrier is asked whether the phase was complete before.
+    Leaving(u64),
     Over,
 }
 
@@ -185,23 +195,26 @@ pub struct Syncing<'a> {
 
 impl Syncing<'_> {
     fn poll_sync(&mut self, cx: &mut Context<'_>, choice: Option<&ChoiceCx>) -> Poll<Result<(), SyncError>> {
-        let mut there = match self.stage {
-            Stage::New => false,
-            Stage::There => true,
+        let mut since = match self.stage {
+            Stage::New => None,
+            Stage::There(since) => Some(since),
+            Stage::Leaving(since) => return self.poll_left(since, cx),
             Stage::Over => return Poll::Ready(Ok(())),
         };
-        let polled = self.barrier.parties.poll(self.barrier.place, &mut there, cx, choice);
-        self.stage = match polled {
-            Poll::Ready(()) => Stage::Over,
-            Poll::Pending => Stage::There,
+        let polled = self.barrier.parties.poll(self.barrier.place, &mut since, cx, choice);
+        self.stage = match (&polled, since) {
+            (Poll::Ready(_), _) => Stage::Over,
+            (Poll::Pending, Some(since)) => Stage::There(since),
+            (Poll::Pending, None) => Stage::New,
         };
-        polled.map(Ok)
+        polled
     }
 
-    /// `true`: the phase is complete, and this party took part.
-    fn leave(&mut self) -> bool {
-        let was_there = matches!(std::mem::replace(&mut self.stage, Stage::Over), Stage::There);
-        was_there && !self.barrier.parties.leave(self.barrier.place)
+    /// Its deadline has passed.
+    fn poll_left(&mut self, since: u64, cx: &mut Context<'_>) -> Poll<Result<(), SyncError>> {
+        let left = ready!(self.barrier.parties.poll_left(self.barrier.place, since, cx));
+        self.stage = Stage::Over;
+        Poll::Ready(left.into_result())
     }
 }
 
@@ -222,7 +235,7 @@ impl Branch for Syncing<'_> {
 
     fn look(&self) -> Look {
         let turn = Some(self.barrier.record.receiver.turn());
-        let ready = self.barrier.parties.seems_ready(matches!(self.stage, Stage::There));
+        let ready = self.barrier.parties.seems_ready(matches!(self.stage, Stage::There(_)));
         if ready { Look::Maybe(turn) } else { Look::Empty(turn) }
     }
 
@@ -232,15 +245,31 @@ impl Branch for Syncing<'_> {
 }
 
 impl Operation for Syncing<'_> {
-    fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let complete = self.get_mut().leave();
-        Poll::Ready(if complete { Ok(()) } else { Err(SyncError::TimedOut) })
+    fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let left = match this.stage {
+            Stage::New => Left::Before,
+            Stage::There(since) => {
+                let left = this.barrier.parties.leave(this.barrier.place, since);
+                if left == Left::Unknown {
+                    this.stage = Stage::Leaving(since);
+                    return this.poll_left(since, cx);
+                }
+                left
+            }
+            Stage::Leaving(since) => return this.poll_left(since, cx),
+            Stage::Over => Left::Complete,
+        };
+        this.stage = Stage::Over;
+        Poll::Ready(left.into_result())
     }
 }
 
 impl Drop for Syncing<'_> {
     fn drop(&mut self) {
-        self.leave();
+        if let Stage::There(since) = self.stage {
+            self.barrier.parties.leave(self.barrier.place, since);
+        }
     }
 }
 

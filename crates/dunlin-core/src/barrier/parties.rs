@@ -1,16 +1,22 @@
 //! Who is enrolled on a barrier, and who is there.
 //!
 //! Everything happens under one lock. Whatever may complete the phase tries to: an arrival, a resignation, and a choice that was
-//! not open when all were there and is again. An attempt takes all or none ([`Decision::settle_all`]) and keeps nothing, so
-//! nobody waits for an attempt, and none can stand in another's way.
+//! not open when all were there and is again. If all choices are here, an attempt takes all or none ([`Decision::settle_all`]) and keeps nothing, so
+//! nobody waits for an attempt, and none can stand in another's way. If choices are elsewhere, they are [reserved](super::attempt) first.
+//!
+//! A party may stand for a whole [group](super::group) at another node. Parties of a group complete nothing themselves: when all of them are there, the
+//! group is, and who keeps the barrier says when they go on.
 
 use std::panic::Location;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
+use super::attempt::Attempt;
+use super::group::{Group, Standing, Uplink};
 use crate::channel::after::After;
 use crate::choice::ChoiceCx;
 use crate::choice::decision::{Branching, Decision, Queued};
+use crate::error::SyncError;
 use crate::lock::{Guard, Lock};
 use crate::waits::{Doing, Record, Recorded};
 
@@ -21,43 +27,106 @@ const ALL_THERE: u32 = 1 << 1;
 
 /// Where a party stands, as long as its barrier exists.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place(usize);
+pub(super) struct Place(pub(super) usize);
 
 /// A party that is there.
 #[derive(Default)]
-struct Arrival {
+pub(super) struct Arrival {
     /// Its choice, and as which branch; `None`: firm.
-    choice: Option<(Arc<Decision>, u32)>,
+    pub(super) choice: Option<(Arc<Decision>, u32)>,
     /// Of a firm party; a choice's is in its decision.
-    waker: Option<std::task::Waker>,
+    pub(super) waker: Option<Waker>,
+    /// It waits no more, and who keeps the barrier has not said yet whether the phase was complete before.
+    pub(super) left: bool,
 }
 
-struct Party {
-    record: &'static Record,
-    /// Taken out by whoever completes the phase: so the party learns of it.
-    arrival: Option<Arrival>,
+impl Arrival {
+    fn is_of(&self, offering: Option<(&Arc<Decision>, u32)>) -> bool {
+        match (&self.choice, offering) {
+            (None, None) => true,
+            (Some((decision, branch)), Some((own, own_branch))) => decision.is(own) && *branch == own_branch,
+            _ => false,
+        }
+    }
+
+    /// Its choice has taken another branch.
+    pub(super) fn is_decided(&self) -> bool {
+        self.choice.as_ref().is_some_and(|(decision, _)| decision.decided().is_some())
+    }
+}
+
+pub(super) struct Party {
+    pub(super) record: &'static Record,
+    /// Taken out by whoever completes the phase.
+    pub(super) arrival: Option<Arrival>,
+    /// How many phases it has taken. So an operation learns that its phase is complete.
+    pub(super) taken: u64,
+    /// Waits until it is known what became of the arrival that it left.
+    pub(super) later: Option<Waker>,
+    /// It stands for parties at another node.
+    pub(super) group: Option<Box<Group>>,
+}
+
+impl Party {
+    pub(super) fn is_there(&self) -> bool {
+        self.arrival.is_some() || self.group.as_ref().is_some_and(|group| group.there.is_some())
+    }
 }
 
 #[derive(Default)]
-struct State {
-    places: Vec<Option<Party>>,
+pub(super) struct State {
+    pub(super) places: Vec<Option<Party>>,
     free: Vec<usize>,
-    enrolled: usize,
-    there: usize,
+    pub(super) enrolled: usize,
+    pub(super) there: usize,
     phases: u64,
+    /// All are there, and choices are being reserved.
+    pub(super) attempt: Option<Attempt>,
+    /// How many attempts there were.
+    pub(super) attempts: u64,
+    /// How long the next attempt may take, in ticks.
+    pub(super) patience: u32,
+    /// The patience with an attempt runs.
+    pub(super) patient: bool,
+    /// Of a group: what stands between it and who keeps the barrier.
+    pub(super) uplink: Option<Uplink>,
 }
 
-/// What all enrolments on a barrier share.
+/// What all enrolments on a barrier share that are at one node.
 pub(super) struct Parties {
-    state: Lock<State>,
+    pub(super) state: Lock<State>,
     pub(super) record: Recorded,
 }
 
 /// How a barrier stands at a moment.
-pub(super) struct Standing {
+pub(super) struct Count {
     pub(super) enrolled: usize,
     pub(super) there: usize,
     pub(super) phases: u64,
+}
+
+/// What is known of an arrival that was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The party is not there any more.
+    Before,
+    /// The phase was complete.
+    Complete,
+    /// It is not known yet.
+    Unknown,
+    /// And never will be.
+    Lost,
+}
+
+impl Left {
+    /// What the operation gives whose deadline has passed.
+    pub(super) fn into_result(self) -> Result<(), SyncError> {
+        match self {
+            Self::Complete => Ok(()),
+            Self::Lost => Err(SyncError::NodeLost),
+            Self::Before | Self::Unknown => Err(SyncError::TimedOut),
+        }
+    }
 }
 
 impl Parties {
@@ -66,9 +135,10 @@ impl Parties {
     }
 
     /// From now on every phase needs this party too, also one that others wait for already.
-    pub(super) fn enrol(&self, record: &'static Record) -> Place {
+    pub(super) fn enrol(self: &Arc<Self>, record: &'static Record) -> Place {
+        let mut after = After::<()>::new();
         let mut g = self.state.lock();
-        let party = Some(Party { record, arrival: None });
+        let party = Some(Party { record, arrival: None, taken: 0, later: None, group: None });
         let place = match g.free.pop() {
             Some(place) => {
                 g.places[place] = party;
@@ -80,6 +150,7 @@ impl Parties {
             }
         };
         g.enrolled += 1;
+        self.changed(&mut g, None, &mut after);
         publish(&mut g);
         Place(place)
     }
@@ -91,38 +162,49 @@ impl Parties {
         if let Some(party) = g.places[place.0].take() {
             g.free.push(place.0);
             g.enrolled -= 1;
+            g.there -= usize::from(party.is_there());
+            after.stale.add(party.later);
             if let Some(arrival) = party.arrival {
-                g.there -= 1;
                 discard(arrival, &mut after);
             }
-            self.complete(&mut g, None, &mut after);
+            if g.enrolled == 0
+                && let Some(uplink) = &mut g.uplink
+            {
+                after.wakes.add(uplink.waker.take());
+            }
+            self.changed(&mut g, None, &mut after);
         }
         publish(&mut g);
     }
 
-    /// Comes to the barrier, or looks how it stands. Ready: all took the phase. `there`: whether the party came before, with the same
+    /// Comes to the barrier, or looks how it stands. Ready: all took the phase. `since`: how many phases the party had taken when it came, if it came with the same
     /// operation.
     pub(super) fn poll(
         self: &Arc<Self>,
         place: Place,
-        there: &mut bool,
+        since: &mut Option<u64>,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
-    ) -> Poll<()> {
+    ) -> Poll<Result<(), SyncError>> {
         let mut after = After::<()>::new();
         let offering = choice.map(|choice| choice.offering(cx.waker()));
         let mut g = self.state.lock();
-        if *there && g.party(place).arrival.is_none() {
+        let complete = since.is_some_and(|since| g.party(place).taken != since);
+        if complete || g.is_lost() {
             drop(g);
-            // Completed. Polled through a borrow it may be another choice than the one that was decided by that.
+            // Polled through a borrow it may be another choice than the one that was decided by that.
             if choice.is_some_and(|choice| !choice.commit()) {
                 return Poll::Pending;
             }
-            *there = false;
-            return Poll::Ready(());
+            return Poll::Ready(if complete { Ok(()) } else { Err(SyncError::NodeLost) });
+        }
+        if g.is_reported() && !self.stays(&mut g, place, offering, cx, &mut after) {
+            publish(&mut g);
+            return Poll::Pending;
         }
         // One that is there already may have come by an operation that was forgotten, or as a branch of an earlier choice.
         let before = g.party(place).arrival.take();
+        let same = before.as_ref().is_some_and(|arrival| arrival.is_of(offering));
         g.there += usize::from(before.is_none());
         let mut arrival = before.unwrap_or_default();
         after.decisions.extend(arrival.choice.take().map(|(decision, _)| decision));
@@ -130,11 +212,17 @@ impl Parties {
         if offering.is_some() {
             after.stale.add(arrival.waker.take());
         }
-        g.party(place).arrival = Some(arrival);
-        *there = true;
-        let own = offering.map(|(decision, branch)| (&**decision, branch));
-        let complete = self.complete(&mut g, own, &mut after);
         let party = g.party(place);
+        party.arrival = Some(arrival);
+        let came = *since.get_or_insert(party.taken);
+        let own = offering.map(|(decision, branch)| (&**decision, branch));
+        if same {
+            self.complete(&mut g, own, &mut after);
+        } else {
+            self.changed(&mut g, own, &mut after);
+        }
+        let party = g.party(place);
+        let complete = party.taken != came;
         if let Some(arrival) = &mut party.arrival {
             if offering.is_none() {
                 after.stale.store(&mut arrival.waker, cx.waker());
@@ -144,30 +232,107 @@ impl Parties {
             party.record.receiver.end();
         }
         publish(&mut g);
-        if complete {
-            *there = false;
-            return Poll::Ready(());
-        }
-        Poll::Pending
+        if complete { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// The party does not wait any more. `false`: the phase was complete already.
-    pub(super) fn leave(&self, place: Place) -> bool {
+    /// Who keeps the barrier has been told that this group is there. `true`: so is this party, in the way it comes now, or it may come now; else it waits
+    /// until it is known what became of the way it came before.
+    fn stays(
+        self: &Arc<Self>,
+        g: &mut Guard<'_, State>,
+        place: Place,
+        offering: Option<(&Arc<Decision>, u32)>,
+        cx: &mut Context<'_>,
+        after: &mut After<()>,
+    ) -> bool {
+        let party = g.party(place);
+        match &mut party.arrival {
+            Some(arrival) if !arrival.left && arrival.is_of(offering) => return true,
+            Some(arrival) => {
+                arrival.left = true;
+                self.withdraw(g, after);
+                if !g.is_reported() {
+                    return true;
+                }
+            }
+            None => {}
+        }
+        after.stale.store(&mut g.party(place).later, cx.waker());
+        false
+    }
+
+    /// The party does not wait any more.
+    pub(super) fn leave(self: &Arc<Self>, place: Place, since: u64) -> Left {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
+        let reported = g.is_reported();
+        let lost = g.is_lost();
         let party = g.party(place);
         party.record.receiver.end();
-        let Some(arrival) = party.arrival.take() else { return false };
-        discard(arrival, &mut after);
+        if party.taken != since {
+            return Left::Complete;
+        }
+        let Some(arrival) = &mut party.arrival else { return if lost { Left::Lost } else { Left::Before } };
+        if reported {
+            // Its choice has taken another branch, or its deadline: nobody else can have it.
+            let certain = arrival.is_decided();
+            arrival.left = true;
+            self.withdraw(&mut g, &mut after);
+            let gone = certain || g.party(place).arrival.is_none();
+            publish(&mut g);
+            return if gone { Left::Before } else { Left::Unknown };
+        }
+        if let Some(arrival) = party.arrival.take() {
+            discard(arrival, &mut after);
+        }
         g.there -= 1;
+        self.changed(&mut g, None, &mut after);
         publish(&mut g);
-        true
+        Left::Before
+    }
+
+    /// What has become of an arrival that was left.
+    pub(super) fn poll_left(&self, place: Place, since: u64, cx: &mut Context<'_>) -> Poll<Left> {
+        let mut after = After::<()>::new();
+        let mut g = self.state.lock();
+        let lost = g.is_lost();
+        let party = g.party(place);
+        Poll::Ready(if party.taken != since {
+            Left::Complete
+        } else if lost {
+            Left::Lost
+        } else if party.arrival.is_none() {
+            Left::Before
+        } else {
+            after.stale.store(&mut party.later, cx.waker());
+            return Poll::Pending;
+        })
+    }
+
+    /// Somebody has come, left, enrolled or resigned: an attempt that was under way is off, and the phase may be complete now.
+    pub(super) fn changed(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
+        match g.uplink.as_ref().map(|uplink| uplink.standing) {
+            None => {
+                self.give_back(g, after);
+                self.complete(g, own, after);
+            }
+            Some(Standing::Away) => self.report(g, after),
+            Some(Standing::There) => self.withdraw(g, after),
+            Some(Standing::Asked | Standing::Lost) => {}
+        }
     }
 
     /// If all are there, they take the phase, unless a choice among them is not open.
-    fn complete(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) -> bool {
-        if g.there < g.enrolled || g.enrolled == 0 {
-            return false;
+    pub(super) fn complete(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
+        if g.attempt.is_some() {
+            return self.advance(g, after);
+        }
+        if g.uplink.is_some() || !g.are_all_there() {
+            return;
+        }
+        let far = g.places.iter().flatten().filter_map(|party| party.group.as_ref());
+        if far.filter_map(|group| group.there.as_ref()).any(|choices| !choices.is_empty()) {
+            return self.begin(g, after);
         }
         let arrivals = g.places.iter().flatten().filter_map(|party| party.arrival.as_ref());
         let choices = arrivals.filter_map(|arrival| arrival.choice.as_ref());
@@ -175,19 +340,33 @@ impl Parties {
         if !choices.is_empty() {
             let again: Arc<dyn Queued> = self.clone();
             if !Decision::settle_all(&mut choices, own, &again, &mut after.wakes) {
-                return false;
+                return;
             }
+        }
+        self.go_on(g, after);
+    }
+
+    /// All take the phase. Of an attempt every choice is reserved.
+    pub(super) fn go_on(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+        if let Some(attempt) = g.attempt.take() {
+            attempt.confirm(after);
         }
         for party in g.places.iter_mut().flatten() {
             if let Some(mut arrival) = party.arrival.take() {
+                party.taken += 1;
                 after.wakes.add(arrival.waker.take());
                 discard(arrival, after);
                 party.record.receiver.end_for_holder();
             }
+            after.wakes.add(party.later.take());
+            if let Some(group) = &mut party.group
+                && group.go_on(after)
+            {
+                party.record.receiver.end_for_holder();
+            }
         }
-        g.there = 0;
+        g.there = g.places.iter().flatten().filter(|party| party.is_there()).count();
         g.phases += 1;
-        true
     }
 
     /// Whether the phase would be complete if this party came, or looked again. May be wrong in either direction for a moment.
@@ -196,38 +375,45 @@ impl Parties {
         self.state.tag().is_none_or(|tag| tag & ready != 0)
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn count(&self) -> Count {
         let g = self.state.lock();
-        Standing { enrolled: g.enrolled, there: g.there, phases: g.phases }
+        Count { enrolled: g.enrolled, there: g.there, phases: g.phases }
     }
 }
 
 impl State {
-    fn party(&mut self, place: Place) -> &mut Party {
+    pub(super) fn party(&mut self, place: Place) -> &mut Party {
         self.places[place.0].as_mut().expect("a party is enrolled until its barrier is dropped")
     }
-}
 
-impl Queued for Parties {
-    fn unlocked(self: Arc<Self>) {
-        let mut after = After::<()>::new();
-        let mut g = self.state.lock();
-        self.complete(&mut g, None, &mut after);
-        publish(&mut g);
+    pub(super) fn are_all_there(&self) -> bool {
+        self.there == self.enrolled && self.enrolled > 0
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.uplink.as_ref().is_some_and(|uplink| uplink.standing == Standing::Lost)
+    }
+
+    /// Who keeps the barrier has been told that this group is there, and it is not known whether it still is.
+    fn is_reported(&self) -> bool {
+        self.uplink.as_ref().is_some_and(|uplink| matches!(uplink.standing, Standing::There | Standing::Asked))
     }
 }
 
 /// What is left of an arrival is dropped outside the lock.
-fn discard(arrival: Arrival, after: &mut After<()>) {
+pub(super) fn discard(arrival: Arrival, after: &mut After<()>) {
     after.stale.add(arrival.waker);
     after.decisions.extend(arrival.choice.map(|(decision, _)| decision));
 }
 
-fn publish(g: &mut Guard<'_, State>) {
-    let tag = match g.enrolled - g.there {
-        0 => ALL_THERE,
-        1 => ONE_MISSING,
-        _ => 0,
+pub(super) fn publish(g: &mut Guard<'_, State>) {
+    let tag = match (&g.uplink, g.enrolled - g.there) {
+        // Only who keeps the barrier knows.
+        (Some(uplink), _) if uplink.standing != Standing::Lost => 0,
+        (Some(_), _) => ALL_THERE | ONE_MISSING,
+        (None, 0) => ALL_THERE,
+        (None, 1) => ONE_MISSING,
+        (None, _) => 0,
     };
     g.clear(ONE_MISSING | ALL_THERE);
     g.set(tag);

@@ -13,8 +13,9 @@
 //! An owner that only wants to look, because one of its branches must be polled to know, asks back every other reservation. Else
 //! one that is polled more often than a value travels would never send.
 //!
-//! A barrier is like a receiver that is here: whoever completes it decides for all its choices at once, or for none, and so never
-//! keeps one reserved.
+//! A barrier whose choices are all here is like a receiver that is here: whoever completes it decides for all its choices at once, or for none, and
+//! so never keeps one reserved. One with choices elsewhere reserves them all, in ascending order of their numbers. That may take long, so
+//! an owner whose other branch is ready does not wait for it: it asks back at once ([`Decision::ask_back`]).
 //!
 //! Lock order: a channel's or a barrier's lock before a decision's; several decisions in ascending order of their numbers.
 
@@ -81,6 +82,8 @@ struct State {
 
 /// In the lock's tag: it may be the owner's turn, or somebody may be in the queue.
 const OWED: u32 = 1;
+/// It may be reserved by one who keeps it long.
+const LONG: u32 = 1 << 1;
 
 /// Tells those in the queue, unless they still have to wait.
 fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
@@ -103,8 +106,13 @@ pub(crate) trait Queued: Send + Sync {
 
 /// An agent that reserves an offer of a choice for a receiver elsewhere.
 pub(crate) trait Reserver: Queued {
-    /// Another branch of the choice wants to decide: give the reservation back if it has not been used.
-    fn revoke(&self);
+    /// Another branch of the choice wants to decide: give the reservation back if it has not been used. Not called under any lock.
+    fn revoke(self: Arc<Self>);
+
+    /// Whether more than one answer may pass before it is used or given back.
+    fn keeps_long(&self) -> bool {
+        false
+    }
 }
 
 /// What came of trying to reserve.
@@ -227,7 +235,7 @@ impl Decision {
 
     /// Its owner has been polled, and may have decided; `all`: each of its branches was.
     pub(crate) fn polled(&self, all: bool, wakes: &mut Wakes) {
-        if self.state.tag() == Some(0) {
+        if self.state.tag().is_some_and(|tag| tag & OWED == 0) {
             return;
         }
         let mut state = self.state.lock();
@@ -235,6 +243,24 @@ impl Decision {
             state.owners_turn = None;
         }
         tell_queued(&mut state, wakes);
+    }
+
+    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that one is asked to give it back.
+    pub(crate) fn ask_back(&self) {
+        if self.state.tag().is_some_and(|tag| tag & LONG == 0) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let reserver = match &state.status {
+            Status::Reserved(reserver) if state.wanted && !state.asked_back && reserver.keeps_long() => {
+                reserver.clone()
+            }
+            Status::Reserved(_) => return,
+            _ => return state.clear(LONG),
+        };
+        state.asked_back = true;
+        drop(state);
+        reserver.revoke();
     }
 
     /// Whether somebody was turned away and must be woken now that it is open.
@@ -257,11 +283,17 @@ impl Decision {
         match state.status {
             Status::Open if state.owners_turn.is_none() => {
                 state.status = Status::Reserved(reserver.clone());
+                if reserver.keeps_long() {
+                    state.set(LONG);
+                }
                 Reserve::Granted
             }
             Status::Open | Status::Busy | Status::Reserved(_) => {
-                state.set(OWED);
-                state.queue.push_back(reserver.clone());
+                let again: Arc<dyn Queued> = reserver.clone();
+                if !state.queue.iter().any(|queued| Arc::ptr_eq(queued, &again)) {
+                    state.set(OWED);
+                    state.queue.push_back(again);
+                }
                 Reserve::Later
             }
             Status::Decided(_) => Reserve::Dead,
@@ -407,7 +439,7 @@ impl Decision {
 }
 
 impl Patient for Decision {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         state.owners_turn.take_if(|until| (tick.wrapping_sub(*until) as i32) >= 0);

@@ -365,6 +365,7 @@ impl Choosing {
         let poll = poll.unwrap_or_else(|| self.poll_skip(step, cx));
         if let Some(decision) = self.cx.decision() {
             decision.polled(all, &mut Wakes::default());
+            decision.ask_back();
         }
         poll
     }

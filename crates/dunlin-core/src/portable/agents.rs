@@ -140,14 +140,14 @@ pub enum Agent {
     Outlet(AnyOutlet),
     /// The sender is elsewhere.
     Inlet(AnyInlet),
-    /// Of a handle of an end that many share: see [`Several`].
+    /// Of a handle of an end that many share, or an enrolment on a barrier: see [`Several`].
     Several(Several),
 }
 
 /// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends that.
 pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What stands for a handle of a shared end, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
+/// What stands for a handle of a shared end, or an enrolment on a barrier, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
 /// place of the other node's list.
 pub struct Several {
     /// First that for operations without a claim, if there are such.
@@ -514,6 +514,7 @@ fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
         Event::Retired => Event::Retired,
         Event::Poisoned(reason) => Event::Poisoned(reason),
         Event::Gone => Event::Gone,
+        Event::Lost => Event::Lost,
     }
 }
 
@@ -621,6 +622,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
             match taken {
                 Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
                 Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
+                Err(RecvError::NodeLost) => Event::Lost,
                 Err(_) => Event::Gone,
             }
         })

@@ -53,8 +53,8 @@
 //! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`] and its kin) have several agents, each for a channel of its own that the carrier makes for it, and on each side
-//!   a [`Chore`]: a future that it has to run. The end itself stays ([`share`](crate::share)).
+//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]) have several agents, each for a channel of its own that the carrier makes for it, and on each side
+//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::share), [`barrier`](crate::barrier())).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
@@ -95,6 +95,8 @@ pub enum EndKind {
     SharedSender,
     /// A handle of a shared [`Receiver`](crate::Receiver).
     SharedReceiver,
+    /// An enrolment on a [`Barrier`](crate::Barrier).
+    Barrier,
     /// A [`Caller`](crate::Caller).
     Caller,
     /// A [`Callee`](crate::Callee).
@@ -110,6 +112,7 @@ impl EndKind {
             Self::Sender { .. } => "dunlin::Sender",
             Self::Receiver { .. } => "dunlin::Receiver",
             Self::Shared | Self::SharedSender | Self::SharedReceiver => "dunlin::Shared",
+            Self::Barrier => "dunlin::Barrier",
             Self::Caller => "dunlin::Caller",
             Self::Callee => "dunlin::Callee",
             Self::Reply => "dunlin::Reply",
@@ -127,6 +130,7 @@ impl fmt::Display for EndKind {
             Self::Shared => "shared face",
             Self::SharedSender => "shared sender",
             Self::SharedReceiver => "shared receiver",
+            Self::Barrier => "enrolment on a barrier",
             Self::Caller => "caller",
             Self::Callee => "callee",
             Self::Reply => "place for a reply",

@@ -368,7 +368,7 @@ impl Line {
 }
 
 impl Patient for Line {
-    fn patience_ran_out(&self, tick: u32) -> bool {
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         let over = |until: u32| (tick.wrapping_sub(until) as i32) >= 0;
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -389,7 +389,7 @@ impl Patient for Line {
 /// Something that waits for somebody to be polled, but not for ever.
 pub(crate) trait Patient: Send + Sync {
     /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
-    fn patience_ran_out(&self, tick: u32) -> bool;
+    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool;
 }
 
 /// Has `patient` told as time passes, until it waits for nobody.

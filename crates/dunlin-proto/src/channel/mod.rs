@@ -9,7 +9,7 @@ mod proxy;
 mod travel;
 
 pub(crate) use home::fit;
-pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, Trip};
+pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled};
 pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
 
 use std::collections::{BTreeMap, VecDeque};

@@ -11,10 +11,10 @@ pub(crate) mod window;
 
 use std::time::Duration;
 
-use crate::config::Config;
-use crate::id::{DialId, Incarnation, Life, SocketId};
+use crate::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
+use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
 use inbox::Inbox;
 use outbox::Outbox;
@@ -28,6 +28,8 @@ pub enum State {
     Lost(Time),
     /// It carries again, and nothing was lost.
     Resumed,
+    /// Follows on `Up` or `Resumed`: neither of the two could dial the other, and this node relays what they say. Until the connection is lost.
+    Relayed(NodeId),
     /// It is over. What was under way on its channels has been settled one way or another.
     Down(Down),
 }
@@ -39,6 +41,18 @@ pub enum Down {
     /// It could not be made, or made again, within the grace period.
     #[error("it could not be reached for {0:?}: {1}")]
     Unreachable(Duration, String),
+    /// As `Unreachable`: neither could dial the other within the grace period, and the last node that could have relayed would not.
+    #[error("it could not be reached for {waited:?}: {dialled}; and node {by} does not help, since {why}")]
+    Unrelayed {
+        /// For how long.
+        waited: Duration,
+        /// What the last attempt to dial it failed of.
+        dialled: String,
+        /// The node that would not relay.
+        by: NodeId,
+        /// Why it would not.
+        why: NoRelay,
+    },
     /// The other side gave up first.
     #[error("the other side had given the connection up")]
     GivenUp,
@@ -54,6 +68,13 @@ pub enum Down {
     /// The other node will not have this one.
     #[error("it refuses: {0}")]
     Refused(crate::wire::handshake::Refusal),
+}
+
+impl Down {
+    /// Whether it could not be made, or made again, within the grace period.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        matches!(self, Self::Unreachable(..) | Self::Unrelayed { .. })
+    }
 }
 
 /// Whether and how a connection is carried now.
@@ -76,10 +97,54 @@ pub(crate) struct Dialling {
     pub(crate) next: Option<Time>,
     /// It would begin, but no address is known.
     pub(crate) waits_for_address: bool,
+    /// So often it was tried to do without a relay.
+    pub(crate) probes: u32,
     /// How often it has failed since the connection was last up.
     pub(crate) failures: u32,
     /// What the last one failed of.
     pub(crate) last: String,
+    /// So often nobody has answered since the connection was last up.
+    pub(crate) unanswered: u32,
+    /// Whoever was dialled last has answered.
+    pub(crate) answered: bool,
+    /// Nobody here needs the connection: another node has asked for a dial-back.
+    pub(crate) for_others: bool,
+    /// Who is to be told that it cannot be dialled, once it has failed so often.
+    pub(crate) reports: Option<(NodeId, u32)>,
+    pub(crate) help: Help,
+    /// Who can be asked to help, the next one last.
+    pub(crate) helpers: Vec<NodeId>,
+    /// How many have been asked.
+    pub(crate) asked: usize,
+    /// Who would not relay.
+    pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
+}
+
+/// Whether others help a connection that has no socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Help {
+    /// Nobody has been asked.
+    #[default]
+    None,
+    /// This node has been asked for a dial-back. At `until` it is asked to relay.
+    Asked { by: NodeId, until: Time },
+    /// This node has been asked to relay.
+    Relaying(NodeId),
+    /// Everybody has been asked, and is again then.
+    Rests { until: Time },
+}
+
+impl Dialling {
+    /// The connection has a socket, or is over: what has failed until now says nothing of the next time.
+    pub(crate) fn rest(&mut self) {
+        self.failures = 0;
+        self.unanswered = 0;
+        self.for_others = false;
+        self.reports = None;
+        self.help = Help::None;
+        self.asked = 0;
+        self.unrelayed = None;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +165,8 @@ pub(crate) struct Connection {
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
     pub(crate) addresses: Vec<String>,
+    /// Who has told of this node, the latest first.
+    pub(crate) introducers: Vec<NodeId>,
     pub(crate) dialling: Dialling,
     /// This side's attempts, counted.
     pub(crate) attempts: u64,
@@ -112,8 +179,12 @@ pub(crate) struct Connection {
     pub(crate) heard: Time,
     /// When an acknowledgement has to go, if nothing else takes it along.
     pub(crate) ack_at: Option<Time>,
-    /// This node leaves, and has said so.
+    /// This node leaves, and has said so...
     pub(crate) leaving: bool,
+    /// ... or will, once no other connection needs this one as its relay.
+    pub(crate) goodbye_waits: bool,
+    /// How many relayed streams each side has begun: this one, and the other.
+    pub(crate) streams: [u64; 2],
 }
 
 impl Connection {
@@ -124,6 +195,7 @@ impl Connection {
             was_up: false,
             carried: Carried::Idle,
             addresses: Vec::new(),
+            introducers: Vec::new(),
             dialling: Dialling::default(),
             attempts: 0,
             their_attempt: 0,
@@ -133,6 +205,8 @@ impl Connection {
             heard: Time::default(),
             ack_at: None,
             leaving: false,
+            goodbye_waits: false,
+            streams: [0, 0],
         }
     }
 
@@ -149,21 +223,6 @@ impl Connection {
         }
     }
 
-    /// When time alone has something to do with it.
-    pub(crate) fn due(&self, config: &Config) -> Option<Time> {
-        match self.carried {
-            Carried::Idle => None,
-            Carried::Lost { until, .. } => {
-                let dial = self.dialling.next.filter(|_| self.dialling.running.is_none());
-                Some(dial.map_or(until, |at| at.min(until)))
-            }
-            Carried::By(_) => {
-                let at = (self.heard + config.silence).min(self.said + config.heartbeat);
-                Some(self.ack_at.map_or(at, |ack| ack.min(at)))
-            }
-        }
-    }
-
     /// A new life begins, at least this one. What the old one had to say is gone.
     pub(crate) fn begin_life(&mut self, run: u64) {
         self.run = run;
@@ -173,7 +232,9 @@ impl Connection {
         self.inbox = Inbox::default();
         self.ack_at = None;
         self.leaving = false;
+        self.goodbye_waits = false;
+        self.streams = [0, 0];
         self.dialling.next = None;
-        self.dialling.failures = 0;
+        self.dialling.rest();
     }
 }

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, ToHome, codec};
+use crate::wire::{Frame, FromHome, Head, Relay, ToHome, codec};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -35,6 +35,21 @@ struct Stream {
     /// The rest of a value whose head has been written.
     rest: Option<(Head, Bytes)>,
     waiting: VecDeque<ToHome>,
+}
+
+/// What waits to be said of a relayed socket. It is copied together: what a peer says in many small pieces takes no more memory than its bytes.
+#[derive(Clone, Debug, Default)]
+struct Relayed {
+    bytes: BytesMut,
+    /// The stream is over behind that.
+    ended: bool,
+}
+
+/// What has something to say in turns with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaker {
+    Channel(ChannelId),
+    Relayed(u64),
 }
 
 /// Small frames are written into pieces of so many bytes...
@@ -63,10 +78,11 @@ pub(crate) enum Recalled {
 pub(crate) struct Outbox {
     control: VecDeque<Frame>,
     streams: BTreeMap<ChannelId, Stream>,
-    /// The channels that have something to say, in the order of their turns...
-    turns: VecDeque<ChannelId>,
+    relayed: BTreeMap<u64, Relayed>,
+    /// The channels and relayed sockets that have something to say, in the order of their turns...
+    turns: VecDeque<Speaker>,
     /// ... and those that have just begun, with something small. They and the others take turns.
-    newcomers: VecDeque<ChannelId>,
+    newcomers: VecDeque<Speaker>,
     /// The last turn was a newcomer's.
     others_wait: bool,
     written: VecDeque<Written>,
@@ -97,14 +113,42 @@ impl Outbox {
         match frame {
             Frame::ToHome(channel, said) => {
                 let stream = self.streams.entry(channel).or_insert_with(|| {
-                    if is_small(&said) { &mut self.newcomers } else { &mut self.turns }.push_back(channel);
+                    if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
+                        .push_back(Speaker::Channel(channel));
                     Stream::default()
                 });
                 stream.waiting.push_back(said);
             }
+            Frame::Relay(Relay::Bytes { stream, piece }) => {
+                self.relayed(stream, piece.len()).bytes.extend_from_slice(&piece);
+            }
+            Frame::Relay(Relay::End { stream }) => self.relayed(stream, 0).ended = true,
             Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
             control => self.control.push_back(control),
         }
+    }
+
+    /// What is to be said of this relayed socket, to which so many bytes come.
+    fn relayed(&mut self, stream: u64, bytes: usize) -> &mut Relayed {
+        self.relayed.entry(stream).or_insert_with(|| {
+            if bytes <= SMALL { &mut self.newcomers } else { &mut self.turns }.push_back(Speaker::Relayed(stream));
+            Relayed::default()
+        })
+    }
+
+    /// How many bytes of this relayed socket have not been written.
+    pub(crate) fn unsaid_of(&self, stream: u64) -> usize {
+        self.relayed.get(&stream).map_or(0, |relayed| relayed.bytes.len())
+    }
+
+    /// How many channels, and frames in the control lane, wait to say something.
+    pub(crate) fn unsaid(&self) -> usize {
+        self.streams.len() + self.control.len()
+    }
+
+    /// How many frames wait in the control lane.
+    pub(crate) fn control_waiting(&self) -> usize {
+        self.control.len()
     }
 
     /// Takes an offer back that may not have been sent yet.
@@ -221,14 +265,31 @@ impl Outbox {
             let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
             let newcomer = if first { self.newcomers.pop_front() } else { None };
             self.others_wait = newcomer.is_some();
-            let channel = newcomer.or_else(|| if room { self.turns.pop_front() } else { None })?;
-            let Some(stream) = self.streams.get_mut(&channel) else { continue };
+            let speaker = newcomer.or_else(|| if room { self.turns.pop_front() } else { None })?;
             let alone = self.turns.is_empty() && self.newcomers.is_empty();
-            let frame = stream.next(channel, if alone { Sizes::alone(config) } else { Sizes::beside_others(config) });
-            if stream.rest.is_none() && stream.waiting.is_empty() {
-                self.streams.remove(&channel);
-            } else {
-                self.turns.push_back(channel);
+            let sizes = if alone { Sizes::alone(config) } else { Sizes::beside_others(config) };
+            let (frame, done) = match speaker {
+                Speaker::Channel(channel) => {
+                    let Some(stream) = self.streams.get_mut(&channel) else { continue };
+                    let frame = stream.next(channel, sizes);
+                    let done = stream.rest.is_none() && stream.waiting.is_empty();
+                    if done {
+                        self.streams.remove(&channel);
+                    }
+                    (frame, done)
+                }
+                Speaker::Relayed(stream) => {
+                    let Some(relayed) = self.relayed.get_mut(&stream) else { continue };
+                    let frame = relayed.next(stream, sizes);
+                    let done = relayed.bytes.is_empty() && !relayed.ended;
+                    if done {
+                        self.relayed.remove(&stream);
+                    }
+                    (Some(frame), done)
+                }
+            };
+            if !done {
+                self.turns.push_back(speaker);
             }
             if frame.is_some() {
                 return frame;
@@ -308,8 +369,8 @@ impl Outbox {
 
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
-        // What waits in the control lane is short, but for a few texts.
-        self.written_bytes + self.control.len() * 64
+        // What waits in the control lane is short, but for a few texts; of relayed sockets all but their ends is on credit.
+        self.written_bytes + (self.control.len() + self.relayed.len()) * 64
     }
 
     /// Bytes that are kept because they are not acknowledged.
@@ -354,6 +415,17 @@ impl Stream {
         let first = value.split_to(if value.len() <= sizes.whole { value.len() } else { sizes.piece });
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))
+    }
+}
+
+impl Relayed {
+    fn next(&mut self, stream: u64, sizes: Sizes) -> Frame {
+        if self.bytes.is_empty() {
+            self.ended = false;
+            return Frame::Relay(Relay::End { stream });
+        }
+        let length = if self.bytes.len() <= sizes.whole { self.bytes.len() } else { sizes.piece };
+        Frame::Relay(Relay::Bytes { stream, piece: self.bytes.split_to(length).freeze() })
     }
 }
 

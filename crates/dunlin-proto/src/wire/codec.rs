@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, Poison, Rejection, Room, Status,
-    Terms, ToHome, Travel, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
+    Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -107,6 +107,16 @@ mod kind {
     pub(super) const SETTLED: u8 = 0x43;
     pub(super) const OVER: u8 = 0x44;
     pub(super) const LAPSED: u8 = 0x45;
+    pub(super) const ASK_DIAL: u8 = 0x50;
+    pub(super) const DIAL_BACK: u8 = 0x51;
+    pub(super) const UNDIALLED: u8 = 0x52;
+    pub(super) const NOT_DIALLED: u8 = 0x53;
+    pub(super) const RELAY_TO: u8 = 0x54;
+    pub(super) const RELAY_FROM: u8 = 0x55;
+    pub(super) const RELAY_REFUSED: u8 = 0x56;
+    pub(super) const RELAY_CREDIT: u8 = 0x57;
+    pub(super) const RELAYED: u8 = 0x58;
+    pub(super) const RELAY_END: u8 = 0x59;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -134,6 +144,12 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         }
         Frame::Travel(channel, said) => travel(out, *channel, said),
         Frame::Names(said) => names(out, said),
+        Frame::Relay(Relay::Bytes { stream, piece }) => {
+            head(out, kind::RELAYED, number_len(*stream) + piece.len());
+            number(out, *stream);
+            return tail(out, piece);
+        }
+        Frame::Relay(said) => relay(out, said),
     }
     None
 }
@@ -505,6 +521,46 @@ fn names(out: &mut BytesMut, said: &Names) {
     }
 }
 
+fn relay(out: &mut BytesMut, said: &Relay) {
+    let asks = |out: &mut BytesMut, kind, node: NodeId, list: &[String]| {
+        long(out, kind, |out| {
+            out.put_u128(node.0);
+            addresses(out, list);
+        });
+    };
+    let begins = |out: &mut BytesMut, kind, stream, node: NodeId| {
+        short(out, kind, |out| {
+            number(out, stream);
+            out.put_u128(node.0);
+        });
+    };
+    match said {
+        Relay::AskDial { node, addresses } => asks(out, kind::ASK_DIAL, *node, addresses),
+        Relay::DialBack { node, addresses } => asks(out, kind::DIAL_BACK, *node, addresses),
+        Relay::Undialled(node) => short(out, kind::UNDIALLED, |out| out.put_u128(node.0)),
+        Relay::NotDialled(node, why) => short(out, kind::NOT_DIALLED, |out| {
+            out.put_u128(node.0);
+            out.put_u8(match why {
+                NoDial::NotConnected => 0,
+                NoDial::Failed => 1,
+            });
+        }),
+        Relay::To { stream, node } => begins(out, kind::RELAY_TO, *stream, *node),
+        Relay::From { stream, node } => begins(out, kind::RELAY_FROM, *stream, *node),
+        Relay::Refused { stream, why } => short(out, kind::RELAY_REFUSED, |out| {
+            number(out, *stream);
+            out.put_u8(match why {
+                NoRelay::Unwilling => 0,
+                NoRelay::Full => 1,
+                NoRelay::NotConnected => 2,
+            });
+        }),
+        Relay::Credit { stream } => short(out, kind::RELAY_CREDIT, |out| number(out, *stream)),
+        Relay::Bytes { .. } => unreachable!("`encode` writes bytes itself"),
+        Relay::End { stream } => short(out, kind::RELAY_END, |out| number(out, *stream)),
+    }
+}
+
 /// How much of what has arrived is the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -552,7 +608,7 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
         kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
-        kind::OFFER | kind::GRANT | kind::SENT | kind::MORE => limits::CHUNK + 64,
+        kind::OFFER | kind::GRANT | kind::SENT | kind::MORE | kind::RELAYED => limits::CHUNK + 64,
         kind::ATTACHED
         | kind::TAKEN
         | kind::HELD
@@ -581,6 +637,13 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::WHERE
         | kind::FETCH
         | kind::SETTLED
+        | kind::UNDIALLED
+        | kind::NOT_DIALLED
+        | kind::RELAY_TO
+        | kind::RELAY_FROM
+        | kind::RELAY_REFUSED
+        | kind::RELAY_CREDIT
+        | kind::RELAY_END
         | kind::ACK => 127,
         kind::REJECTED
         | kind::FAILED
@@ -594,6 +657,8 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::AT
         | kind::OVER
         | kind::LAPSED
+        | kind::ASK_DIAL
+        | kind::DIAL_BACK
         | kind::NAME_REFUSED => limits::FRAME,
         unknown => return Err(WireError::UnknownKind(unknown)),
     })
@@ -731,6 +796,28 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::NAME_GONE => Frame::Names(Names::Gone { number: r.number("a declaration")?, partner: r.life()? }),
         kind::GUEST => Frame::Names(Names::Guest { acceptor: r.channel()?, guest: r.channel()? }),
         kind::ELSEWHERE => Frame::Names(Names::Elsewhere),
+        kind::ASK_DIAL => Frame::Relay(Relay::AskDial { node: r.node()?, addresses: r.addresses()? }),
+        kind::DIAL_BACK => Frame::Relay(Relay::DialBack { node: r.node()?, addresses: r.addresses()? }),
+        kind::UNDIALLED => Frame::Relay(Relay::Undialled(r.node()?)),
+        kind::NOT_DIALLED => {
+            let node = r.node()?;
+            let failed = r.flag("why it has not dialled")?;
+            Frame::Relay(Relay::NotDialled(node, if failed { NoDial::Failed } else { NoDial::NotConnected }))
+        }
+        kind::RELAY_TO => Frame::Relay(Relay::To { stream: r.number("a stream")?, node: r.node()? }),
+        kind::RELAY_FROM => Frame::Relay(Relay::From { stream: r.number("a stream")?, node: r.node()? }),
+        kind::RELAY_REFUSED => Frame::Relay(Relay::Refused {
+            stream: r.number("a stream")?,
+            why: match r.byte("why it is not relayed")? {
+                0 => NoRelay::Unwilling,
+                1 => NoRelay::Full,
+                2 => NoRelay::NotConnected,
+                value => return Err(invalid("why it is not relayed", value)),
+            },
+        }),
+        kind::RELAY_CREDIT => Frame::Relay(Relay::Credit { stream: r.number("a stream")? }),
+        kind::RELAYED => Frame::Relay(Relay::Bytes { stream: r.number("a stream")?, piece: r.piece()? }),
+        kind::RELAY_END => Frame::Relay(Relay::End { stream: r.number("a stream")? }),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     r.finish()?;

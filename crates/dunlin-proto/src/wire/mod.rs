@@ -35,6 +35,10 @@ pub mod limits {
     pub const NAME: usize = 255;
     /// A schema.
     pub const SCHEMA: usize = 32 << 10;
+    /// So many bytes of a relayed socket may be on their way in one direction...
+    pub const RELAYED: usize = 256 << 10;
+    /// ... and so many more after each [`Credit`](super::Relay::Credit).
+    pub const RELAY_CREDIT: usize = 64 << 10;
     /// The number of a connection's life: no honest one comes near it, and one can still be added to it.
     pub const RUN: u64 = 1 << 48;
 }
@@ -48,6 +52,8 @@ pub enum Lane {
     Control,
     /// From a channel's sending half: in order with what that half said before, in turns with other channels.
     Channel(ChannelId),
+    /// Of a relayed socket: in order, in turns with channels.
+    Relayed(u64),
 }
 
 /// One message between two nodes.
@@ -74,6 +80,95 @@ pub enum Frame {
     Travel(ChannelId, Travel),
     /// A message of the name service.
     Names(Names),
+    /// What helps two nodes that cannot dial each other.
+    Relay(Relay),
+}
+
+/// What is said so that two nodes that cannot dial each other have a connection all the same: by dial-back, or else through a third one, the *relay*.
+///
+/// A relayed socket is a *stream* on the connection between one of the two and the relay, and another one on that between the relay and the other. Who
+/// begins a stream numbers it, ever upwards: the numbers of the node with the smaller id are even, those of the other one odd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relay {
+    /// Have that node dial me, at these addresses.
+    AskDial {
+        /// Who is to dial.
+        node: NodeId,
+        /// Whereto.
+        addresses: Vec<String>,
+    },
+    /// That node has asked to be dialled, at these addresses.
+    DialBack {
+        /// Who has asked.
+        node: NodeId,
+        /// Whereto.
+        addresses: Vec<String>,
+    },
+    /// The answer to [`DialBack`](Self::DialBack) if that failed: that node could not be dialled.
+    Undialled(NodeId),
+    /// The answer to [`AskDial`](Self::AskDial) if that failed: that node has not dialled.
+    NotDialled(NodeId, NoDial),
+    /// Begins a stream, to be relayed to that node. What is written on it may follow at once.
+    To {
+        /// The stream.
+        stream: u64,
+        /// Whereto.
+        node: NodeId,
+    },
+    /// Begins a stream, relayed from that node.
+    From {
+        /// The stream.
+        stream: u64,
+        /// Who dials.
+        node: NodeId,
+    },
+    /// The answer to [`To`](Self::To) of what is not relayed: the stream is over.
+    Refused {
+        /// The stream.
+        stream: u64,
+        /// Why it is not.
+        why: NoRelay,
+    },
+    /// [`limits::RELAY_CREDIT`] more bytes may follow on the stream.
+    Credit {
+        /// The stream.
+        stream: u64,
+    },
+    /// The next bytes of the stream.
+    Bytes {
+        /// The stream.
+        stream: u64,
+        /// At least one.
+        piece: Bytes,
+    },
+    /// The stream is over.
+    End {
+        /// Which one.
+        stream: u64,
+    },
+}
+
+/// Why a node has not been dialled by another one that was asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoDial {
+    /// Who was asked to tell it has no connection to it.
+    NotConnected,
+    /// It has tried, or cannot try.
+    Failed,
+}
+
+/// Why a node does not relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRelay {
+    /// It does not relay.
+    #[error("it does not relay")]
+    Unwilling,
+    /// It relays as much as it may already.
+    #[error("it relays as many sockets as it may already")]
+    Full,
+    /// It has no connection of its own to the other node.
+    #[error("it has no connection of its own to the other node")]
+    NotConnected,
 }
 
 /// Which end of a channel.
@@ -494,7 +589,7 @@ impl Frame {
             | Self::More(channel, _)
             | Self::Cut(channel)
             | Self::Travel(channel, _) => Some(*channel),
-            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Names(_) => None,
+            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Names(_) | Self::Relay(_) => None,
         }
     }
 
@@ -502,8 +597,11 @@ impl Frame {
     pub fn lane(&self) -> Lane {
         match self {
             Self::Heartbeat | Self::Ack { .. } => Lane::Moment,
+            Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
             // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
-            Self::Goodbye | Self::FromHome(..) | Self::Travel(..) | Self::Names(_) | Self::Cut(_) => Lane::Control,
+            Self::Goodbye | Self::FromHome(..) | Self::Travel(..) | Self::Names(_) | Self::Relay(_) | Self::Cut(_) => {
+                Lane::Control
+            }
             Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
         }
     }

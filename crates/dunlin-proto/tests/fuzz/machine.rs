@@ -10,7 +10,7 @@ use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, ToHome, VERSIONS};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
 use dunlin_proto::{Action, Closed, Config, Leaving, Machine, ReceiverPlace, SenderPlace, State};
 
 use super::messages;
@@ -18,6 +18,7 @@ use super::messages;
 const APPLICATION: &str = "fuzz";
 const ATTACHED_MAX: usize = 2;
 const WINDOW_MAX: usize = 3;
+const RELAYS_MAX: usize = 2;
 const ME: Life = Life { node: NodeId(3), incarnation: Incarnation(2) };
 
 /// # Panics
@@ -74,6 +75,7 @@ impl World {
         config.value_max = 40;
         config.strangers_max = 3;
         config.attached_max = ATTACHED_MAX;
+        config.relays_max = RELAYS_MAX;
         Self {
             machine: Machine::new(config, ME, 1),
             now: Time(0),
@@ -203,6 +205,18 @@ impl World {
             hello.met = if hello.met.0 == 0 { Incarnation(0) } else { ME.incarnation };
             hello.attempt = self.next_socket + 1;
         }
+        // Some of them over a relay.
+        if u8::arbitrary(u)? < 80
+            && let Some(relay) = self.socket(u)?
+        {
+            let mut bytes = BytesMut::new();
+            let (stream, node) = (messages::number(u)?, hello.me.node);
+            for said in [Relay::From { stream, node }, Relay::Bytes { stream, piece: hello.encode() }] {
+                let piece = codec::encode(&Frame::Relay(said), &mut bytes);
+                bytes.extend_from_slice(&piece.unwrap_or_default());
+            }
+            return self.arrive(u, relay, bytes.freeze());
+        }
         let socket = self.open(None);
         self.settle();
         self.arrive(u, socket, hello.encode())
@@ -259,7 +273,8 @@ impl World {
             18 => machine.abort(now, channel, node, messages::number(u)?),
             19 => machine.credit(now, channel, node, messages::number(u)? as u32),
             20 => machine.end_home(now, channel, messages::end(u)?),
-            21 => machine.learn(node, &["there".to_owned()]),
+            21 if bool::arbitrary(u)? => machine.learn(node, &["there".to_owned()]),
+            21 => machine.introduced(node, messages::life(u)?.node, &["there".to_owned()]),
             22 => machine.connect(now, node),
             23 => machine.say_names(now, node, messages::names(u)?).expect("it is not too long"),
             // Within a message an end comes from, or goes to, a node to which there is a connection.
@@ -348,6 +363,7 @@ impl World {
         }
         let census = self.machine.census();
         assert!(census.sockets <= self.sockets.len(), "{census:?}, {} sockets", self.sockets.len());
+        assert!(census.relays <= RELAYS_MAX, "{census:?}");
         assert!(census.unfinished <= self.arrived / 18, "{census:?}");
         let nodes = self.up.values().filter(|up| **up).count();
         assert!(census.attached <= ATTACHED_MAX * nodes + self.given, "{census:?}, {nodes} nodes");
@@ -369,11 +385,13 @@ impl World {
                 }
             }
             Action::Connection(node, state) => {
-                let up = matches!(state, State::Up(_) | State::Resumed | State::Lost(_));
+                let up = matches!(state, State::Up(_) | State::Resumed | State::Relayed(_) | State::Lost(_));
                 let was = self.up.insert(node, up).unwrap_or(false);
                 match state {
                     State::Up(life) => assert!(!was && life.node == node, "{node} is up twice"),
-                    State::Lost(_) | State::Resumed => assert!(was, "{node} is {state:?} and was not up"),
+                    State::Lost(_) | State::Resumed | State::Relayed(_) => {
+                        assert!(was, "{node} is {state:?} and was not up")
+                    }
                     State::Down(_) => {}
                 }
             }
@@ -433,8 +451,8 @@ impl World {
         let up: Vec<&NodeId> = self.up.iter().filter(|(_, up)| **up).map(|(node, _)| node).collect();
         assert!(up.is_empty(), "{up:?} are not down");
         let census = self.machine.census();
-        let carried = (census.unfinished, census.sockets, census.unacked_bytes);
-        assert_eq!(carried, (0, 0, 0), "{census:?}");
+        let carried = [census.unfinished, census.sockets, census.relayed, census.relays, census.unacked_bytes];
+        assert_eq!(carried, [0; 5], "{census:?}");
         if !self.travels {
             // What an end on its way waits for may be this node's own side, which says anything here.
             assert_eq!((census.attached, census.proxies, census.offers), (0, 0, 0), "{census:?}");

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, Poison, Rejection, Room, Status,
-    Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
+    Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -197,6 +197,25 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
     })
 }
 
+fn relay(u: &mut Unstructured<'_>) -> Result<Relay> {
+    let (node, stream) = (life(u)?.node, number(u)?);
+    Ok(match u.int_in_range(0..=9)? {
+        0 => Relay::AskDial { node, addresses: addresses(u)? },
+        1 => Relay::DialBack { node, addresses: addresses(u)? },
+        2 => Relay::Undialled(node),
+        3 => Relay::NotDialled(node, *u.choose(&[NoDial::NotConnected, NoDial::Failed])?),
+        4 => Relay::To { stream, node },
+        5 => Relay::From { stream, node },
+        6 => Relay::Refused { stream, why: *u.choose(&[NoRelay::Unwilling, NoRelay::Full, NoRelay::NotConnected])? },
+        7 => Relay::Credit { stream },
+        8 => {
+            let piece = bytes(u, limits::CHUNK)?;
+            Relay::Bytes { stream, piece: if piece.is_empty() { Bytes::from_static(b"x") } else { piece } }
+        }
+        _ => Relay::End { stream },
+    })
+}
+
 pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
     Ok(match u8::arbitrary(u)? {
         0..=3 => Frame::Heartbeat,
@@ -210,6 +229,7 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         }
         216..=225 => Frame::Cut(channel(u)?),
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
+        239..=243 => Frame::Relay(relay(u)?),
         _ => Frame::Names(names(u)?),
     })
 }

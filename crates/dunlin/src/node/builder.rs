@@ -27,6 +27,7 @@ pub struct NodeBuilder {
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
     buffered_max: Option<u64>,
+    relay: Option<bool>,
 }
 
 impl NodeBuilder {
@@ -93,6 +94,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether this node relays what other nodes say that cannot dial each other, for at most 64 pairs at once. Default: it does. If nobody does, and two nodes cannot dial each other,
+    /// their connection fails with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
+    pub fn relay(mut self, relay: bool) -> Self {
+        self.relay = Some(relay);
+        self
+    }
+
     /// Joins the application.
     ///
     /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
@@ -124,6 +132,9 @@ impl NodeBuilder {
         }
         if let Some(max) = self.message_max {
             config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
+        }
+        if self.relay == Some(false) {
+            config.relays_max = 0;
         }
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;

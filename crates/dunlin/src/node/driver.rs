@@ -20,8 +20,10 @@ use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::sync::{Notify, oneshot};
 
+use super::Peer;
 use super::bell::{Bell, lock};
 use super::carrier::Carrier;
+use super::error::UnsettledEnd;
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
@@ -58,6 +60,8 @@ pub(crate) struct State {
     pub(crate) buffered_max: u64,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
+    /// Wants to know when this node has to answer for nothing that it has handed on.
+    settled: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
 }
@@ -105,6 +109,7 @@ impl Driver {
                 hub: Some(Box::new(hub)),
                 buffered_max: BUFFERED_MAX,
                 flushed: None,
+                settled: None,
                 garbage: Vec::new(),
             }),
             given_up: Mutex::default(),
@@ -164,6 +169,9 @@ impl Driver {
         if state.flushed.is_some() && state.machine.is_flushed() {
             let _ = state.flushed.take().map(|told| told.send(()));
         }
+        if state.settled.is_some() && state.machine.unsettled().next().is_none() && !state.owes() {
+            let _ = state.settled.take().map(|told| told.send(()));
+        }
         let next = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
         if let Some(at) = next
             && state.alarm.is_none_or(|alarm| at < alarm)
@@ -195,6 +203,10 @@ impl Driver {
             }
             Action::Connection(node, how) => {
                 state.carried_by(node);
+                // What that node relays goes over its socket.
+                let peers: Vec<NodeId> = state.machine.peers().map(|peer| peer.node).collect();
+                let relayed = peers.into_iter().filter(|peer| state.machine.relayed_by(*peer) == Some(node));
+                relayed.collect::<Vec<_>>().into_iter().for_each(|peer| state.carried_by(peer));
                 if matches!(how, ConnectionState::Lost(_)) {
                     state.tell_lost(node);
                 }
@@ -290,6 +302,27 @@ impl Driver {
         let (told, flushed) = oneshot::channel();
         self.with(|state, _| state.flushed = Some(told));
         flushed
+    }
+
+    /// What this node has handed on does not need it any more.
+    pub(crate) fn settled(self: &Arc<Self>) -> oneshot::Receiver<()> {
+        let (told, settled) = oneshot::channel();
+        self.with(|state, _| state.settled = Some(told));
+        settled
+    }
+
+    /// The ends that this node has handed on, and that need it.
+    pub(crate) fn unsettled(self: &Arc<Self>) -> Vec<UnsettledEnd> {
+        self.speak(|locked| {
+            let ends = locked.state.machine.unsettled().map(|end| UnsettledEnd {
+                what: match end.which {
+                    Which::Sender => "sender",
+                    Which::Receiver => "receiver",
+                },
+                holder: end.holder.map(Peer),
+            });
+            ends.collect()
+        })
     }
 
     fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>) -> SocketId {

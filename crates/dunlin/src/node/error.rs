@@ -1,7 +1,9 @@
 //! What can go wrong with a node, and with a name.
 
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
+
+use super::Peer;
 
 /// Why a node could not join, or did not leave in order.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,32 @@ pub enum NodeError {
     /// Leaving, the others did not hear everything that was said within 5 seconds.
     #[error("left, but not everything that was said had been heard by the other nodes")]
     NotFlushed,
+    /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node that they left answers for them: so they
+    /// are lost.
+    #[error("left, and with it are lost: {}", .ends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Unsettled {
+        /// Those ends.
+        ends: Vec<UnsettledEnd>,
+    },
+}
+
+/// An end that a node had handed on, and that was not in use elsewhere when the node left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnsettledEnd {
+    /// What it is: "sender" or "receiver". A caller is a sender here, and so is a place for a reply.
+    pub what: &'static str,
+    /// Who took it. `None`: the message with it has not been taken.
+    pub holder: Option<Peer>,
+}
+
+impl fmt::Display for UnsettledEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.holder {
+            Some(holder) => write!(f, "a {} that node {holder} has taken and not used", self.what),
+            None => write!(f, "a {} in a message that nobody has taken", self.what),
+        }
+    }
 }
 
 /// Why an end could not be declared.

@@ -288,12 +288,13 @@ fn pack_new(
     LeavingEnd { token, handle: None, channel, core, kind, policy, going }
 }
 
-/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of other ends: nothing.
+/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of an enrolment on a
+/// barrier: what its group says, and what it hears. Of other ends: nothing.
 fn parts(kind: EndKind) -> &'static [EndKind] {
     const SENDER: EndKind = EndKind::Sender { may_poison: true };
     const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
     match kind {
-        EndKind::Shared => &[SENDER, RECEIVER],
+        EndKind::Shared | EndKind::Barrier => &[SENDER, RECEIVER],
         EndKind::SharedSender => &[SENDER, SENDER, RECEIVER],
         EndKind::SharedReceiver => &[RECEIVER, SENDER, RECEIVER],
         _ => &[],
@@ -538,6 +539,7 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::Shared => 7,
         EndKind::SharedSender => 8,
         EndKind::SharedReceiver => 9,
+        EndKind::Barrier => 10,
         _ => return None,
     })
 }
@@ -554,6 +556,7 @@ fn kind(code: u8) -> Option<EndKind> {
         7 => EndKind::Shared,
         8 => EndKind::SharedSender,
         9 => EndKind::SharedReceiver,
+        10 => EndKind::Barrier,
         _ => return None,
     })
 }
@@ -647,6 +650,10 @@ impl Leaving {
         });
     }
 
+    pub(crate) fn has_ends(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// The message goes back, but its ends may yet have been taken. `None`: it has none.
     pub(crate) fn part(&mut self) -> Option<Self> {
         let ends = std::mem::take(&mut self.ends);
@@ -736,19 +743,20 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
         (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
             Which::Sender => {
                 locked.state.machine.sender_left(locked.now, channel, *trip, to);
+                // By which it was found: that is free again, before anybody hears that it has gone.
+                locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Sender));
                 // Its agent first: it would hear that its sender is gone.
-                locked.state.take_bridge((channel, Which::Sender), move |driver, bridge| {
+                locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
                     if let Some(bridge) = bridge.into_sender() {
                         bridge.depart();
                     }
                     drop(carried);
-                    // By which it was found: that is free again.
-                    driver.with(|state, now| driver.half_is_over(state, now, (channel, Which::Sender)));
                 });
             }
             Which::Receiver => {
                 locked.state.machine.receiver_left(locked.now, channel, *trip, to);
                 locked.state.tell((channel, Which::Receiver), Told::Lent(carried));
+                locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Receiver));
             }
         },
         (Going::Over, Gone::On(carried)) => locked.state.garbage.push(Box::new(carried)),

@@ -38,16 +38,24 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! # Nodes that cannot dial each other
+//!
+//! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
+//! with, such as the one that serves the names. If a node cannot dial another, who has told it of that (by a name, or by an end in a message) asks the other to dial back;
+//! if that fails, it *relays*: all that the two say goes through it, which is slower, and it could read it. [`Node::peers`] and [`Node::connections`] say which
+//! connections are relayed, and by whom. When the relay is lost, others that both are connected with are asked; if there is none within the
+//! grace period, the connection is over, as if the other node were. A node that is not to relay says so: [`NodeBuilder::relay`].
+//!
 //! # What there is
 //!
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
+//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
-//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge.rs` stands between it and the
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
 //! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
 
 mod bell;
@@ -88,9 +96,10 @@ pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
 pub use dunlin_proto::Down;
-pub use error::{NameError, NodeError};
+pub use dunlin_proto::wire::NoRelay;
+pub use error::{NameError, NodeError, UnsettledEnd};
 use hub::{Acceptance, Half};
-pub use hub::{ConnectionState, Guest, NameConflict, WaitingEnd};
+pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use name::Expects;
 
 use crate::world::{self, Own};
@@ -120,8 +129,10 @@ struct Inner {
     host: u64,
 }
 
-/// So long `leave` waits for the others to have heard everything.
+/// So long `leave` waits for the others to have heard everything...
 const LEAVE: Duration = Duration::from_secs(5);
+/// ... and before that, so long for what this node has handed on.
+const HANDED_ON: Duration = Duration::from_secs(4);
 
 impl Node {
     /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
@@ -251,6 +262,12 @@ impl Node {
         rx
     }
 
+    /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
+    /// [`NodeBuilder::relay`]).
+    pub fn peers(&self) -> Vec<(Peer, Route)> {
+        self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
+    }
+
     /// The ends of this node that are joined, and whose name somebody else has too: those that there are, and those to come.
     ///
     /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](self#names). Each pair goes on; this
@@ -275,12 +292,27 @@ impl Node {
     /// Leaves in order: everything that was said is heard by the others first, for at most 5 seconds. Ends of this node that
     /// are still held end with [`NodeLost`](dunlin_core::Why::NodeLost).
     ///
+    /// Ends that this node has sent to others need it until they are used there (a sender: until its first send; a receiver: at once). So it waits for
+    /// them first, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
+    /// not at rest.
+    ///
     /// # Errors
-    /// [`NodeError::NotFlushed`] if the others did not hear everything in time; the node has left all the same.
+    /// [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
+    /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.with_hub_now(|hub, _| hub.leave());
+        let mut lost = Vec::new();
+        let mut late = false;
         let flushed = world::within(LEAVE, async {
+            let handed_on = world::within(HANDED_ON, async {
+                driver.all_said().await;
+                let _ = driver.settled().await;
+            });
+            if handed_on.await.is_none() {
+                lost = driver.unsettled();
+                late = lost.is_empty();
+            }
             driver.all_said().await;
             driver.with(|state, now| state.machine.leave(now));
             let _ = driver.flushed().await;
@@ -294,8 +326,9 @@ impl Node {
             task.ended().await;
         }
         match flushed {
-            Some(_) => Ok(()),
-            None => Err(NodeError::NotFlushed.into()),
+            Some(_) if !late && lost.is_empty() => Ok(()),
+            Some(_) if !late => Err(NodeError::Unsettled { ends: lost }.into()),
+            _ => Err(NodeError::NotFlushed.into()),
         }
     }
 }

@@ -413,6 +413,12 @@ impl State {
         })
     }
 
+    /// Whether messages for which nobody waits are still to go.
+    pub(super) fn owes(&self) -> bool {
+        let owes = |stretched: &Stretched| stretched.bridge.as_ref().is_none_or(|bridge| bridge.owes());
+        self.stretched.values().any(|stretched| !stretched.expected && owes(stretched))
+    }
+
     /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
     pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: Half) {
         self.awaited.entry(channel).or_default().insert(carrying);

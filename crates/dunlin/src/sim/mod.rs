@@ -150,6 +150,16 @@ impl Sim {
         self.shared.network().heal(one.host(), other.host());
     }
 
+    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is refused at once, or has no answer at all, as the seed says. Sockets that there are go on.
+    pub fn block(&self, from: &Node, to: &Node) {
+        self.shared.network().block(from.host(), to.host());
+    }
+
+    /// Undoes [`block`](Self::block).
+    pub fn unblock(&self, from: &Node, to: &Node) {
+        self.shared.network().unblock(from.host(), to.host());
+    }
+
     /// A random number below `n`, from the seed.
     pub fn below(&self, n: u64) -> u64 {
         self.shared.below(n)

@@ -30,6 +30,8 @@ struct State {
     /// Each socket's two directions.
     sockets: Vec<(Pair, [Weak<Mutex<Pipe>>; 2])>,
     parted: BTreeSet<Pair>,
+    /// Who cannot dial whom.
+    blocked: BTreeSet<(Host, Host)>,
     delay: (u64, u64),
 }
 
@@ -41,6 +43,7 @@ impl Default for State {
             listeners: BTreeMap::new(),
             sockets: Vec::new(),
             parted: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             delay: (100, 2000),
         }
     }
@@ -119,6 +122,14 @@ impl Control<'_> {
         lock(&self.0.wires().0).parted.insert(pair(one, other));
     }
 
+    pub(super) fn block(&self, from: Host, to: Host) {
+        lock(&self.0.wires().0).blocked.insert((from, to));
+    }
+
+    pub(super) fn unblock(&self, from: Host, to: Host) {
+        lock(&self.0.wires().0).blocked.remove(&(from, to));
+    }
+
     pub(super) fn heal(&self, one: Host, other: Host) {
         lock(&self.0.wires().0).parted.remove(&pair(one, other));
     }
@@ -148,6 +159,12 @@ impl Simulated {
     fn delay(&self) -> u64 {
         delay(&self.sim)
     }
+
+    fn is_blocked(&self, address: &str) -> bool {
+        let state = lock(&self.sim.wires().0);
+        let there = state.listeners.get(address).map(|backlog| lock(backlog).host);
+        there.is_some_and(|there| state.blocked.contains(&(self.host, there)))
+    }
 }
 
 fn delay(sim: &Shared) -> u64 {
@@ -168,6 +185,13 @@ impl network::Network for Simulated {
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             wait(&self.sim, self.delay()).await;
+            if self.is_blocked(address) {
+                if self.sim.below(2) == 0 {
+                    return std::future::pending().await;
+                }
+                let text = format!("cannot dial `{address}`: a firewall is in between");
+                return Err(error(io::ErrorKind::ConnectionRefused, text));
+            }
             let mut state = lock(&self.sim.wires().0);
             let refused = |why| error(io::ErrorKind::ConnectionRefused, format!("cannot dial `{address}`: {why}"));
             let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("nobody listens there"))?;

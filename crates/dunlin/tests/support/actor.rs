@@ -17,30 +17,46 @@ pub(crate) struct Actor {
     says: mpsc::Receiver<String>,
 }
 
+/// Starts this binary again in a role; `hear` is given each thing that it says, and then, when it has ended, `None`. It can be spoken to on its standard input.
+pub(crate) fn start(
+    before: &[&str],
+    role: &str,
+    knows: &[&str],
+    mut hear: impl FnMut(Option<String>) + Send + 'static,
+) -> Child {
+    let this = std::env::current_exe().unwrap();
+    let mut command = match before {
+        [] => Command::new(this),
+        [program, args @ ..] => {
+            let mut command = Command::new(program);
+            command.args(args).arg(this);
+            command
+        }
+    };
+    command.args(["--ignored", "--exact", "a_role", "--nocapture"]);
+    command.env("DUNLIN_ROLE", role).env("DUNLIN_KNOWS", knows.join("\n"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // (It ends with the process.)
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            // The rest is of the test harness.
+            if let Some(said) = line.strip_prefix("SAYS ") {
+                hear(Some(said.to_owned()));
+            }
+        }
+        hear(None);
+    });
+    child
+}
+
 impl Actor {
     /// Starts a process with its role, and what it has to know. `before`: the command that starts it, if any.
     pub(crate) fn start(before: &[&str], role: &str, knows: &[&str]) -> Self {
-        let this = std::env::current_exe().unwrap();
-        let mut command = match before {
-            [] => Command::new(this),
-            [program, args @ ..] => {
-                let mut command = Command::new(program);
-                command.args(args).arg(this);
-                command
-            }
-        };
-        command.args(["--ignored", "--exact", "a_role", "--nocapture"]);
-        command.env("DUNLIN_ROLE", role).env("DUNLIN_KNOWS", knows.join("\n"));
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (tell, says) = mpsc::channel();
-        // (It ends with the process.)
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                // The rest is of the test harness.
-                if let Some(said) = line.strip_prefix("SAYS ") {
-                    let _ = tell.send(said.to_owned());
-                }
+        let child = start(before, role, knows, move |said| {
+            if let Some(said) = said {
+                let _ = tell.send(said);
             }
         });
         Self { child, says }

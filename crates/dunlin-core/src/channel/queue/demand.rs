@@ -12,7 +12,7 @@ use super::far::{Away, FromSender, Heard};
 use super::{Ends, Handle, Queue, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::choice::decision::{Reserve, Reserver};
-use crate::error::{MessageId, Reason, RecvError, Why};
+use crate::error::{MessageId, Reason, Why};
 
 /// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about to.
 const OPEN_AT_MOST: usize = 4;
@@ -51,6 +51,7 @@ pub(crate) enum Demanded {
     Revoke(u64),
     Poisoned(Reason),
     Gone,
+    Lost,
 }
 
 impl<T> Demands<T> {
@@ -146,11 +147,7 @@ impl<T> Queue<T> {
         if !ends.no_senders || !empty || self.awaits_values() {
             return None;
         }
-        Some(if self.sender_lost {
-            Demanded::Poisoned(RecvError::NodeLost.to_string().as_str().into())
-        } else {
-            Demanded::Gone
-        })
+        Some(if self.sender_lost { Demanded::Lost } else { Demanded::Gone })
     }
 
     /// Whether a demand of this handle may find something.

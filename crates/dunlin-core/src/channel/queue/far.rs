@@ -118,6 +118,7 @@ pub(crate) enum FromSender<T> {
     Retired,
     Poisoned(Reason),
     Gone,
+    Lost,
 }
 
 impl<T> FromSender<T> {
@@ -232,7 +233,7 @@ impl<T> Queue<T> {
             && let Some(outlet) = &mut self.outlet
         {
             self.sender_leaving = false;
-            outlet.tell(FromSender::Gone, wakes);
+            outlet.tell(if self.sender_lost { FromSender::Lost } else { FromSender::Gone }, wakes);
         }
     }
 
@@ -432,11 +433,9 @@ impl<T> Queue<T> {
                     away.recalled = true;
                     news.push((away.demanded_by, FromSender::AskedBack(offer.ticket)));
                 }
-                Standing::Waiting if is_choice && offer.known != Known::No => {
-                    if out && offer.known == Known::Yes {
-                        offer.known = Known::AskedBack;
-                        news.push((None, FromSender::AskedBack(offer.ticket)));
-                    }
+                Standing::Waiting if out && is_choice && offer.known == Known::Yes => {
+                    offer.known = Known::AskedBack;
+                    news.push((None, FromSender::AskedBack(offer.ticket)));
                 }
                 Standing::Waiting if !out => news.push((None, FromSender::Offered(offer.ticket))),
                 _ => {}

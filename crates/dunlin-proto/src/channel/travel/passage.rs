@@ -1,8 +1,9 @@
 //! What a machine knows of ends that are on their way, for who watches it.
 
 use super::{Stage, Whereabouts};
-use crate::id::{ChannelId, NodeId};
+use crate::id::{ChannelId, Life, NodeId};
 use crate::machine::Machine;
+use crate::wire::Which;
 
 /// How an end that travels stands with another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,43 @@ pub struct Stand {
     pub visitor: bool,
 }
 
+/// An end that is on its way, and that a node has to answer for until it is in use elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unsettled {
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Which end of it.
+    pub which: Which,
+    /// Who took it from a message of this node, or has it meanwhile. `None`: the message has not been taken.
+    pub holder: Option<Life>,
+}
+
 impl Machine {
+    /// The ends that this node has put into messages, and answers for: if it leaves now, they are lost.
+    pub fn unsettled(&self) -> impl Iterator<Item = Unsettled> {
+        let senders = self.proxies.iter().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
+        let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent));
+        let homes = self.homes.iter().filter(|(_, home)| home.phase.is_away() && home.ended.is_none());
+        let homes = homes.map(|(channel, home)| match home.phase.stage {
+            Stage::Here => (channel, Which::Receiver, home.phase.lent),
+            Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => (channel, Which::Receiver, Some(to)),
+        });
+        let visitors = self.visitors.iter().filter(|(_, visitor)| visitor.is_away() && visitor.over.is_none());
+        let visitors = visitors.map(|(channel, visitor)| (channel, Which::Receiver, visitor.lent));
+        senders.chain(homes).chain(visitors).map(|(channel, which, holder)| Unsettled {
+            channel: *channel,
+            which,
+            holder: holder.and_then(|node| self.life_of(node)),
+        })
+    }
+
+    /// The life of a node that is, or was last, met.
+    fn life_of(&self, node: NodeId) -> Option<Life> {
+        let incarnation = self.connections.get(&node)?.met?;
+        Some(Life { node, incarnation })
+    }
+
     /// What is here of this channel.
     pub fn stand(&self, channel: ChannelId) -> Stand {
         let half = self.proxies.get(&channel);

@@ -30,7 +30,7 @@ use super::name::word;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, GUESTS_MAX, agents_of};
-pub use watchers::{ConnectionState, NameConflict};
+pub use watchers::{ConnectionState, NameConflict, Route};
 
 /// An end of this node that has not found its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]

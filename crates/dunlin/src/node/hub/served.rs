@@ -108,6 +108,13 @@ impl Hub {
             }
             Names::Elsewhere => {}
             answer => {
+                if let Names::Found { partner, addresses, .. } = &answer
+                    && partner.node != self.me.node
+                    && from != self.me
+                {
+                    // It can help, if the two cannot dial each other.
+                    cx.state.machine.introduced(partner.node, from.node, addresses);
+                }
                 self.directory.heard(from.node, answer.clone());
                 self.own.heard(from.node, answer.clone());
                 self.others.values_mut().for_each(|directory| directory.heard(from.node, answer.clone()));

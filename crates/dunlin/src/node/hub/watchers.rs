@@ -1,10 +1,11 @@
 //! Who wants to hear of connections and of conflicts.
 
+use std::fmt;
 use std::time::Duration;
 
 use dunlin_core::Sender;
 use dunlin_core::carrier::Agent;
-use dunlin_proto::id::NodeId;
+use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Down, State};
 use tokio::sync::oneshot;
@@ -26,8 +27,33 @@ pub enum ConnectionState {
     Lost,
     /// It carries again; nothing was lost.
     Resumed,
-    /// It is over: the ends that reached over it have ended.
+    /// Follows on `Up` or `Resumed`: the two nodes cannot dial each other, and this one relays what they say, until the connection is lost or over.
+    Relayed(Peer),
+    /// It is over: the ends that reached over it have ended. Of a node that could never be reached only [`Down::Unrelayed`] is told; which life
+    /// of it that would be is not known, so this [`Peer`] is equal to no other, and only its text says which node.
     Down(Down),
+}
+
+/// How the connection to another node is carried now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Route {
+    /// By a socket between the two.
+    Direct,
+    /// The two cannot dial each other, and this node relays what they say. It can read it.
+    Relayed(Peer),
+    /// By nothing: it is lost, and may come back.
+    Lost,
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => f.write_str("direct"),
+            Self::Relayed(relay) => write!(f, "relayed by {relay}"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
 }
 
 /// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](crate::node::Node::conflicts).
@@ -45,6 +71,16 @@ pub struct NameConflict {
 }
 
 impl Hub {
+    pub(crate) fn peers(&self, cx: &Locked<'_>) -> Vec<(Peer, Route)> {
+        let machine = &cx.state.machine;
+        let route = |node| match machine.relayed_by(node).map(|relay| self.lives.get(&relay)) {
+            Some(relay) => relay.map_or(Route::Lost, |life| Route::Relayed(Peer(*life))),
+            None if machine.carried_by(node).is_some() => Route::Direct,
+            None => Route::Lost,
+        };
+        self.lives.values().map(|life| (Peer(*life), route(life.node))).collect()
+    }
+
     pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
         self.watchers.push(watcher);
     }
@@ -102,6 +138,11 @@ impl Hub {
             }
             State::Lost(_) => ConnectionState::Lost,
             State::Resumed => ConnectionState::Resumed,
+            State::Relayed(relay) => match self.lives.get(&relay) {
+                Some(life) => ConnectionState::Relayed(Peer(*life)),
+                // It is lost already, which is still to be heard.
+                None => return,
+            },
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
                 // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
@@ -126,7 +167,9 @@ impl Hub {
                 ConnectionState::Down(why)
             }
         };
-        if let Some(life) = self.lives.get(&node) {
+        let never_met = Life { node, incarnation: Incarnation(0) };
+        let tells_why = matches!(state, ConnectionState::Down(Down::Unrelayed { .. }));
+        if let Some(life) = self.lives.get(&node).or(tells_why.then_some(&never_met)) {
             let ended = over.then(|| (cx.state.said_of(node), cx.now + ENDED));
             self.news.push_back(News { news: (Peer(*life), state), ended });
         }

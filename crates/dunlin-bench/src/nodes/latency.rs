@@ -1,0 +1,164 @@
+//! Where only the way takes time, and the time is virtual.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dunlin::prelude::*;
+use dunlin::rendezvous;
+use dunlin::sim::Sim;
+
+use crate::remote::programs::{Rx, Tx};
+
+use super::{BOUND, FIFO, MULTIPLEXED, SHARED, SHARED_TASKS, simulated, way};
+
+/// Of the window: as between two ends of a continent.
+const FAR: Duration = Duration::from_millis(45);
+/// Of the farm.
+const NEAR: Duration = Duration::from_millis(1);
+/// So many workers has the farm.
+const WORKERS: u64 = 25;
+
+fn simulation(round_trip: Duration) -> Sim {
+    let sim = Sim::new(1);
+    sim.delay(round_trip / 2, round_trip / 2);
+    sim
+}
+
+/// Messages per second of a channel with so many places; without any it is a rendezvous. Its receiver receives all the time.
+pub(super) fn window(who: &str, places: u64) -> Result<f64> {
+    // A sender that waits for nothing but places: so many for each round trip. One message is under way in a rendezvous.
+    let bound = places.max(1) as f64 / FAR.as_secs_f64();
+    match who {
+        BOUND => return Ok(bound),
+        FIFO => {}
+        _ => bail!("there is no window of {who:?}"),
+    }
+    let sim = simulation(FAR);
+    sim.run(async {
+        let nodes = simulated(2).await?;
+        let policy = if places == 0 { rendezvous() } else { fifo(places as usize) };
+        let (tx, rx) = par!(async { nodes[0].sender::<u64>("numbers").await }, async {
+            nodes[1].receiver::<u64>("numbers").policy(policy).await
+        });
+        let (mut tx, mut rx) = (tx?, rx?);
+        let receives = spawn(async move {
+            while rx.next().await?.is_some() {}
+            Result::<()>::Ok(())
+        });
+        // Until the window is full, and then some round trips.
+        let (before, count) = (10 * places.max(1), 40 * places.max(1));
+        let mut began = Duration::ZERO;
+        for n in 0..before + count {
+            if n == before {
+                began = sim.elapsed();
+            }
+            tx.send(n).await?;
+        }
+        let time = sim.elapsed() - began;
+        drop(tx);
+        receives.await??;
+        Ok(count as f64 / time.as_secs_f64())
+    })
+}
+
+/// Tasks per second of a farm whose workers do nothing with them.
+pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
+    let sim = simulation(NEAR);
+    match who {
+        // A worker says what came of a task, and hears that this was received; the next task has come meanwhile.
+        BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
+        MULTIPLEXED => sim.run(multiplexed(&sim, tasks)),
+        SHARED_TASKS => sim.run(shared(&sim, tasks, false)),
+        SHARED => sim.run(shared(&sim, tasks, true)),
+        _ => bail!("there is no farm of {who:?}"),
+    }
+}
+
+/// A worker hands back what it is given.
+async fn work(mut tasks: impl Rx<u64>, mut results: impl Tx<u64>) {
+    while let Ok(task) = tasks.recv().await
+        && results.send(task).await.is_ok()
+    {}
+}
+
+/// Gives tasks for as long as somebody takes them.
+async fn feed(mut tasks: Sender<u64>) {
+    for task in 0.. {
+        if tasks.send(task).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them on; the farmer receives from all workers.
+async fn multiplexed(sim: &Sim, tasks: u64) -> Result<f64> {
+    let nodes = simulated(1 + WORKERS as usize).await?;
+    let (to_feeders, feeders) = channel::<u64>();
+    let feeders = feeders.share();
+    let mut results = Vec::new();
+    for (number, node) in nodes.iter().enumerate().skip(1) {
+        let (to_worker, given) = way::<u64>(&nodes[0], node, &format!("tasks {number}")).await?;
+        let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
+        results.push(result);
+        drop(spawn(work(feeders.clone(), to_worker)));
+        drop(spawn(work(given, done)));
+    }
+    drop(spawn(feed(to_feeders)));
+    of_all(sim, tasks, results).await
+}
+
+/// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
+async fn shared(sim: &Sim, tasks: u64, is_all_shared: bool) -> Result<f64> {
+    let nodes = simulated(1 + WORKERS as usize).await?;
+    let (to_workers, given) = channel::<u64>();
+    let given = given.share();
+    let (done, mut result) = channel::<u64>();
+    let done = done.share();
+    let mut results = Vec::new();
+    for (number, node) in nodes.iter().enumerate().skip(1) {
+        let given = handle(&nodes[0], node, &format!("tasks {number}"), given.clone()).await?;
+        if is_all_shared {
+            let done = handle(&nodes[0], node, &format!("results {number}"), done.clone()).await?;
+            drop(spawn(work(given, done)));
+        } else {
+            let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
+            results.push(result);
+            drop(spawn(work(given, done)));
+        }
+    }
+    drop((given, done));
+    drop(spawn(feed(to_workers)));
+    if is_all_shared {
+        return collect(sim, tasks, async || Ok(result.recv().await?)).await;
+    }
+    of_all(sim, tasks, results).await
+}
+
+/// Sends a handle of a shared end to another node.
+async fn handle<E: Portable>(from: &Node, to: &Node, name: &str, handle: E) -> Result<E> {
+    let (mut tx, mut rx) = way::<E>(from, to, name).await?;
+    let (sent, received) = par!(tx.send(handle), rx.recv());
+    sent.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(received?)
+}
+
+async fn of_all(sim: &Sim, tasks: u64, mut results: Vec<Receiver<u64>>) -> Result<f64> {
+    collect(sim, tasks, async || {
+        let (_, result) = Choice::fair().all(results.iter_mut().map(|result| result.recv())).await;
+        Ok(result?)
+    })
+    .await
+}
+
+/// Tasks per second, once all workers have done some.
+async fn collect(sim: &Sim, tasks: u64, mut result: impl AsyncFnMut() -> Result<u64>) -> Result<f64> {
+    let before = 4 * WORKERS;
+    let mut began = Duration::ZERO;
+    for n in 0..before + tasks {
+        if n == before {
+            began = sim.elapsed();
+        }
+        result().await.context("a worker has ended")?;
+    }
+    Ok(tasks as f64 / (sim.elapsed() - began).as_secs_f64())
+}

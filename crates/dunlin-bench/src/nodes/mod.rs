@@ -1,0 +1,149 @@
+//! Programs over several nodes in one process: over loopback TCP, or, with the feature `sim`, over a simulated network in virtual time.
+//!
+//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes. Both in messages, in time over TCP, and in virtual
+//!   time, where a way takes a millisecond and nothing else takes any: so their figure there is how many messages wait for each other;
+//! - [`networked`]: commstime and the stressed alternation with one or all of their channels between nodes;
+//! - [`latency`]: the window of a channel, and a farm, where only the way takes time.
+
+mod choices;
+#[cfg(feature = "sim")]
+mod latency;
+mod moves;
+mod networked;
+
+use std::env;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use dunlin::prelude::*;
+#[cfg(feature = "sim")]
+use dunlin::sim::Sim;
+
+use crate::bench::{Bench, Program};
+use crate::local::One;
+use crate::participants::Participant;
+use crate::programs::nanoseconds_each;
+use crate::remote::{free_port, on_workers};
+
+pub(crate) use choices::PLAIN;
+pub(crate) use moves::VALUE;
+pub(crate) use networked::{LOCAL, REMOC};
+
+/// What nobody can do better: it is computed.
+pub(crate) const BOUND: &str = "bound";
+/// Of the window.
+const FIFO: &str = "dunlin";
+/// Of the farm: one channel to each worker, and one from it.
+const MULTIPLEXED: &str = "dunlin, two channels for each worker";
+/// All workers share the receiver of the tasks; one channel from each.
+const SHARED_TASKS: &str = "dunlin, tasks shared, a channel from each worker";
+/// They share the sender of the results, too.
+const SHARED: &str = "dunlin, tasks and results shared";
+
+/// What some events have cost.
+#[derive(Clone, Copy, Debug)]
+struct Spent {
+    events: u64,
+    time: Duration,
+    /// Numbered frames that the nodes have heard from each other: all of the protocol but acknowledgements and heartbeats.
+    messages: u64,
+}
+
+/// All that `nodes` have heard from each other.
+fn heard(nodes: &[Node]) -> u64 {
+    nodes.iter().map(Node::heard).sum()
+}
+
+/// So long nothing happens before and after what is measured: whatever is still to be said of it is said then.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// A channel by this name from one node to another.
+async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    Ok((tx?, rx?))
+}
+
+/// Runs one participant and gives its figure.
+pub(crate) fn run(one: &One) -> Result<f64> {
+    let (who, n) = (one.who.clone(), one.n);
+    match one.program {
+        Program::MoveMessages | Program::MoveTcp | Program::ChoiceMessages | Program::ChoiceTcp => {
+            let moves = matches!(one.program, Program::MoveMessages | Program::MoveTcp);
+            let spent = on_workers(one.threads, async move {
+                let nodes = over_tcp(if moves { 4 } else { 3 }).await?;
+                let began = Instant::now();
+                let now = || began.elapsed();
+                if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
+            })?;
+            ensure!(spent.messages > 0, "no message was counted");
+            Ok(match one.program {
+                Program::MoveTcp | Program::ChoiceTcp => nanoseconds_each(spent.time, spent.events),
+                _ => spent.messages as f64 / spent.events as f64,
+            })
+        }
+        #[cfg(feature = "sim")]
+        Program::MoveSim | Program::ChoiceSim => {
+            let sim = Sim::new(1);
+            sim.delay(Duration::from_millis(1), Duration::from_millis(1));
+            let spent = sim.run(async {
+                let moves = one.program == Program::MoveSim;
+                let nodes = simulated(if moves { 4 } else { 3 }).await?;
+                let now = || sim.elapsed();
+                if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
+            })?;
+            Ok(1e-6 * nanoseconds_each(spent.time, spent.events))
+        }
+        #[cfg(feature = "sim")]
+        Program::Window => latency::window(&who, n),
+        #[cfg(feature = "sim")]
+        Program::Farm => latency::farm(&who, n),
+        _ if one.program.networked().is_some() => networked::run(one),
+        program => bail!("{program} needs the feature sim: cargo run --release -p dunlin-bench --features sim"),
+    }
+}
+
+/// Nodes of an application of their own.
+async fn over_tcp(count: usize) -> Result<Vec<Node>> {
+    let names = format!("127.0.0.1:{}", free_port()?);
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        nodes.push(Node::builder().app("dunlin-bench").names(&names).join().await?);
+    }
+    Ok(nodes)
+}
+
+#[cfg(feature = "sim")]
+async fn simulated(count: usize) -> Result<Vec<Node>> {
+    let mut nodes = Vec::new();
+    for _ in 0..count {
+        nodes.push(Node::join("dunlin-bench").await?);
+    }
+    Ok(nodes)
+}
+
+/// All who take part in `bench`, the one that they are compared with first.
+pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
+    let this_binary = env::current_exe().context("cannot find this binary")?;
+    let who: &[&'static str] = match bench.program {
+        Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
+        Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
+        Program::Window => &[BOUND, FIFO],
+        Program::Farm => &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED],
+        program if program.is_stressed() => &networked::STRESSED,
+        _ => &networked::COMMSTIME,
+    };
+    // What is counted, or takes virtual time, does not depend on them.
+    let timed = bench.program.networked().is_some() || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp);
+    let workers = if timed { workers } else { &[1] };
+    let participant = |who: &'static str, workers: usize| {
+        let mut command = Command::new(&this_binary);
+        command.args(["one", who, &bench.program.to_string(), &bench.n.to_string(), &workers.to_string()]);
+        Participant { who, workers, ways: vec![command] }
+    };
+    Ok(workers
+        .iter()
+        .flat_map(|&workers| who.iter().map(move |who| (*who, workers)))
+        .map(|(who, workers)| participant(who, workers))
+        .collect())
+}

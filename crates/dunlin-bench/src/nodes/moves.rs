@@ -1,0 +1,102 @@
+//! An end goes round three nodes; the other end of its channel is at a fourth.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use dunlin::prelude::*;
+
+use super::{QUIET, Spent, heard, way};
+
+/// In place of an end: what the message costs that it is in.
+pub(crate) const VALUE: &str = "a number";
+const SENDER_USED: &str = "sender, one value sent at each node";
+const SENDER_PASSED_ON: &str = "sender, passed on unused";
+const RECEIVER_USED: &str = "receiver, one value received at each node";
+const RECEIVER_PASSED_ON: &str = "receiver, passed on unused";
+
+pub(super) const ALL: [&str; 5] = [VALUE, SENDER_USED, SENDER_PASSED_ON, RECEIVER_USED, RECEIVER_PASSED_ON];
+
+/// What goes round.
+trait Moves: Portable {
+    /// What stays at the fourth node.
+    type Other;
+
+    /// One value goes over the channel.
+    async fn one_value(&mut self, other: &mut Self::Other) -> Result<()>;
+}
+
+impl Moves for u64 {
+    type Other = ();
+
+    async fn one_value(&mut self, (): &mut ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Moves for Sender<u64> {
+    type Other = Receiver<u64>;
+
+    async fn one_value(&mut self, other: &mut Receiver<u64>) -> Result<()> {
+        let (sent, received) = par!(self.send(7), other.recv());
+        sent?;
+        ensure!(received? == 7, "another value came");
+        Ok(())
+    }
+}
+
+impl Moves for Receiver<u64> {
+    type Other = Sender<u64>;
+
+    async fn one_value(&mut self, other: &mut Sender<u64>) -> Result<()> {
+        other.one_value(self).await
+    }
+}
+
+/// `n` moves.
+pub(super) async fn run(who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Duration) -> Result<Spent> {
+    let used = who == SENDER_USED || who == RECEIVER_USED;
+    match who {
+        VALUE => round(nodes, n, now, (7, ()), false).await,
+        SENDER_USED | SENDER_PASSED_ON => round(nodes, n, now, way(&nodes[0], &nodes[3], "values").await?, used).await,
+        RECEIVER_USED | RECEIVER_PASSED_ON => {
+            let (tx, rx) = way(&nodes[3], &nodes[0], "values").await?;
+            round(nodes, n, now, (rx, tx), used).await
+        }
+        _ => bail!("there is no {who:?} that moves"),
+    }
+}
+
+async fn round<E: Moves>(
+    nodes: &[Node],
+    n: u64,
+    now: impl Fn() -> Duration,
+    (mut end, mut other): (E, E::Other),
+    used: bool,
+) -> Result<Spent> {
+    const STOPS: usize = 3;
+    let mut ways = Vec::new();
+    for stop in 0..STOPS {
+        ways.push(way::<E>(&nodes[stop], &nodes[(stop + 1) % STOPS], &format!("way {stop}")).await?);
+    }
+    let (mut began, mut before) = (Duration::ZERO, 0);
+    for (stop, moves) in (0..STOPS).cycle().zip(0..STOPS as u64 + n) {
+        // In the first round connections are made.
+        if moves == STOPS as u64 {
+            end.one_value(&mut other).await?;
+            sleep(QUIET).await;
+            (began, before) = (now(), heard(nodes));
+        }
+        let (tx, rx) = &mut ways[stop];
+        let (sent, received) = par!(tx.send(end), rx.recv());
+        sent.map_err(|error| anyhow::anyhow!("{error}"))?;
+        end = received?;
+        if used {
+            end.one_value(&mut other).await?;
+        }
+    }
+    let time = now() - began;
+    sleep(QUIET).await;
+    let messages = heard(nodes) - before;
+    end.one_value(&mut other).await?;
+    Ok(Spent { events: n, time, messages })
+}

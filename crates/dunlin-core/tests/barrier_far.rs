@@ -1,0 +1,640 @@
+//! Barriers whose parties are at several nodes: enrolments carried by hand, under many orders of who is polled next.
+//!
+//! Every task, every channel between two nodes and every chore of theirs is polled in an order that a seed decides, so words are on their way for any time.
+//! `BARRIER_SEEDS=100000 cargo test --features serde --test barrier_far` looks longer.
+#![cfg(all(feature = "serde", not(any(loom, shuttle))))]
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+
+use dunlin_core::carrier::{Agent, EndKind, Inbox, Outbox, Several};
+use dunlin_core::{Barrier, Operation, Receiver, SyncError, alt, barrier, channel, future, rendezvous};
+
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[derive(Clone)]
+struct Random(Rc<Cell<u64>>);
+
+impl Random {
+    fn below(&self, n: u64) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        (x >> 11) % n
+    }
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A program on several nodes, of which one step is one poll of somebody who was woken.
+#[derive(Clone)]
+struct World {
+    random: Random,
+    new: Rc<RefCell<Vec<Task>>>,
+    open: Rc<Cell<usize>>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let random = Random(Rc::new(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)));
+        for _ in 0..8 {
+            random.below(2);
+        }
+        Self { random, new: Rc::default(), open: Rc::default() }
+    }
+
+    /// Something that is to be done in the end.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.open.set(self.open.get() + 1);
+        let open = self.open.clone();
+        self.serve(async move {
+            task.await;
+            open.set(open.get() - 1);
+        });
+    }
+
+    /// Something that goes on as long as it is needed.
+    fn serve(&self, task: impl Future<Output = ()> + 'static) {
+        self.new.borrow_mut().push(Box::pin(task));
+    }
+
+    /// Until nobody is woken any more.
+    fn run(&self) {
+        let mut tasks: Vec<(Task, Arc<Flag>)> = Vec::new();
+        for step in 0.. {
+            assert!(step < 2_000_000, "it goes on for ever");
+            for task in self.new.borrow_mut().drain(..) {
+                tasks.push((task, Arc::new(Flag(AtomicBool::new(true)))));
+            }
+            let woken: Vec<usize> = (0..tasks.len()).filter(|n| tasks[*n].1.0.load(SeqCst)).collect();
+            if woken.is_empty() {
+                break;
+            }
+            let n = woken[self.random.below(woken.len() as u64) as usize];
+            let (task, flag) = &mut tasks[n];
+            flag.0.store(false, SeqCst);
+            let waker = Waker::from(flag.clone());
+            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                drop(tasks.swap_remove(n));
+            }
+        }
+        assert_eq!(self.open.get(), 0, "somebody waits for ever");
+    }
+
+    /// To another node.
+    fn carry(&self, enrolment: Barrier) -> (Barrier, Cut) {
+        let mut outbox = Outbox::new();
+        let json = outbox.encode(|| serde_json::to_string(&enrolment)).unwrap();
+        let end = outbox.seal().unwrap().commit(enrolment).unwrap().remove(0);
+        assert_eq!(end.kind(), EndKind::Barrier);
+        let Agent::Several(near) = end.into_agent() else { panic!() };
+        let mut inbox = Inbox::default();
+        inbox.expect(0, EndKind::Barrier, rendezvous());
+        let there: Barrier = inbox.decode(|| serde_json::from_str(&json)).unwrap();
+        let Some(Agent::Several(far)) = inbox.into_adopted().remove(0).agent else { panic!() };
+        (there, self.connect(near, far))
+    }
+
+    fn send(&self, enrolment: Barrier) -> Barrier {
+        self.carry(enrolment).0
+    }
+
+    fn connect(&self, near: Several, far: Several) -> Cut {
+        let cut = Cut::default();
+        for pair in near.agents.into_iter().zip(far.agents) {
+            let (outlet, inlet) = match pair {
+                (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
+                    (outlet, inlet)
+                }
+                _ => panic!("their agents do not fit"),
+            };
+            let credits = inlet.credits();
+            let joining = outlet.join(inlet, credits).ok().unwrap();
+            self.serve(cut.until(joining));
+        }
+        self.serve(near.chore);
+        self.serve(far.chore);
+        cut
+    }
+
+    /// Gives way for a while.
+    async fn pause(&self) {
+        for _ in 0..self.random.below(12) {
+            yield_now().await;
+        }
+    }
+}
+
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Ends the connection between two nodes.
+#[derive(Clone, Default)]
+struct Cut(Rc<Cell<bool>>, Rc<RefCell<Vec<Waker>>>);
+
+impl Cut {
+    fn now(&self) {
+        self.0.set(true);
+        self.1.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    fn until<J: Future<Output = ()>>(&self, joining: J) -> impl Future<Output = ()> + use<J> {
+        let (cut, wakers) = (self.0.clone(), self.1.clone());
+        async move {
+            let mut joining = pin!(joining);
+            poll_fn(|cx| {
+                if cut.get() {
+                    return Poll::Ready(());
+                }
+                let mut wakers = wakers.borrow_mut();
+                if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                    wakers.push(cx.waker().clone());
+                }
+                drop(wakers);
+                joining.as_mut().poll(cx)
+            })
+            .await;
+        }
+    }
+}
+
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    0..std::env::var("BARRIER_SEEDS").map_or(usual, |n| n.parse().unwrap())
+}
+
+/// Runs under many seeds; a failure says which.
+fn under_seeds(usual: u64, test: impl Fn(&World)) {
+    struct Seed(u64);
+    impl Drop for Seed {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                eprintln!("seed {}", self.0);
+            }
+        }
+    }
+    for seed in seeds(usual) {
+        let seed = Seed(seed);
+        let world = World::new(seed.0);
+        test(&world);
+        world.run();
+    }
+}
+
+/// Parties here, at two other nodes, and at a node that has its enrolment from one of these.
+fn everywhere(world: &World) -> Vec<Barrier> {
+    let here = barrier();
+    let one = world.send(here.enrol());
+    let two = world.send(here.enrol());
+    let three = world.send(one.enrol());
+    let mut parties = vec![here, one, two, three];
+    for _ in 0..world.random.below(4) {
+        let among = world.random.below(parties.len() as u64) as usize;
+        parties.push(parties[among].enrol());
+    }
+    parties
+}
+
+/// How far each party is, by what it knows itself.
+#[derive(Clone)]
+struct Progress(Rc<Vec<Cell<u64>>>);
+
+impl Progress {
+    fn new(parties: usize) -> Self {
+        Self(Rc::new(vec![Cell::new(0); parties]))
+    }
+
+    /// Party `own` has completed phase `n`, counted from 1: so everybody had come to it, and nobody has completed the next.
+    fn complete(&self, own: usize, n: u64) {
+        self.complete_unless(own, n, 0);
+    }
+
+    /// Others may have completed so many phases that they do not know of yet.
+    fn complete_unless(&self, own: usize, n: u64, unknown: u64) {
+        self.0[own].set(n);
+        for other in self.0.iter().map(Cell::get) {
+            let is_near = other + 1 + unknown >= n && other <= n + 1;
+            assert!(is_near, "one is in phase {other} and another one in {n}");
+        }
+    }
+}
+
+#[test]
+fn all_or_none() {
+    under_seeds(100, |world| {
+        let parties = everywhere(world);
+        let progress = Progress::new(parties.len());
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (world, progress) = (world.clone(), progress.clone());
+            world.clone().spawn(async move {
+                for n in 1..6 {
+                    world.pause().await;
+                    assert_eq!(phase.sync().await, Ok(()));
+                    assert_eq!(phase.phases(), n);
+                    progress.complete(own, n);
+                }
+                // Nobody resigns before all are done.
+                assert_eq!(phase.sync().await, Ok(()));
+            });
+        }
+    });
+}
+
+/// A deadline tells the truth: `Ok` is one phase, and `TimedOut` is none.
+#[test]
+fn deadlines_tell_the_truth() {
+    let (timed_out, just_in_time) = (Cell::new(0), Rc::new(Cell::new(0)));
+    let timed_out = Rc::new(timed_out);
+    under_seeds(200, |world| {
+        let parties = everywhere(world);
+        let progress = Progress::new(parties.len());
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (world, progress) = (world.clone(), progress.clone());
+            let (timed_out, just_in_time) = (timed_out.clone(), just_in_time.clone());
+            world.clone().spawn(async move {
+                let mut n = 0;
+                while n < 4 {
+                    let expired = Cell::new(false);
+                    let deadline = async {
+                        world.pause().await;
+                        world.pause().await;
+                        expired.set(true);
+                    };
+                    match phase.sync().until(deadline).await {
+                        Ok(()) => {
+                            n += 1;
+                            assert_eq!(phase.phases(), n);
+                            progress.complete(own, n);
+                            just_in_time.set(just_in_time.get() + u32::from(expired.get()));
+                        }
+                        Err(SyncError::TimedOut) => {
+                            timed_out.set(timed_out.get() + 1);
+                            assert_eq!(phase.phases(), n, "the phase has taken place");
+                            if world.random.below(3) == 0 {
+                                world.pause().await;
+                            }
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                assert_eq!(phase.sync().await, Ok(()));
+            });
+        }
+    });
+    // A withdrawal that crosses a completion is rare, and must have been among them.
+    assert!(timed_out.get() > 100 && just_in_time.get() > 5, "{timed_out:?} {just_in_time:?}");
+}
+
+/// A party that drops its `sync` is not there, unless the phase was complete before; then it counts.
+#[test]
+fn a_sync_may_be_dropped() {
+    under_seeds(200, |world| {
+        let parties = everywhere(world);
+        let progress = Progress::new(parties.len());
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (world, progress) = (world.clone(), progress.clone());
+            world.clone().spawn(async move {
+                loop {
+                    {
+                        let mut polls = world.random.below(10);
+                        let mut sync = pin!(phase.sync());
+                        let outcome = poll_fn(|cx| {
+                            if let Poll::Ready(outcome) = sync.as_mut().poll(cx) {
+                                return Poll::Ready(Some(outcome));
+                            }
+                            if polls == 0 {
+                                return Poll::Ready(None);
+                            }
+                            polls -= 1;
+                            if polls < 5 {
+                                cx.waker().wake_by_ref();
+                            }
+                            Poll::Pending
+                        })
+                        .await;
+                        if let Some(outcome) = outcome {
+                            assert_eq!(outcome, Ok(()));
+                        }
+                    }
+                    let n = phase.phases();
+                    if n > progress.0[own].get() {
+                        // What was dropped may have been complete.
+                        progress.complete_unless(own, n, 1);
+                    }
+                    if n >= 4 {
+                        break;
+                    }
+                    if world.random.below(3) == 0 {
+                        world.pause().await;
+                    }
+                }
+                // The others may have gone on further with it than it knows.
+                while phase.phases() < 6 {
+                    assert_eq!(phase.sync().await, Ok(()));
+                }
+            });
+        }
+    });
+}
+
+/// Whoever resigns, of its own group the last or not, is not waited for; who enrols is.
+#[test]
+fn parties_come_and_go() {
+    under_seeds(200, |world| {
+        let parties = everywhere(world);
+        for phase in parties {
+            let world = world.clone();
+            world.clone().spawn(come_and_go(world.clone(), phase, 0));
+        }
+    });
+}
+
+async fn come_and_go(world: World, mut phase: Barrier, depth: u32) {
+    for _ in 0..1 + world.random.below(5) {
+        match world.random.below(6) {
+            0 if depth < 3 => {
+                let other = phase.enrol();
+                world.spawn(Box::pin(come_and_go(world.clone(), other, depth + 1)));
+            }
+            1 if depth < 3 => {
+                let other = world.send(phase.enrol());
+                world.spawn(Box::pin(come_and_go(world.clone(), other, depth + 1)));
+            }
+            // Moves on itself.
+            2 => phase = world.send(phase),
+            3 => {
+                let mut sync = pin!(phase.sync());
+                let mut polls = 1;
+                poll_fn(|cx| {
+                    polls -= 1;
+                    if sync.as_mut().poll(cx).is_ready() || polls < 0 {
+                        return Poll::Ready(());
+                    }
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+            }
+            _ => assert_eq!(phase.sync().await, Ok(())),
+        }
+        world.pause().await;
+    }
+}
+
+/// Two barriers, kept at different nodes, and everybody is enrolled on both, and chooses: all must choose the same, every time.
+#[test]
+fn choices_agree() {
+    under_seeds(166, |world| {
+        let (first, second) = (everywhere(world), everywhere(world));
+        let parties = first.len().min(second.len());
+        let log: Rc<RefCell<Vec<Vec<u8>>>> = Rc::new(RefCell::new(vec![Vec::new(); parties]));
+        let ready = Rc::new(Cell::new(0));
+        // The other way round, so that who keeps one is far from the other.
+        let second = second.into_iter().rev();
+        let (mut first, mut second) = (first, second.collect::<Vec<_>>());
+        first.truncate(parties);
+        second.truncate(parties);
+        for (own, (mut one, mut two)) in first.into_iter().zip(second).enumerate() {
+            let (world, log, ready) = (world.clone(), log.clone(), ready.clone());
+            world.clone().spawn(async move {
+                for _ in 0..5 {
+                    if world.random.below(2) == 0 {
+                        world.pause().await;
+                    }
+                    let chosen = if world.random.below(2) == 0 {
+                        alt! { r = one.sync() => { r.unwrap(); 1 } r = two.sync() => { r.unwrap(); 2 } }
+                    } else {
+                        alt! { biased; r = two.sync() => { r.unwrap(); 2 } r = one.sync() => { r.unwrap(); 1 } }
+                    };
+                    log.borrow_mut()[own].push(chosen);
+                }
+                // Both enrolments are kept until all are done.
+                ready.set(ready.get() + 1);
+                while ready.get() < parties {
+                    yield_now().await;
+                }
+                let log = log.borrow();
+                assert_eq!(log[own], log[0], "one has chosen otherwise");
+            });
+        }
+    });
+}
+
+/// A choice that takes another branch was not there; and what it takes is not lost.
+#[test]
+fn another_branch_competes() {
+    under_seeds(166, |world| {
+        let parties = everywhere(world);
+        let progress = Progress::new(parties.len());
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (world, progress) = (world.clone(), progress.clone());
+            let ticks = ticks(&world, 6);
+            world.clone().spawn(async move {
+                let mut ticks = ticks;
+                let (mut n, mut heard) = (0, 0);
+                while n < 4 {
+                    let (may_tick, firm) = (heard < 6, world.random.below(4) == 0);
+                    if firm {
+                        phase.sync().await.unwrap();
+                        n += 1;
+                        assert_eq!(phase.phases(), n);
+                        progress.complete(own, n);
+                        continue;
+                    }
+                    alt! {
+                        r = phase.sync() => {
+                            r.unwrap();
+                            n += 1;
+                            assert_eq!(phase.phases(), n);
+                            progress.complete(own, n);
+                        }
+                        tick = ticks.recv(), if may_tick => {
+                            assert_eq!(tick, Ok(heard));
+                            heard += 1;
+                            assert_eq!(phase.phases(), n, "it has taken both");
+                        }
+                    }
+                    if world.random.below(4) == 0 {
+                        world.pause().await;
+                    }
+                }
+                while heard < 6 {
+                    assert_eq!(ticks.recv().await, Ok(heard));
+                    heard += 1;
+                }
+                assert_eq!(phase.sync().await, Ok(()));
+            });
+        }
+    });
+}
+
+fn ticks(world: &World, many: u64) -> Receiver<u64> {
+    let (mut tx, rx) = channel();
+    let own = world.clone();
+    world.spawn(async move {
+        for n in 0..many {
+            own.pause().await;
+            if tx.send(n).await.is_err() {
+                return;
+            }
+        }
+    });
+    rx
+}
+
+/// Choices that sync, send to each other and receive from each other, some with deadlines: nobody waits for ever, and nothing is taken twice.
+#[test]
+fn choices_of_all_kinds() {
+    under_seeds(166, |world| {
+        let parties = everywhere(world);
+        let (sent, received) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let count = parties.len();
+        let done = Rc::new(Cell::new(0));
+        let (mut txs, mut rxs): (Vec<_>, Vec<_>) = (0..count).map(|_| channel::<u8>()).unzip();
+        // In a ring: each receives from its neighbour.
+        rxs.rotate_left(1);
+        let progress = Progress::new(count);
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (mut tx, mut rx) = (txs.remove(0), rxs.remove(0));
+            let (world, progress, sent, received) = (world.clone(), progress.clone(), sent.clone(), received.clone());
+            let done = done.clone();
+            world.clone().spawn(async move {
+                let (mut n, mut is_done, mut tries) = (0, false, 0);
+                while done.get() < count {
+                    let mut value = Some(7);
+                    tries += 1;
+                    // Longer and longer, so that in the end there is time enough.
+                    let deadline = async {
+                        for _ in 0..tries {
+                            world.pause().await;
+                        }
+                    };
+                    let full = sent.get() > 200;
+                    alt! {
+                        r = phase.sync().until(deadline), if n < 4 => match r {
+                            Ok(()) => {
+                                n += 1;
+                                assert_eq!(phase.phases(), n);
+                                progress.complete(own, n);
+                            }
+                            Err(error) => {
+                                assert_eq!((error, phase.phases()), (SyncError::TimedOut, n));
+                            }
+                        },
+                        r = tx.send_from(&mut value), if !full => {
+                            r.unwrap();
+                            sent.set(sent.get() + 1);
+                        }
+                        r = rx.recv() => {
+                            r.unwrap();
+                            received.set(received.get() + 1);
+                        }
+                        _ = future(yield_now()), if n == 4 => {}
+                    }
+                    if n == 4 && !std::mem::replace(&mut is_done, true) {
+                        done.set(done.get() + 1);
+                    }
+                }
+                done.set(done.get() + 1);
+                while done.get() < 2 * count {
+                    yield_now().await;
+                }
+                drop((tx, rx));
+                assert_eq!(sent.get(), received.get());
+            });
+        }
+    });
+}
+
+/// Two enrolments on one barrier, at one node by two ways, in one choice: neither can happen.
+#[test]
+fn two_enrolments_in_one_choice() {
+    under_seeds(50, |world| {
+        let here = barrier();
+        let (mut one, mut two) = (world.send(here.enrol()), world.send(here));
+        let ticks = ticks(world, 1);
+        world.spawn(async move {
+            let mut ticks = ticks;
+            let chosen = alt! { _ = one.sync() => 1, _ = two.sync() => 2, r = ticks.recv() => { r.unwrap(); 3 } };
+            assert_eq!(chosen, 3);
+            drop(two);
+            assert_eq!(one.sync().await, Ok(()));
+        });
+    });
+}
+
+/// Who is at a node that is lost is waited for no more; and there nobody waits for ever.
+#[test]
+fn a_node_is_lost() {
+    under_seeds(133, |world| {
+        let here = barrier();
+        let (there, cut) = world.carry(here.enrol());
+        let beyond = world.send(there.enrol());
+        let other = world.send(here.enrol());
+        let (has_cut, phases) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(0)));
+        for (phase, is_cut_off) in [(here, false), (there, true), (beyond, true), (other, false)] {
+            let (world, has_cut, phases) = (world.clone(), has_cut.clone(), phases.clone());
+            let ticks = ticks(&world, 2);
+            world.clone().spawn(async move {
+                let (mut phase, mut ticks) = (phase, ticks);
+                loop {
+                    let outcome = match world.random.below(4) {
+                        0 => phase.sync().await,
+                        1 => phase.sync().until(world.pause()).await,
+                        2 => alt! { r = phase.sync() => r, _ = ticks.recv() => Err(SyncError::TimedOut) },
+                        _ => alt! { r = phase.sync() => r, _ = ticks.recv() => Err(SyncError::TimedOut) },
+                    };
+                    match outcome {
+                        Ok(()) | Err(SyncError::TimedOut) => {}
+                        Err(error) => {
+                            assert_eq!(error, SyncError::NodeLost);
+                            assert!(has_cut.get() && is_cut_off);
+                            // And so it stays.
+                            assert_eq!(phase.sync().await, Err(SyncError::NodeLost));
+                            assert_eq!(phase.enrol().sync().await, Err(SyncError::NodeLost));
+                            return;
+                        }
+                    }
+                    if !is_cut_off {
+                        if has_cut.get() && phase.phases() > phases.get() + 3 {
+                            return;
+                        }
+                        if !has_cut.get() {
+                            phases.set(phase.phases());
+                        }
+                    }
+                }
+            });
+        }
+        let own = world.clone();
+        world.spawn(async move {
+            for _ in 0..8 {
+                own.pause().await;
+            }
+            has_cut.set(true);
+            cut.now();
+        });
+    });
+}

@@ -1,0 +1,315 @@
+//! Ends that travel: `docs/mobility.md` in code. P, D, A and Z are the nodes of that text: a sender goes from P to D, a receiver from A to Z.
+//!
+//! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
+//! it known: a sender's by [`ToHome::Take`](crate::wire::ToHome::Take), a receiver's by [`Travel::Fetch`].
+//!
+//! What is here of such ends is in this file, `senders.rs` and `receivers.rs` have what becomes of them, `words.rs` what nodes say to each other of both.
+
+mod passage;
+mod receivers;
+mod senders;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::{Proxy, Waiting};
+use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
+use crate::machine::Machine;
+use crate::time::Time;
+use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Travel, Which};
+
+pub use passage::{Passage, Stand, Unsettled};
+
+/// Which of the messages that an end left a node in; the machine's word for it.
+pub type Trip = u64;
+
+/// Whether an end can be put into a message now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leaving<T> {
+    /// This goes with it.
+    Ready(T, Trip),
+    /// What it was used for is not settled: ask again when the channel has heard something.
+    Wait,
+    /// Its channel is over.
+    Over(End),
+}
+
+/// What a message says of a sender in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SenderPlace {
+    /// Counts the sender's moves that its home hears of, with the next one.
+    pub transfer: u64,
+    /// The home's epoch.
+    pub epoch: u64,
+    /// The home, as far as the sponsor knows.
+    pub home: NodeId,
+    /// Where it can be dialled.
+    pub addresses: Vec<String>,
+    /// The node that speaks for the sender until it is used again.
+    pub sponsor: NodeId,
+    /// Where that can be dialled.
+    pub sponsor_addresses: Vec<String>,
+}
+
+/// What a message says of a receiver in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiverPlace {
+    /// Which of the home's messages with it that is.
+    pub claim: u64,
+    /// The home's epoch.
+    pub epoch: u64,
+    /// The home.
+    pub home: NodeId,
+    /// Where it can be dialled.
+    pub addresses: Vec<String>,
+}
+
+/// An end has come in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is here, and has not been used.
+    Guest,
+    /// It had left from here, and nobody has used it: it is as it was.
+    Returned,
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later. Or its channel was over here before it came back.
+    Stale,
+}
+
+/// Where a sending half stands with its home.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// They know each other.
+    #[default]
+    Known,
+    /// It came in a message, and has not been used.
+    Resting,
+    /// It has said `Take`. `moved`: an earlier home knew it, and has named this one.
+    Taking { moved: bool },
+    /// It has asked its sponsor where the home is.
+    Asking,
+}
+
+/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet. It may be of an earlier message.
+type EarlyLapse = Option<Box<(NodeId, End)>>;
+
+/// How the end that has left for this node is gone, if that is known already.
+fn take_early(early: &mut EarlyLapse, to: NodeId) -> Option<End> {
+    early.take().filter(|lapse| lapse.0 == to).map(|lapse| lapse.1)
+}
+
+/// Where a sender came from, and where it goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) state: Whereabouts,
+    /// The home's epoch, and the number of this half.
+    pub(crate) epoch: u64,
+    pub(crate) transfer: u64,
+    /// Who speaks for it until its home knows it.
+    sponsor: Option<(NodeId, Vec<String>)>,
+    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
+    /// one will say that theirs is settled.
+    givers: Vec<NodeId>,
+    /// It is in this message...
+    packed: Option<Trip>,
+    /// ... or with this node, which took it from one, or further on.
+    lent: Option<NodeId>,
+    early: EarlyLapse,
+    /// Another node may have it as well: whoever is first at the home has it.
+    doubtful: bool,
+    /// Nodes that wait to hear where the home is, and for which epoch.
+    askers: Vec<(NodeId, u64)>,
+    /// The [places](place_in_line) of offers that its user has yet to make again.
+    pub(crate) again: BTreeSet<u64>,
+    /// Who offers what no value has been said of.
+    pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
+    /// Offers that have been asked back.
+    pub(crate) withdrawing: BTreeSet<Ticket>,
+    /// Values were sent on credits since the home last said that all has arrived, and that it has been asked.
+    pub(crate) undrained: bool,
+    draining: bool,
+    /// What is to be said behind the offers, when the home is known again.
+    pub(crate) late_end: Option<End>,
+    /// It is gone because whoever had it is lost.
+    pub(crate) heir_lost: bool,
+    /// The channel is over; the record waits for the message with the end.
+    pub(crate) over: Option<End>,
+}
+
+/// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those from 2^63 on, which are of values
+/// that were there before all offers. Its own inverse.
+pub(super) fn place_in_line(ticket: Ticket) -> u64 {
+    ticket ^ (1 << 63)
+}
+
+impl Way {
+    /// Whether the end is in a message, or with somebody who took it from one.
+    pub(crate) fn is_away(&self) -> bool {
+        self.packed.is_some() || self.lent.is_some()
+    }
+}
+
+impl Proxy {
+    /// Whether it may say something to its home now.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.way.state == Whereabouts::Known && self.way.again.is_empty()
+    }
+
+    /// Something that is offered again comes before what was offered later.
+    pub(crate) fn wait_in_place(&mut self, ticket: Ticket, what: Waiting) {
+        let later = |(other, _): &(Ticket, Waiting)| place_in_line(*other) > place_in_line(ticket);
+        let at = self.backlog.iter().position(later).unwrap_or(self.backlog.len());
+        self.backlog.insert(at, (ticket, what));
+    }
+
+    /// How many offers are not settled.
+    pub(crate) fn standing(&self) -> usize {
+        self.open.len() + self.backlog.len() + self.way.again.len()
+    }
+
+    /// Whether it is lost with this node.
+    pub(crate) fn needs(&self, node: NodeId) -> bool {
+        match self.way.state {
+            _ if self.way.over.is_some() => false,
+            Whereabouts::Known | Whereabouts::Taking { .. } => self.home == node,
+            Whereabouts::Asking => self.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == node),
+            Whereabouts::Resting => false,
+        }
+    }
+}
+
+/// Whether a home's receiver is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HomePhase {
+    /// Which message with the receiver counts.
+    claim: u64,
+    /// It is in this message...
+    packed: Option<Trip>,
+    /// ... or with this node, which took it from one, or further on.
+    lent: Option<NodeId>,
+    early: EarlyLapse,
+    /// How the sender has ended the channel.
+    ended: Option<End>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Here,
+    /// It is used at that node; the driver has been told.
+    Asked(NodeId),
+    /// The sender has been told.
+    Leaving(NodeId),
+    /// The sender is quiet; the driver has yet to give the values.
+    Emptying(NodeId),
+}
+
+impl HomePhase {
+    /// Whether the sender has been told that the receiver is elsewhere.
+    pub(crate) fn has_said_so(&self) -> bool {
+        self.moves_to().is_some()
+    }
+
+    /// Where the sender has been told that it is.
+    pub(crate) fn moves_to(&self) -> Option<NodeId> {
+        match self.stage {
+            Stage::Leaving(to) | Stage::Emptying(to) => Some(to),
+            Stage::Here | Stage::Asked(_) => None,
+        }
+    }
+
+    /// Whether the receiver is in a message, or with somebody who took it from one.
+    pub(crate) fn is_away(&self) -> bool {
+        self.packed.is_some() || self.lent.is_some() || self.stage != Stage::Here
+    }
+
+    /// How the sender has ended the channel. Poison counts after all else.
+    pub(crate) fn ended_by_sender(&mut self, how: &End) {
+        if !matches!(self.ended, Some(End::Poisoned(_))) && (self.ended.is_none() || matches!(how, End::Poisoned(_))) {
+            self.ended = Some(how.clone());
+        }
+    }
+}
+
+/// A receiver that came in a message, and is not home yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    place: ReceiverPlace,
+    /// As a sender's.
+    givers: Vec<NodeId>,
+    packed: Option<Trip>,
+    lent: Option<NodeId>,
+    early: EarlyLapse,
+    doubtful: bool,
+    /// It is used.
+    fetching: bool,
+    state: Option<Moved>,
+    /// So many values are still to come; the driver has been told of all.
+    missing: u64,
+    arrived: bool,
+    /// Senders that have been told of this home before it is one.
+    takers: Vec<(NodeId, u64)>,
+    /// Those of them that are lost.
+    lost: BTreeSet<NodeId>,
+    /// The sender's node, if it was lost after the driver had been told that all is here.
+    lost_late: Option<NodeId>,
+    /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: too late.
+    late_answers: Vec<NodeId>,
+    over: Option<End>,
+}
+
+impl Visitor {
+    fn is_away(&self) -> bool {
+        self.packed.is_some() || self.lent.is_some()
+    }
+}
+
+/// Forgets one of the givers. `false`: that is not one.
+fn forget_giver(givers: &mut Vec<NodeId>, node: NodeId) -> bool {
+    let found = givers.iter().position(|giver| *giver == node);
+    found.map(|at| givers.remove(at)).is_some()
+}
+
+/// What is there to be said of an end that came in a message.
+fn declaration() -> Declaration {
+    Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+impl Machine {
+    fn next_trip(&mut self) -> Trip {
+        self.trips += 1;
+        self.trips
+    }
+
+    fn addresses_of_any(&self, node: NodeId) -> Vec<String> {
+        let mut addresses = if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
+        addresses.truncate(crate::wire::limits::ADDRESSES);
+        addresses
+    }
+
+    /// Whether the connection that a message came or went by is over. Who is told of that message may be told of this first.
+    fn has_lost(&self, node: NodeId) -> bool {
+        !self.is_me(node) && !self.connections.get(&node).is_some_and(|connection| connection.was_up)
+    }
+
+    /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
+    fn forget_passed_on(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get(&channel)
+            && proxy.way.state == Whereabouts::Resting
+            && proxy.way.givers.is_empty()
+            && proxy.way.lent.is_some()
+        {
+            self.settle_lent(now, channel);
+            self.drop_way(now, channel, &End::Lost);
+        }
+        if let Some(visitor) = self.visitors.get(&channel)
+            && visitor.givers.is_empty()
+            && let Some(to) = visitor.lent
+        {
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+            self.visitors.remove(&channel);
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! A sender that travels.
+
+use super::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, declaration, place_in_line, take_early};
+use crate::channel::{Attached, Home, Proxy, ProxyHears, Standing, Waiting};
+use crate::id::{ChannelId, NodeId};
+use crate::machine::Machine;
+use crate::planted::planted;
+use crate::time::Time;
+use crate::wire::{End, Frame, FromHome, Terms, ToHome, Travel, Which};
+
+impl Machine {
+    /// Both ends of this channel are here, and one of them may leave: from now on the machine knows of it.
+    pub fn pair(&mut self, channel: ChannelId, terms: Terms) {
+        let me = self.me().node;
+        if self.knows(channel) {
+            return;
+        }
+        let mut home = Home::new(terms, declaration(), false);
+        home.attached.insert(me, Attached::new(terms.credits));
+        self.homes.insert(channel, home);
+        let proxy = Proxy { terms: Some(terms), credits: terms.credits.into(), ..Proxy::new(me) };
+        self.proxies.insert(channel, proxy);
+    }
+
+    /// The sender of this channel is to go into a message: what that has to say. Say [`sender_left`](Self::sender_left) when the message is taken,
+    /// [`sender_stays`](Self::sender_stays) if it is not, [`sender_back`](Self::sender_back) if nobody knows.
+    pub fn pack_sender(&mut self, now: Time, channel: ChannelId) -> Leaving<SenderPlace> {
+        let me = self.me().node;
+        let trip = self.next_trip();
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Leaving::Over(End::Gone) };
+        if let Some(how) = &proxy.way.over {
+            return Leaving::Over(how.clone());
+        }
+        match proxy.way.state {
+            Whereabouts::Resting => {
+                proxy.way.packed = Some(trip);
+                proxy.way.early = None;
+                let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
+                let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
+                let addresses = self.addresses_of_any(home);
+                let place = SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses };
+                Leaving::Ready(place, trip)
+            }
+            Whereabouts::Known if proxy.way.draining => Leaving::Wait,
+            Whereabouts::Known
+                if proxy.may_speak()
+                    && proxy.standing() == 0
+                    && proxy.terms.is_some()
+                    && !proxy.unanswered
+                    && !proxy.gone =>
+            {
+                if proxy.way.undrained && !planted!(DrainSkipped) {
+                    proxy.way.undrained = false;
+                    proxy.way.draining = true;
+                    self.say_to_home(now, channel, ToHome::Drain);
+                    return Leaving::Wait;
+                }
+                proxy.way.packed = Some(trip);
+                proxy.way.early = None;
+                let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
+                let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
+                let place = SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
+                Leaving::Ready(place, trip)
+            }
+            _ => Leaving::Wait,
+        }
+    }
+
+    /// The home of the sender that is here, as far as this node knows.
+    pub fn home_of(&self, channel: ChannelId) -> Option<NodeId> {
+        self.proxies.get(&channel).map(|proxy| proxy.home)
+    }
+
+    /// What the home grants to the sender that is here, and how many credits are left of that. `None`: it has not said.
+    pub fn terms_of(&self, channel: ChannelId) -> Option<(Terms, u32)> {
+        let proxy = self.proxies.get(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
+        proxy.terms.map(|terms| (terms, proxy.credits as u32))
+    }
+
+    /// The message with the sender has not been taken.
+    pub fn sender_stays(&mut self, channel: ChannelId, trip: Trip) {
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
+        proxy.way.packed = None;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+        }
+    }
+
+    /// The message with the sender has been taken by that node.
+    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) {
+        if self.is_me(to) {
+            return;
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
+            // So soon it has been used there, or further on, or is here again.
+            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+        };
+        proxy.way.packed = None;
+        proxy.way.lent = Some(to);
+        let gone = take_early(&mut proxy.way.early, to);
+        if planted!(LentForgotten) {
+            self.proxies.remove(&channel);
+            return;
+        }
+        if let Some(how) = proxy.way.over.clone() {
+            return self.end_way(now, channel, how);
+        }
+        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
+        if let Some(how) = gone.or(lost) {
+            self.sender_lapsed(now, channel, to, how);
+        }
+        self.forget_passed_on(now, channel);
+    }
+
+    /// Nobody knows whether the message with the sender was taken. `true`: it is here again, unless the home says that another one has it.
+    /// `false`: it was taken.
+    pub fn sender_back(&mut self, now: Time, channel: ChannelId, trip: Trip) -> bool {
+        let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
+            return false;
+        };
+        proxy.way.packed = None;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+            return true;
+        }
+        proxy.way.doubtful = true;
+        match proxy.way.state {
+            Whereabouts::Resting => self.use_sender(now, channel),
+            Whereabouts::Known => self.take_again(now, channel),
+            Whereabouts::Taking { .. } | Whereabouts::Asking => {}
+        }
+        true
+    }
+
+    /// The home knows this half, but perhaps another one as well, which came later.
+    fn take_again(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && std::mem::take(&mut proxy.way.doubtful)
+        {
+            proxy.way.transfer += u64::from(!planted!(TransferReused));
+            proxy.way.state = Whereabouts::Taking { moved: true };
+            let transfer = proxy.way.transfer;
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
+    /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
+    /// one [is lost](ProxyHears::Lost) first.
+    pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
+        // Whether it will not say when the end is in use.
+        let silent = self.has_lost(from) || self.is_me(from);
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
+            let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
+            if same && proxy.way.over.is_some() && !planted!(OverReturned) {
+                // Its channel was over while it was on its way.
+                self.proxies.remove(&channel);
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                return Arrival::Stale;
+            }
+            if same {
+                proxy.way.packed = None;
+                let lent = proxy.way.lent.take();
+                if proxy.way.state == Whereabouts::Resting && !silent && !planted!(ReturnUnanswered) {
+                    proxy.way.givers.push(from);
+                }
+                if let Some(to) = lent {
+                    self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+                }
+                return Arrival::Returned;
+            }
+            if !proxy.way.is_away() {
+                if place.transfer <= proxy.way.transfer {
+                    self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                    return Arrival::Stale;
+                }
+                self.lose_superseded(now, channel);
+            }
+            // It has been used elsewhere since, of which the home's word is still on its way.
+            self.settle_lent(now, channel);
+            self.drop_way(now, channel, &End::Lost);
+        }
+        if !self.is_me(place.home) {
+            self.introduced(place.home, from, &place.addresses);
+        }
+        if !self.is_me(place.sponsor) {
+            self.introduced(place.sponsor, from, &place.sponsor_addresses);
+        }
+        let mut proxy = Proxy::new(place.home);
+        proxy.way.state = Whereabouts::Resting;
+        proxy.way.epoch = place.epoch;
+        proxy.way.transfer = place.transfer;
+        proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
+        proxy.way.givers.extend((!silent).then_some(from));
+        self.proxies.insert(channel, proxy);
+        Arrival::Guest
+    }
+
+    /// The sender is used here: its home has to know.
+    pub fn use_sender(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.way.state == Whereabouts::Resting
+            && proxy.way.over.is_none()
+        {
+            proxy.way.state = Whereabouts::Taking { moved: false };
+            let transfer = proxy.way.transfer;
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
+    /// It was dropped, or lost, before its home has heard of it.
+    pub(in crate::channel) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
+        if let Some(proxy) = self.proxies.remove(&channel) {
+            if planted!(LapsedKept) {
+                return;
+            }
+            for giver in proxy.way.givers {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how.clone())));
+            }
+        }
+    }
+
+    pub(super) fn settle_lent(&mut self, now: Time, channel: ChannelId) {
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && let Some(to) = proxy.way.lent.take()
+            && !planted!(SettledUntold)
+        {
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+        }
+    }
+
+    pub(super) fn drop_way(&mut self, now: Time, channel: ChannelId, how: &End) {
+        let Some(proxy) = self.proxies.remove(&channel) else { return };
+        for (node, _) in proxy.way.askers {
+            self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+        }
+    }
+
+    /// Nothing more can come of this half. If it is in a message, its record waits for that.
+    pub(in crate::channel) fn end_way(&mut self, now: Time, channel: ChannelId, how: End) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let how = proxy.way.over.take().unwrap_or(how);
+        let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
+        for giver in std::mem::take(&mut proxy.way.givers) {
+            if !admitted {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+            }
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.packed.is_some() {
+            proxy.way.over = Some(how.clone());
+            let askers = std::mem::take(&mut proxy.way.askers);
+            for (node, _) in askers {
+                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            }
+            return;
+        }
+        if let Some(to) = proxy.way.lent.take() {
+            self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            self.proxy_hears(channel, ProxyHears::Departed);
+        }
+        self.drop_way(now, channel, &how);
+    }
+
+    /// What a home says of where the ends are. Gives back what it says of offers.
+    pub(in crate::channel) fn hear_travelling_home(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: FromHome,
+    ) -> Result<Option<FromHome>, &'static str> {
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            if matches!(said, FromHome::HomeIs { .. }) {
+                // This half has failed meanwhile.
+                self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+            }
+            return Ok(None);
+        };
+        let is_home = proxy.home == from;
+        let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
+        match said {
+            FromHome::HomeIs { transfer, epoch, terms }
+                if (taking || (is_home && proxy.way.state == Whereabouts::Asking))
+                    && transfer == proxy.way.transfer =>
+            {
+                self.home_is(now, channel, epoch, terms)?;
+            }
+            FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
+                Whereabouts::Taking { moved: false } => self.ask(now, channel),
+                _ => self.lose_proxy(now, channel),
+            },
+            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
+                self.lose_proxy(now, channel);
+            }
+            FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
+                if !taking && proxy.way.state != Whereabouts::Known {
+                    return Ok(None);
+                }
+                self.home_moves(now, channel, epoch, to, &addresses)?;
+            }
+            FromHome::Superseded(transfer) if proxy.way.is_away() && proxy.way.transfer < transfer => {
+                self.settle_lent(now, channel);
+                self.drop_way(now, channel, &End::Lost);
+                self.proxy_hears(channel, ProxyHears::Departed);
+            }
+            FromHome::Superseded(transfer)
+                if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
+            {
+                self.lose_superseded(now, channel);
+            }
+            FromHome::Drained if is_home && proxy.way.draining => {
+                proxy.way.draining = false;
+                self.proxy_hears(channel, ProxyHears::Rests);
+            }
+            // It was said to a half that was here before.
+            FromHome::HomeIs { .. }
+            | FromHome::NotHome(_)
+            | FromHome::Fenced(_)
+            | FromHome::Moving { .. }
+            | FromHome::Superseded(_)
+            | FromHome::Drained => {}
+            said => return Ok(Some(said)),
+        }
+        Ok(None)
+    }
+
+    /// Somebody else has it who was not sure of it: what this half has offered was not taken.
+    pub(super) fn lose_superseded(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
+        proxy.way.again.extend(again);
+        self.lose_proxy(now, channel);
+    }
+
+    fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        // Credits of the home before this one are places in its buffer, and have moved with that.
+        let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
+        let all = u64::from(terms.credits);
+        let Some(more) = all.checked_sub(sent + proxy.credits) else {
+            return Err("a home that takes credits back");
+        };
+        let more = if planted!(CreditsTwice) { all } else { more };
+        let home = proxy.home;
+        proxy.credits += more;
+        proxy.terms = Some(terms);
+        proxy.way.epoch = epoch;
+        proxy.way.state = Whereabouts::Known;
+        proxy.way.givers.clear();
+        proxy.way.sponsor = None;
+        proxy.way.undrained = false;
+        proxy.way.draining = false;
+        self.proxy_hears(channel, ProxyHears::Home(home, terms, more as u32));
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && proxy.way.doubtful
+        {
+            self.take_again(now, channel);
+        }
+        self.answer_askers(now, channel);
+        self.offer_waiting(now, channel);
+        self.forget_proxy_if_over(now, channel);
+        Ok(())
+    }
+
+    /// The home is not where it was said to be: the sponsor knows, or will.
+    fn ask(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let sponsor = proxy.way.sponsor.as_ref().map(|(sponsor, _)| *sponsor);
+        // If that is this node, what it knew is over.
+        let Some(sponsor) = sponsor.filter(|sponsor| !self.is_me(*sponsor)) else {
+            return self.lose_proxy(now, channel);
+        };
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        proxy.way.state = Whereabouts::Asking;
+        let epoch = proxy.way.epoch + 1;
+        self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
+    }
+
+    /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
+    pub(crate) fn take_anew(&mut self, now: Time, node: NodeId) {
+        let asking = |proxy: &Proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking;
+        let channels: Vec<(ChannelId, u64)> = self
+            .proxies
+            .iter()
+            .filter(|(_, proxy)| asking(proxy))
+            .map(|(channel, proxy)| (*channel, proxy.way.transfer))
+            .collect();
+        for (channel, transfer) in channels {
+            self.say_to_home(now, channel, ToHome::Take(transfer));
+        }
+    }
+
+    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says so](Self::take_anew) when they meet.
+    pub(crate) fn asks_of_home(&self, node: NodeId) -> bool {
+        self.proxies.values().any(|proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking)
+    }
+
+    pub(super) fn answer_askers(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.state != Whereabouts::Known {
+            return;
+        }
+        let (epoch, home) = (proxy.way.epoch, proxy.home);
+        let (now_known, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut proxy.way.askers).into_iter().partition(|(_, min)| *min <= epoch);
+        proxy.way.askers = if planted!(WhereForgotten) { Vec::new() } else { later };
+        for (node, _) in now_known {
+            let addresses = self.addresses_of_any(home);
+            self.say(now, node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
+        }
+    }
+
+    /// The receiver has left for another node, which is the home from now on.
+    fn home_moves(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        epoch: u64,
+        to: NodeId,
+        addresses: &[String],
+    ) -> Result<(), &'static str> {
+        self.say_to_home(now, channel, ToHome::Quiet);
+        let me = self.is_me(to);
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        let (mut withdrawn, mut aborted) = (Vec::new(), Vec::new());
+        for (ticket, standing) in std::mem::take(&mut proxy.open) {
+            match standing {
+                Standing::Held => return Err("a receiver that leaves within an extended receive"),
+                _ if proxy.way.withdrawing.contains(&ticket) && !planted!(AskedBackAgain) => {
+                    withdrawn.push(ticket);
+                    continue;
+                }
+                Standing::Asked(_) | Standing::Reserved(..) => aborted.push(ticket),
+                Standing::Firm | Standing::Tentative => {}
+            }
+            match proxy.way.choices.remove(&ticket) {
+                Some(choice) => proxy.wait_in_place(ticket, Waiting::Choice(choice)),
+                None => drop(proxy.way.again.insert(place_in_line(ticket))),
+            }
+        }
+        proxy.way.choices.clear();
+        proxy.way.withdrawing.clear();
+        proxy.gone_said = false;
+        proxy.unanswered = false;
+        let mover = std::mem::replace(&mut proxy.home, to);
+        proxy.way.epoch = epoch;
+        let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };
+        proxy.way.state = Whereabouts::Taking { moved: moved || me };
+        if planted!(MovedUntold) {
+            proxy.way.again.clear();
+        }
+        let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().map(place_in_line).collect());
+        for ticket in withdrawn {
+            self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+        }
+        for ticket in aborted {
+            self.proxy_hears(channel, ProxyHears::Abort(ticket));
+        }
+        if !me {
+            self.introduced(to, mover, addresses);
+        }
+        self.say_to_home(now, channel, ToHome::Take(transfer));
+        self.proxy_hears(channel, ProxyHears::Moved(to, again));
+        Ok(())
+    }
+}

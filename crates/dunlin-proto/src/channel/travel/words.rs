@@ -1,0 +1,244 @@
+//! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
+
+use super::{Stage, Whereabouts, forget_giver};
+use crate::channel::{HomeHears, Proxy, ProxyHears};
+use crate::id::{ChannelId, NodeId};
+use crate::machine::Machine;
+use crate::planted::planted;
+use crate::time::Time;
+use crate::wire::{End, Frame, ToHome, Travel, Which};
+
+impl Machine {
+    pub(crate) fn hear_travel(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        channel: ChannelId,
+        said: Travel,
+    ) -> Result<(), &'static str> {
+        match said {
+            Travel::Where(min) => self.hear_where(now, from, channel, min),
+            Travel::At { epoch, home, addresses } => {
+                let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+                let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
+                if proxy.way.state == Whereabouts::Asking && is_sponsor {
+                    proxy.way.epoch = epoch;
+                    proxy.home = home;
+                    proxy.way.state = Whereabouts::Taking { moved: false };
+                    let transfer = proxy.way.transfer;
+                    if !self.is_me(home) {
+                        self.introduced(home, from, &addresses);
+                    }
+                    self.say_to_home(now, channel, ToHome::Take(transfer));
+                }
+            }
+            Travel::Fetch(claim) => self.hear_fetch(now, from, channel, claim),
+            Travel::Settled(Which::Sender) => {
+                if let Some(proxy) = self.proxies.get_mut(&channel)
+                    && proxy.way.state == Whereabouts::Resting
+                    && forget_giver(&mut proxy.way.givers, from)
+                    && proxy.way.givers.is_empty()
+                    && proxy.way.is_away()
+                {
+                    self.settle_lent(now, channel);
+                    self.drop_way(now, channel, &End::Lost);
+                }
+            }
+            Travel::Settled(Which::Receiver) => {
+                if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && forget_giver(&mut visitor.givers, from)
+                    && visitor.givers.is_empty()
+                    && visitor.is_away()
+                {
+                    if let Some(to) = visitor.lent {
+                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+                    }
+                    self.visitors.remove(&channel);
+                }
+            }
+            Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
+            Travel::Over(Which::Receiver, how) => {
+                if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && let Some(late) = visitor.late_answers.iter().position(|node| *node == from)
+                {
+                    visitor.late_answers.remove(late);
+                } else if let Some(visitor) = self.visitors.get_mut(&channel)
+                    && (visitor.givers.contains(&from) || visitor.place.home == from)
+                    && visitor.state.is_none()
+                {
+                    visitor.givers.retain(|giver| *giver != from);
+                    self.fail_visitor(now, channel, how);
+                }
+            }
+            Travel::Lapsed(Which::Sender, how) => self.sender_lapsed(now, channel, from, how),
+            Travel::Lapsed(Which::Receiver, how) => self.receiver_lapsed(now, channel, from, how),
+        }
+        Ok(())
+    }
+
+    fn hear_where(&mut self, now: Time, from: NodeId, channel: ChannelId, min: u64) {
+        match self.proxies.get_mut(&channel) {
+            Some(proxy) if proxy.way.over.is_none() && proxy.way.state != Whereabouts::Resting => {
+                proxy.way.askers.push((from, min));
+                self.answer_askers(now, channel);
+            }
+            other => {
+                let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
+                self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
+                // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
+                let lent = |proxy: &Proxy| proxy.way.state == Whereabouts::Resting && proxy.way.lent == Some(from);
+                if self.proxies.get(&channel).is_some_and(lent) {
+                    self.sender_lapsed(now, channel, from, End::Lost);
+                }
+            }
+        }
+    }
+
+    /// The channel of a sender that is not used yet is over.
+    fn hear_over(&mut self, now: Time, from: NodeId, channel: ChannelId, how: End) {
+        if let Some(home) = self.homes.get_mut(&channel)
+            && home.attached.get(&from).is_some_and(|half| !half.told)
+            && how == End::Lost
+        {
+            // The answer of a half that had failed before this was its home.
+            home.attached.remove(&from);
+            home.phase.ended_by_sender(&End::Lost);
+            self.hears(channel, from, HomeHears::Lost(Vec::new()));
+            self.forget_home_if_over(channel);
+            return;
+        }
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
+        let asks = proxy.way.state == Whereabouts::Asking && is_sponsor;
+        let hears = proxy.way.givers.contains(&from)
+            && match proxy.way.state {
+                Whereabouts::Resting | Whereabouts::Asking => true,
+                // Whether another one is its home is for that one to say.
+                Whereabouts::Taking { moved } => !moved && how != End::Lost,
+                Whereabouts::Known => false,
+            };
+        let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
+        if asks || hears || told {
+            if told {
+                proxy.way.givers.clear();
+            }
+            proxy.way.givers.retain(|giver| *giver != from);
+            if how == End::Lost {
+                return self.lose_proxy(now, channel);
+            }
+            proxy.backlog.clear();
+            proxy.way.again.clear();
+            self.proxy_hears(channel, ProxyHears::Ended(how.clone()));
+            self.end_way(now, channel, how);
+        }
+    }
+
+    pub(super) fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.packed.is_some() && !planted!(LapseOfAnother) {
+            proxy.way.early = Some(Box::new((from, how)));
+            return;
+        }
+        if proxy.way.lent != Some(from) && proxy.way.packed.is_none() {
+            return;
+        }
+        proxy.way.packed = None;
+        proxy.way.lent = None;
+        if proxy.way.over.is_some() {
+            self.proxies.remove(&channel);
+            return;
+        }
+        self.proxy_hears(channel, ProxyHears::Departed);
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.state == Whereabouts::Resting {
+            return self.lapse_sender(now, channel, how);
+        }
+        proxy.gone = true;
+        proxy.way.heir_lost = how == End::Lost;
+        self.offer_waiting(now, channel);
+        self.forget_proxy_if_over(now, channel);
+    }
+
+    pub(super) fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+        let another = planted!(LapseOfAnother);
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            if visitor.packed.is_some() && !another {
+                visitor.early = Some(Box::new((from, how)));
+            } else if visitor.lent == Some(from) || visitor.packed.is_some() {
+                self.lapse_receiver(now, channel, how);
+            }
+        } else if let Some(home) = self.homes.get_mut(&channel)
+            && home.phase.stage == Stage::Here
+        {
+            if home.phase.packed.is_some() && !another {
+                home.phase.early = Some(Box::new((from, how)));
+                return;
+            }
+            if home.phase.lent != Some(from) && home.phase.packed.is_none() {
+                return;
+            }
+            home.phase.lent = None;
+            home.phase.packed = None;
+            self.hears(channel, from, HomeHears::Lapsed(how));
+            self.forget_home_if_over(channel);
+        }
+    }
+
+    /// A node is lost: what was on its way to it, or from it.
+    pub(crate) fn settle_travel(&mut self, now: Time, node: NodeId) {
+        let channels: Vec<ChannelId> = self.proxies.keys().copied().collect();
+        for channel in channels {
+            let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
+            proxy.way.askers.retain(|(asker, _)| *asker != node);
+            proxy.way.givers.retain(|giver| *giver != node);
+            if proxy.way.lent == Some(node) {
+                self.sender_lapsed(now, channel, node, End::Lost);
+            }
+            self.forget_passed_on(now, channel);
+        }
+        let channels: Vec<ChannelId> = self.visitors.keys().copied().collect();
+        for channel in channels {
+            let Some(visitor) = self.visitors.get_mut(&channel) else { continue };
+            if visitor.takers.iter().any(|(taker, _)| *taker == node) {
+                visitor.takers.retain(|(taker, _)| *taker != node);
+                visitor.lost.insert(node);
+            }
+            visitor.givers.retain(|giver| *giver != node);
+            if let Some(state) = &mut visitor.state
+                && state.sender.as_ref().is_some_and(|(sender, _)| *sender == node)
+            {
+                state.sender = None;
+                state.ended.get_or_insert(End::Lost);
+                visitor.lost_late = (visitor.arrived && !planted!(LateLossUntold)).then_some(node);
+            }
+            visitor.late_answers.retain(|other| *other != node);
+            if visitor.lent == Some(node) {
+                self.lapse_receiver(now, channel, End::Lost);
+            } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
+                self.fail_visitor(now, channel, End::Lost);
+            }
+            self.forget_passed_on(now, channel);
+        }
+        let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
+        for channel in channels {
+            let Some(home) = self.homes.get_mut(&channel) else { continue };
+            match home.phase.stage {
+                Stage::Here if home.phase.lent == Some(node) => {
+                    self.receiver_lapsed(now, channel, node, End::Lost);
+                }
+                Stage::Asked(to) if to == node => {
+                    home.phase.stage = Stage::Here;
+                    home.phase.lent = None;
+                    home.phase.packed = None;
+                    self.hears(channel, node, HomeHears::Lapsed(End::Lost));
+                    self.forget_home_if_over(channel);
+                }
+                Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
+                    self.homes.remove(&channel);
+                    self.hears(channel, node, HomeHears::Failed(End::Lost));
+                }
+                _ => {}
+            }
+        }
+    }
+}

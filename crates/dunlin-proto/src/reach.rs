@@ -1,0 +1,270 @@
+//! How two nodes that cannot dial each other find a way: a third one, that has connections to both, asks for a dial-back, or else relays.
+//!
+//! D needs a connection to H. If nobody answers at H's addresses, D asks a helper: whoever has told it of H, or else anybody to whom it has a connection. The
+//! helper asks H to dial D (`AskDial`, `DialBack`). If that fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay.rs`), and
+//! then the next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
+
+use crate::connection::{Attempt, Carried, Help};
+use crate::id::NodeId;
+use crate::machine::{Closed, Machine, Wanted};
+use crate::relay::is_relayed;
+use crate::time::Time;
+use crate::wire::{Frame, NoDial, NoRelay, Relay};
+
+/// So many nodes that have told of one are remembered.
+const INTRODUCERS: usize = 4;
+
+/// When everybody has been asked in vain, they are asked again after so many times [`Config::patience`](crate::Config::patience).
+const REST: u32 = 4;
+
+/// What a node is asked to pass on is not, while so many frames wait to be written there.
+const BACKLOG: usize = 1024;
+
+/// So many nodes that are only others' concern are dialled at once.
+const DIAL_BACKS: usize = 64;
+
+impl Machine {
+    pub(crate) fn remember_introducer(&mut self, node: NodeId, by: NodeId) {
+        if by == node || self.is_me(by) || self.is_me(node) {
+            return;
+        }
+        let connection = self.connection(node);
+        let known = connection.introducers.contains(&by);
+        connection.introducers.retain(|other| *other != by);
+        connection.introducers.insert(0, by);
+        connection.introducers.truncate(INTRODUCERS);
+        if !known && let Help::Rests { until } = &mut connection.dialling.help {
+            *until = Time::default();
+            self.due_at(Time::default());
+        }
+    }
+
+    /// Whether there is a connection to this node over a socket of its own, and it is to stay: only that can help others.
+    pub(crate) fn is_direct(&self, node: NodeId) -> bool {
+        self.connections
+            .get(&node)
+            .is_some_and(|connection| !connection.leaving && connection.socket().is_some_and(|id| !is_relayed(id)))
+    }
+
+    /// Whether something can be passed on to this node.
+    pub(crate) fn is_within_reach(&self, node: NodeId) -> bool {
+        self.is_direct(node) && self.connections[&node].outbox.control_waiting() < BACKLOG
+    }
+
+    /// Asks others to help with a connection that is needed here and has no socket, if it is time to.
+    pub(crate) fn seek_help(&mut self, now: Time, node: NodeId) {
+        if self.config.helpers_max == 0 {
+            return;
+        }
+        let patience = self.config.patience;
+        let Some(connection) = self.connections.get(&node) else { return };
+        let Carried::Lost { since, .. } = connection.carried else { return };
+        let dialling = &connection.dialling;
+        if dialling.for_others {
+            return;
+        }
+        match dialling.help {
+            Help::None => {
+                let tried = dialling.unanswered as usize >= connection.addresses.len();
+                if !tried && now < since + patience {
+                    return self.due_at(since + patience);
+                }
+                self.ask_around(now, node);
+            }
+            Help::Rests { until } if now < until => self.due_at(until),
+            Help::Rests { .. } => self.ask_around(now, node),
+            Help::Asked { until, .. } if now < until => self.due_at(until),
+            Help::Asked { by, .. } => self.ask_to_relay(now, node, by),
+            Help::Relaying(_) => {}
+        }
+    }
+
+    /// All who may help are asked, one after the other.
+    fn ask_around(&mut self, now: Time, node: NodeId) {
+        let introducers = &self.connections[&node].introducers;
+        let others = self.connections.keys().filter(|other| !introducers.contains(other));
+        let mut helpers: Vec<NodeId> = introducers
+            .iter()
+            .chain(others)
+            .copied()
+            .filter(|other| *other != node && self.is_direct(*other))
+            .collect();
+        // Whoever has been asked before comes last.
+        let asked = self.connections[&node].dialling.asked;
+        let begin = asked % helpers.len().max(1);
+        helpers.rotate_left(begin);
+        helpers.truncate(self.config.helpers_max);
+        helpers.reverse();
+        let dialling = &mut self.connection(node).dialling;
+        dialling.asked = asked.wrapping_add(helpers.len());
+        dialling.helpers = helpers;
+        self.ask_next(now, node);
+    }
+
+    fn ask_next(&mut self, now: Time, node: NodeId) {
+        let patience = self.config.patience;
+        while let Some(by) = self.connection(node).dialling.helpers.pop() {
+            if !self.is_direct(by) {
+                continue;
+            }
+            let addresses = self.config.addresses.clone();
+            if addresses.is_empty() {
+                // Nobody can dial this node.
+                return self.ask_to_relay(now, node, by);
+            }
+            let until = now + patience;
+            self.connection(node).dialling.help = Help::Asked { by, until };
+            self.due_at(until);
+            return self.say(now, by, Frame::Relay(Relay::AskDial { node, addresses }));
+        }
+        let until = now + patience * REST;
+        self.connection(node).dialling.help = Help::Rests { until };
+        self.due_at(until);
+    }
+
+    fn ask_to_relay(&mut self, now: Time, node: NodeId, by: NodeId) {
+        let patience = self.config.patience;
+        let connection = self.connection(node);
+        let Carried::Lost { since, .. } = connection.carried else { return };
+        // A socket that was lost may soon have a successor, and one that is there an answer.
+        let wait = if connection.was_up && now < since + patience {
+            Some(since + patience)
+        } else {
+            matches!(connection.dialling.running, Some(Attempt::Hello(_))).then_some(now + patience)
+        };
+        if let Some(until) = wait {
+            connection.dialling.help = Help::Asked { by, until };
+            return self.due_at(until);
+        }
+        if !self.is_direct(by) {
+            return self.ask_next(now, node);
+        }
+        let socket = self.relay_to(now, node, by);
+        self.connection(node).dialling.help = Help::Relaying(by);
+        self.greet(now, Wanted::Node(node), format!("relayed by {by}"), socket);
+    }
+
+    /// Whether a relayed socket shakes hands.
+    pub(crate) fn is_being_relayed(&self, node: NodeId) -> bool {
+        let running = self.connections.get(&node).and_then(|connection| connection.dialling.running);
+        matches!(running, Some(Attempt::Hello(socket)) if is_relayed(socket))
+    }
+
+    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again. `false`: there is none.
+    pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
+        if !self.is_being_relayed(node) {
+            return false;
+        }
+        let dialling = &mut self.connection(node).dialling;
+        if let Help::Relaying(by) = dialling.help {
+            dialling.help = Help::Asked { by, until: now };
+        }
+        if let Some(Attempt::Hello(socket)) = dialling.running.take() {
+            self.close(now, socket, Closed::Superseded);
+        }
+        true
+    }
+
+    /// The relayed socket is lost, and has not carried anything.
+    pub(crate) fn relay_failed(&mut self, now: Time, node: NodeId) {
+        if matches!(self.connection(node).dialling.help, Help::Relaying(_)) {
+            self.ask_next(now, node);
+        }
+    }
+
+    /// A node would not relay.
+    pub(crate) fn relay_refused(&mut self, node: NodeId, by: NodeId, why: NoRelay) {
+        if why != NoRelay::NotConnected {
+            self.connection(node).dialling.unrelayed = Some((by, why));
+        }
+    }
+
+    // What is heard of dial-backs.
+
+    /// At the helper.
+    pub(crate) fn hear_ask_dial(&mut self, now: Time, from: NodeId, node: NodeId, addresses: Vec<String>) {
+        let said = if node != from && self.is_within_reach(node) {
+            return self.say(now, node, Frame::Relay(Relay::DialBack { node: from, addresses }));
+        } else {
+            Relay::NotDialled(node, NoDial::NotConnected)
+        };
+        self.say(now, from, Frame::Relay(said));
+    }
+
+    /// At the node that is to dial back.
+    pub(crate) fn hear_dial_back(&mut self, now: Time, from: NodeId, node: NodeId, addresses: &[String]) {
+        let known = self.connections.contains_key(&node);
+        let dial_backs = || self.connections.values().filter(|connection| connection.dialling.for_others).count();
+        let room = known || (self.connections.len() < self.config.peers_max && dial_backs() < DIAL_BACKS);
+        let possible = room && !self.leaving && node != from && !self.is_me(node) && !addresses.is_empty();
+        if !possible || matches!(self.connection(node).carried, Carried::By(_)) {
+            // (If there is a socket here, the other side has noticed before that it is lost.)
+            return self.say(now, from, Frame::Relay(Relay::Undialled(node)));
+        }
+        self.introduced(node, from, addresses);
+        let connection = self.connection(node);
+        let idle = matches!(connection.carried, Carried::Idle);
+        connection.dialling.for_others |= idle;
+        connection.dialling.reports = Some((from, connection.dialling.failures + connection.addresses.len() as u32));
+        if idle {
+            return self.seek(now, node);
+        }
+        if connection.dialling.running.is_none() {
+            connection.dialling.next = Some(now);
+        }
+        self.dial_if_due(now, node);
+    }
+
+    /// At the helper.
+    pub(crate) fn hear_undialled(&mut self, now: Time, from: NodeId, node: NodeId) {
+        if self.is_within_reach(node) {
+            self.say(now, node, Frame::Relay(Relay::NotDialled(from, NoDial::Failed)));
+        }
+    }
+
+    /// At the node that has asked.
+    pub(crate) fn hear_not_dialled(&mut self, now: Time, from: NodeId, node: NodeId, why: NoDial) {
+        let Some(connection) = self.connections.get(&node) else { return };
+        if !matches!(connection.dialling.help, Help::Asked { by, .. } if by == from) {
+            return;
+        }
+        match why {
+            NoDial::NotConnected => self.ask_next(now, node),
+            NoDial::Failed => self.ask_to_relay(now, node, from),
+        }
+    }
+
+    /// Tells who has asked for a dial-back that it has failed, if it has. `true`: nobody needs the connection any more.
+    pub(crate) fn report(&mut self, now: Time, node: NodeId) -> bool {
+        let dialling = &mut self.connection(node).dialling;
+        let Some((to, _)) = dialling.reports.take_if(|(_, failures)| dialling.failures >= *failures) else {
+            return false;
+        };
+        self.say(now, to, Frame::Relay(Relay::Undialled(node)));
+        let forgotten = self.connection(node).dialling.for_others;
+        if forgotten {
+            self.forget_dial_back(node);
+        }
+        forgotten
+    }
+
+    fn forget_dial_back(&mut self, node: NodeId) {
+        let connection = self.connection(node);
+        connection.carried = Carried::Idle;
+        connection.dialling.next = None;
+        connection.dialling.rest();
+        // A node that counts this one's attempts may know it.
+        if connection.attempts == 0 && connection.met.is_none() {
+            self.connections.remove(&node);
+        }
+    }
+
+    /// A dial-back takes longer than anybody waits for it.
+    pub(crate) fn give_up_dial_back(&mut self, now: Time, node: NodeId) {
+        let dialling = &mut self.connection(node).dialling;
+        dialling.reports = dialling.reports.map(|(to, _)| (to, 0));
+        if !self.report(now, node) {
+            self.forget_dial_back(node);
+        }
+    }
+}

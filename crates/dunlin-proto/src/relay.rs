@@ -1,0 +1,408 @@
+//! Relayed sockets: a node passes on what two others say to each other, which cannot dial each other.
+//!
+//! To the two ends it is a socket as any other, with a handshake, heartbeats and all frames; only that its bytes go into frames of the connections with the relay
+//! (a *stream* each), in turns with what channels have to say there. At most [`limits::RELAYED`] bytes of a direction are on their way, from the one end
+//! to the other: the relay keeps no more than that, and for no more than [`Config::relays_max`](crate::Config::relays_max) sockets. What a relayed
+//! socket has to say is fetched when the relay's socket can be written, so that what is urgent still comes first.
+//!
+//! A stream is lost with the connection that it is on. It does not notice if only the socket of that is lost, and comes back. No stream is on a
+//! connection that is relayed itself.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::connection::Connection;
+use crate::id::{NodeId, SocketId};
+use crate::machine::{Machine, Phase, Wanted};
+use crate::time::Time;
+use crate::wire::{Frame, NoRelay, Relay, limits};
+
+/// Relayed sockets have numbers from here on.
+const RELAYED: u64 = 1 << 63;
+
+pub(crate) fn is_relayed(socket: SocketId) -> bool {
+    socket.0 >= RELAYED
+}
+
+/// A stream: the node on whose connection it is, and its number there.
+type Key = (NodeId, u64);
+
+/// What a stream is here.
+#[derive(Clone, Debug)]
+enum Stream {
+    /// A socket of this node.
+    End(End),
+    /// This node relays between it and that other one. So many bytes may still come on this one.
+    Between { other: Key, room: usize },
+}
+
+/// A relayed socket of this node.
+#[derive(Clone, Debug)]
+struct End {
+    socket: SocketId,
+    /// Who has dialled, as the relay says.
+    from: Option<NodeId>,
+    /// What was fetched from the socket, and may not be sent yet.
+    left: VecDeque<Bytes>,
+    /// So many bytes may be sent...
+    may_say: usize,
+    /// ... and so many may come...
+    room: usize,
+    /// ... for which no credit has been given yet for so many that came.
+    unreturned: usize,
+    /// The socket may have something to say.
+    stirred: bool,
+    /// It has nothing to say behind that, and is over.
+    closing: bool,
+}
+
+/// What is relayed to this node, and by it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relays {
+    streams: BTreeMap<Key, Stream>,
+    sockets: BTreeMap<SocketId, Key>,
+    next: u64,
+}
+
+impl Relays {
+    /// Who relays this socket.
+    pub(crate) fn by(&self, socket: SocketId) -> Option<NodeId> {
+        self.sockets.get(&socket).map(|(by, _)| *by)
+    }
+
+    /// Who has dialled on this socket, if it is one that its relay says that of.
+    pub(crate) fn from(&self, socket: SocketId) -> Option<NodeId> {
+        match self.streams.get(self.sockets.get(&socket)?)? {
+            Stream::End(end) => end.from,
+            Stream::Between { .. } => None,
+        }
+    }
+
+    fn end(&mut self, key: Key) -> Option<&mut End> {
+        match self.streams.get_mut(&key)? {
+            Stream::End(end) => Some(end),
+            Stream::Between { .. } => None,
+        }
+    }
+
+    fn of(&self, node: NodeId) -> impl Iterator<Item = (&Key, &Stream)> {
+        self.streams.range((node, 0)..=(node, u64::MAX))
+    }
+
+    /// Whether this node relays sockets of ours.
+    pub(crate) fn needs(&self, node: NodeId) -> bool {
+        !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(_)))
+    }
+
+    /// Whether a socket that this node relays has something to say, and may.
+    pub(crate) fn are_stirred(&self, node: NodeId) -> bool {
+        let speaks = |end: &End| (end.stirred || !end.left.is_empty()) && end.may_say > 0;
+        !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(end) if speaks(end)))
+    }
+
+    /// Sockets of this node's that others relay.
+    pub(crate) fn relayed(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Sockets between others that this node relays.
+    pub(crate) fn between_others(&self) -> usize {
+        (self.streams.len() - self.sockets.len()) / 2
+    }
+
+    fn insert(&mut self, key: Key, from: Option<NodeId>) -> SocketId {
+        let socket = SocketId(RELAYED + self.next);
+        self.next += 1;
+        let end = End {
+            socket,
+            from,
+            left: VecDeque::new(),
+            may_say: limits::RELAYED,
+            room: limits::RELAYED,
+            unreturned: 0,
+            stirred: false,
+            closing: false,
+        };
+        self.streams.insert(key, Stream::End(end));
+        self.sockets.insert(socket, key);
+        socket
+    }
+}
+
+impl Machine {
+    /// This node begins a stream on the connection to that one.
+    fn begin_stream(&mut self, with: NodeId) -> Key {
+        let odd = u64::from(self.me.node > with);
+        let connection = self.connection(with);
+        connection.streams[0] += 1;
+        (with, 2 * connection.streams[0] + odd)
+    }
+
+    /// That node has begun one.
+    fn stream_begun(&mut self, by: NodeId, stream: u64) -> Result<(), &'static str> {
+        let odd = u64::from(by > self.me.node);
+        let begun = &mut self.connection(by).streams[1];
+        if stream % 2 != odd || stream / 2 <= *begun {
+            return Err("a stream with a number that is not its turn");
+        }
+        *begun = stream / 2;
+        Ok(())
+    }
+
+    /// A socket to that node, relayed by the other one.
+    pub(crate) fn relay_to(&mut self, now: Time, node: NodeId, by: NodeId) -> SocketId {
+        let key = self.begin_stream(by);
+        self.say(now, by, Frame::Relay(Relay::To { stream: key.1, node }));
+        self.relays.insert(key, None)
+    }
+
+    /// A relayed socket may have something to say. Returns the socket that carries the connection with the relay.
+    pub(crate) fn stir(&mut self, socket: SocketId) -> Option<SocketId> {
+        let key = *self.relays.sockets.get(&socket)?;
+        self.relays.end(key)?.stirred = true;
+        self.connections.get(&key.0).and_then(Connection::socket)
+    }
+
+    /// A relayed socket is to be closed: at once, but behind its last word, if it has one.
+    pub(crate) fn close_relayed(&mut self, socket: SocketId) {
+        let Some(key) = self.relays.sockets.get(&socket).copied() else { return };
+        let says_more =
+            self.sockets.get(&socket).is_some_and(|s| matches!(s.phase, Phase::Parting) && s.ready.is_some());
+        if !says_more {
+            return self.end_stream(key);
+        }
+        if let Some(end) = self.relays.end(key) {
+            end.closing = true;
+        }
+        self.act_write(socket);
+    }
+
+    /// A relayed socket of this node is over, and the relay is told.
+    fn end_stream(&mut self, key: Key) {
+        self.push(key.0, Frame::Relay(Relay::End { stream: key.1 }));
+        self.forget_stream(key);
+    }
+
+    fn forget_stream(&mut self, key: Key) {
+        if let Some(Stream::End(end)) = self.relays.streams.remove(&key) {
+            self.relays.sockets.remove(&end.socket);
+        }
+        if !self.relays.needs(key.0)
+            && let Some(connection) = self.connections.get_mut(&key.0)
+            && std::mem::take(&mut connection.goodbye_waits)
+        {
+            self.push(key.0, Frame::Goodbye);
+        }
+    }
+
+    /// Says something to a node to which there is a connection.
+    fn push(&mut self, node: NodeId, frame: Frame) {
+        let connection = self.connection(node);
+        connection.outbox.push(frame);
+        if let Some(socket) = connection.socket() {
+            self.act_write(socket);
+        }
+    }
+
+    /// Fetches what the sockets that this node relays have to say, as much as may be said.
+    pub(crate) fn pull(&mut self, now: Time, by: NodeId) {
+        let keys: Vec<Key> = self.relays.of(by).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.pull_one(now, key);
+            if let Some(end) = self.relays.end(key)
+                && end.closing
+                && end.left.is_empty()
+                && !end.stirred
+            {
+                let socket = end.socket;
+                self.sockets.remove(&socket);
+                self.end_stream(key);
+            }
+        }
+    }
+
+    fn pull_one(&mut self, now: Time, key: Key) {
+        let chunk = self.config.chunk;
+        loop {
+            let Some(end) = self.relays.end(key) else { return };
+            if end.left.is_empty() {
+                if !std::mem::take(&mut end.stirred) {
+                    return;
+                }
+                let (socket, mut out) = (end.socket, Vec::new());
+                self.fill(now, socket, chunk, &mut out);
+                let Some(end) = self.relays.end(key) else { return };
+                if out.is_empty() {
+                    return;
+                }
+                end.stirred = true;
+                end.left.extend(out);
+            }
+            let unsaid = self.connection(key.0).outbox.unsaid_of(key.1);
+            let Some(end) = self.relays.end(key) else { return };
+            if end.may_say == 0 || unsaid >= chunk {
+                return;
+            }
+            let Some(mut piece) = end.left.pop_front() else { continue };
+            if piece.len() > end.may_say {
+                let rest = piece.split_off(end.may_say);
+                end.left.push_front(rest);
+            }
+            end.may_say -= piece.len();
+            self.connection(key.0).outbox.push(Frame::Relay(Relay::Bytes { stream: key.1, piece }));
+        }
+    }
+
+    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
+    pub(crate) fn end_streams(&mut self, now: Time, node: NodeId) {
+        let keys: Vec<Key> = self.relays.of(node).map(|(key, _)| *key).collect();
+        for key in keys {
+            match self.relays.streams.get(&key) {
+                Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
+                Some(Stream::Between { other, .. }) => {
+                    let other = *other;
+                    self.relays.streams.remove(&key);
+                    self.end_stream(other);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A relayed socket of this node is lost.
+    fn lose_end(&mut self, now: Time, key: Key, why: &str) {
+        if let Some(end) = self.relays.end(key) {
+            let socket = end.socket;
+            self.forget_stream(key);
+            self.drop_socket(now, socket, why);
+        }
+    }
+
+    pub(crate) fn hear_relay(&mut self, now: Time, from: NodeId, said: Relay) -> Result<(), &'static str> {
+        match said {
+            Relay::AskDial { node, addresses } => self.hear_ask_dial(now, from, node, addresses),
+            Relay::DialBack { node, addresses } => self.hear_dial_back(now, from, node, &addresses),
+            Relay::Undialled(node) => self.hear_undialled(now, from, node),
+            Relay::NotDialled(node, why) => self.hear_not_dialled(now, from, node, why),
+            Relay::To { stream, node } => {
+                self.stream_begun(from, stream)?;
+                if let Err(why) = self.relay(now, (from, stream), node) {
+                    self.say(now, from, Frame::Relay(Relay::Refused { stream, why }));
+                }
+            }
+            Relay::From { stream, node } => {
+                self.stream_begun(from, stream)?;
+                let socket = self.relays.insert((from, stream), Some(node));
+                if node == from || self.relayed_by(from).is_some() {
+                    self.end_stream((from, stream));
+                } else {
+                    self.accepted(now, socket);
+                }
+            }
+            Relay::Refused { stream, why } => {
+                if let Some(end) = self.relays.end((from, stream)) {
+                    if end.from.is_some() {
+                        return Err("a refusal of a stream that it has begun itself");
+                    }
+                    let socket = end.socket;
+                    if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
+                        self.sockets.get(&socket).map(|s| &s.phase)
+                    {
+                        let node = *node;
+                        self.relay_refused(node, from, why);
+                    }
+                    self.lose_end(now, (from, stream), &why.to_string());
+                }
+            }
+            Relay::Credit { stream } => self.hear_relay_credit((from, stream))?,
+            Relay::Bytes { stream, piece } => self.hear_relayed(now, (from, stream), piece)?,
+            Relay::End { stream } => match self.relays.streams.get(&(from, stream)) {
+                Some(Stream::End(_)) => self.lose_end(now, (from, stream), "the relayed socket was closed"),
+                Some(Stream::Between { other, .. }) => {
+                    let other = *other;
+                    self.relays.streams.remove(&(from, stream));
+                    self.end_stream(other);
+                }
+                None => {}
+            },
+        }
+        Ok(())
+    }
+
+    /// At the relay: a stream is to go on to that node.
+    fn relay(&mut self, now: Time, key: Key, node: NodeId) -> Result<(), NoRelay> {
+        if self.config.relays_max == 0 || self.leaving {
+            return Err(NoRelay::Unwilling);
+        }
+        if node == key.0 || !self.is_within_reach(node) || !self.is_direct(key.0) {
+            return Err(NoRelay::NotConnected);
+        }
+        if self.relays.between_others() >= self.config.relays_max {
+            return Err(NoRelay::Full);
+        }
+        let other = self.begin_stream(node);
+        self.relays.streams.insert(key, Stream::Between { other, room: limits::RELAYED });
+        self.relays.streams.insert(other, Stream::Between { other: key, room: limits::RELAYED });
+        self.say(now, node, Frame::Relay(Relay::From { stream: other.1, node: key.0 }));
+        Ok(())
+    }
+
+    fn hear_relay_credit(&mut self, key: Key) -> Result<(), &'static str> {
+        const TOO_MUCH: &str = "credit for more than a relayed socket has sent";
+        let more = limits::RELAY_CREDIT;
+        match self.relays.streams.get_mut(&key) {
+            Some(Stream::End(end)) => {
+                if end.may_say + more > limits::RELAYED {
+                    return Err(TOO_MUCH);
+                }
+                end.may_say += more;
+                let socket = end.socket;
+                if end.stirred || !end.left.is_empty() {
+                    self.act_write(socket);
+                }
+            }
+            Some(Stream::Between { other, .. }) => {
+                let other = *other;
+                if let Some(Stream::Between { room, .. }) = self.relays.streams.get_mut(&other) {
+                    if *room + more > limits::RELAYED {
+                        return Err(TOO_MUCH);
+                    }
+                    *room += more;
+                }
+                self.push(other.0, Frame::Relay(Relay::Credit { stream: other.1 }));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn hear_relayed(&mut self, now: Time, key: Key, piece: Bytes) -> Result<(), &'static str> {
+        const TOO_MUCH: &str = "more of a relayed socket than there is credit for";
+        match self.relays.streams.get_mut(&key) {
+            Some(Stream::End(end)) => {
+                let length = piece.len();
+                end.room = end.room.checked_sub(length).ok_or(TOO_MUCH)?;
+                end.unreturned += length;
+                let mut credits = 0;
+                while end.unreturned >= limits::RELAY_CREDIT {
+                    end.unreturned -= limits::RELAY_CREDIT;
+                    end.room += limits::RELAY_CREDIT;
+                    credits += 1;
+                }
+                let socket = end.socket;
+                for _ in 0..credits {
+                    self.push(key.0, Frame::Relay(Relay::Credit { stream: key.1 }));
+                }
+                self.received(now, socket, piece);
+            }
+            Some(Stream::Between { other, room }) => {
+                let other = *other;
+                *room = room.checked_sub(piece.len()).ok_or(TOO_MUCH)?;
+                self.push(other.0, Frame::Relay(Relay::Bytes { stream: other.1, piece }));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}

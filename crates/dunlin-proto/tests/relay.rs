@@ -1,0 +1,867 @@
+//! Nodes that cannot dial each other: a third one asks for a dial-back, or relays.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, NoRelay, Terms, codec};
+use dunlin_proto::wire::{Frame, Relay, limits};
+use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, State};
+
+const CHANNEL: ChannelId = ChannelId(0xc0ffee);
+const VALUE_MAX: u64 = 1 << 20;
+
+/// The nodes of most tests: one needs a connection to the other, and knows a third one.
+const D: usize = 1;
+const H: usize = 2;
+const I: usize = 3;
+
+/// Nodes, and sockets between them that carry at once whatever is written.
+struct Net {
+    nodes: BTreeMap<usize, Machine>,
+    now: Time,
+    /// Each socket's other end, and whose that is.
+    ends: BTreeMap<SocketId, (usize, SocketId)>,
+    next: u64,
+    /// Who cannot dial whom...
+    blocked: BTreeSet<(usize, usize)>,
+    /// ... and gets no answer at all.
+    silent: BTreeSet<(usize, usize)>,
+    unanswered: Vec<DialId>,
+    /// Whose bytes to whom are held back.
+    held: BTreeSet<(usize, usize)>,
+    wire: VecDeque<(usize, usize, SocketId, Bytes)>,
+    states: Vec<(usize, usize, State)>,
+    /// Who has dialled whom.
+    dialled: Vec<(usize, usize)>,
+    /// Bytes that went from one to the other.
+    carried: BTreeMap<(usize, usize), usize>,
+    offered: VecDeque<(u64, Bytes)>,
+    taken: Vec<ProxyHears>,
+    /// Homes take what is offered.
+    takes: bool,
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u128)
+}
+
+fn index(node: NodeId) -> usize {
+    node.0 as usize
+}
+
+fn declaration(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+impl Net {
+    fn new(nodes: &[usize], change: impl Fn(usize, &mut Config)) -> Self {
+        let machine = |node: &usize| {
+            let mut config = Config::new("tides");
+            config.addresses = vec![node.to_string()];
+            config.value_max = VALUE_MAX as usize;
+            change(*node, &mut config);
+            let me = Life { node: id(*node), incarnation: Incarnation(1) };
+            (*node, Machine::new(config, me, *node as u64))
+        };
+        Self {
+            nodes: nodes.iter().map(machine).collect(),
+            now: Time(1_000_000),
+            ends: BTreeMap::new(),
+            next: 0,
+            blocked: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            unanswered: Vec::new(),
+            held: BTreeSet::new(),
+            wire: VecDeque::new(),
+            states: Vec::new(),
+            dialled: Vec::new(),
+            carried: BTreeMap::new(),
+            offered: VecDeque::new(),
+            taken: Vec::new(),
+            takes: true,
+        }
+    }
+
+    /// D and H cannot dial each other, unless `dials` says who can; both have a connection to I, which has told D of H.
+    fn apart(dials: &[(usize, usize)], change: impl Fn(usize, &mut Config)) -> Self {
+        let mut net = Self::new(&[D, H, I], change);
+        for pair in [(D, H), (H, D)] {
+            if !dials.contains(&pair) {
+                net.blocked.insert(pair);
+            }
+        }
+        net.connect(D, I);
+        net.connect(H, I);
+        net.nodes.get_mut(&D).unwrap().introduced(id(H), id(I), &[H.to_string()]);
+        net.states.clear();
+        net.dialled.clear();
+        net
+    }
+
+    fn at(&mut self, node: usize) -> &mut Machine {
+        self.nodes.get_mut(&node).unwrap()
+    }
+
+    fn connect(&mut self, one: usize, other: usize) {
+        let now = self.now;
+        self.at(one).learn(id(other), &[other.to_string()]);
+        self.at(one).connect(now, id(other));
+        self.settle();
+        assert!(self.at(one).carried_by(id(other)).is_some());
+    }
+
+    /// A sender at one node, and the receiver at the other.
+    fn channel(&mut self, one: usize, other: usize) {
+        let (now, terms) = (self.now, Terms { window: 8, credits: 0, value_max: VALUE_MAX });
+        self.at(other).open_home(CHANNEL, terms, declaration(Face::Receiver), false).unwrap();
+        self.at(one).attach(now, CHANNEL, id(other), declaration(Face::Sender)).unwrap();
+        self.settle();
+    }
+
+    fn offer(&mut self, node: usize, ticket: u64, value: impl Into<Bytes>) {
+        let now = self.now;
+        self.at(node).offer(now, CHANNEL, ticket, value.into());
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let nodes: Vec<usize> = self.nodes.keys().copied().collect();
+            let mut busy = false;
+            for node in nodes {
+                while let Some(action) = self.nodes.get_mut(&node).and_then(Machine::poll) {
+                    busy = true;
+                    self.act(node, action);
+                }
+            }
+            let held = &self.held;
+            if let Some(at) = self.wire.iter().position(|(from, to, ..)| !held.contains(&(*from, *to))) {
+                let (_, to, socket, bytes) = self.wire.remove(at).unwrap();
+                let now = self.now;
+                if let Some(machine) = self.nodes.get_mut(&to) {
+                    machine.received(now, socket, bytes);
+                }
+                busy = true;
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, me: usize, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Dial(dial, address) => {
+                let to: usize = address.parse().unwrap();
+                self.dialled.push((me, to));
+                if self.silent.contains(&(me, to)) {
+                    return self.unanswered.push(dial);
+                }
+                if self.blocked.contains(&(me, to)) || !self.nodes.contains_key(&to) {
+                    return self.at(me).dial_failed(now, dial, "a firewall".to_owned());
+                }
+                self.socket(me, to, dial);
+            }
+            Action::Write(socket) => self.write(me, socket),
+            Action::Close(socket, _) => {
+                assert!(socket.0 < 1 << 63, "the driver has never heard of it");
+                self.write(me, socket);
+                self.at(me).closed(now, socket);
+                self.close(socket);
+            }
+            Action::Connection(node, state) => self.states.push((me, index(node), state)),
+            Action::Home(channel, from, HomeHears::Offered(ticket, value)) => {
+                self.offered.push_back((ticket, value));
+                if self.takes {
+                    assert!(self.at(me).taken(now, channel, from, ticket));
+                }
+            }
+            Action::Proxy(_, heard @ (ProxyHears::Taken(_) | ProxyHears::Lost { .. })) => self.taken.push(heard),
+            _ => {}
+        }
+    }
+
+    fn socket(&mut self, me: usize, to: usize, dial: DialId) {
+        let now = self.now;
+        let (here, there) = (SocketId(self.next), SocketId(self.next + 1));
+        self.next += 2;
+        self.ends.insert(here, (to, there));
+        self.ends.insert(there, (me, here));
+        self.at(to).accepted(now, there);
+        self.at(me).dialled(now, dial, here);
+    }
+
+    fn write(&mut self, me: usize, socket: SocketId) {
+        assert!(socket.0 < 1 << 63, "the driver has never heard of it");
+        let now = self.now;
+        let Some((to, there)) = self.ends.get(&socket).copied() else { return };
+        loop {
+            let mut out = Vec::new();
+            if self.at(me).fill(now, socket, 64 << 10, &mut out) == 0 {
+                return;
+            }
+            for bytes in out {
+                *self.carried.entry((me, to)).or_default() += bytes.len();
+                self.wire.push_back((me, to, there, bytes));
+            }
+        }
+    }
+
+    /// The other end hears that it is closed, behind what is under way.
+    fn close(&mut self, socket: SocketId) {
+        let now = self.now;
+        if let Some((to, there)) = self.ends.remove(&socket) {
+            self.ends.remove(&there);
+            let (mine, rest): (VecDeque<_>, _) =
+                std::mem::take(&mut self.wire).into_iter().partition(|(_, _, at, _)| *at == there);
+            self.wire = rest;
+            if let Some(machine) = self.nodes.get_mut(&to) {
+                mine.into_iter().for_each(|(.., bytes)| machine.received(now, there, bytes));
+                machine.closed(now, there);
+            }
+        }
+    }
+
+    fn cut(&mut self, one: usize, other: usize) {
+        let socket = self.at(one).carried_by(id(other)).unwrap();
+        let (now, (_, there)) = (self.now, self.ends[&socket]);
+        self.ends.remove(&socket);
+        self.ends.remove(&there);
+        self.wire.retain(|(_, _, at, _)| *at != socket && *at != there);
+        self.at(one).closed(now, socket);
+        self.at(other).closed(now, there);
+        self.settle();
+    }
+
+    /// A node is gone, and its sockets with it.
+    fn kill(&mut self, node: usize) {
+        self.nodes.remove(&node);
+        let now = self.now;
+        let lost: Vec<SocketId> =
+            self.ends.iter().filter(|(_, (to, _))| *to == node).map(|(socket, _)| *socket).collect();
+        for socket in lost {
+            let (_, there) = self.ends.remove(&socket).unwrap();
+            let (owner, _) = self.ends.remove(&there).unwrap();
+            self.at(owner).closed(now, socket);
+        }
+        self.settle();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.settle();
+        loop {
+            let next = self.nodes.values().filter_map(Machine::next_tick).min().filter(|at| *at <= end);
+            let Some(at) = next else { break };
+            self.now = at.max(self.now);
+            let now = self.now;
+            self.nodes.values_mut().for_each(|machine| machine.tick(now));
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    fn states(&self, of: usize, with: usize) -> Vec<State> {
+        self.states.iter().filter(|(me, node, _)| (*me, *node) == (of, with)).map(|(.., state)| state.clone()).collect()
+    }
+
+    fn values(&mut self) -> Vec<Bytes> {
+        self.offered.drain(..).map(|(_, value)| value).collect()
+    }
+}
+
+fn up(node: usize) -> State {
+    State::Up(Life { node: id(node), incarnation: Incarnation(1) })
+}
+
+const MOMENT: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn who_can_be_dialled_is() {
+    let mut net = Net::apart(&[(D, H)], |_, _| {});
+    net.channel(D, H);
+    assert_eq!(net.states(D, H), [up(H)]);
+    assert_eq!(net.dialled, [(D, H)]);
+}
+
+#[test]
+fn who_cannot_be_dialled_dials_back() {
+    let mut net = Net::apart(&[(H, D)], |_, _| {});
+    net.channel(D, H);
+    net.offer(D, 1, "krill");
+    net.pass(MOMENT);
+    assert_eq!((net.states(D, H), net.states(H, D)), (vec![up(H)], vec![up(D)]));
+    assert_eq!(net.dialled.iter().filter(|pair| **pair == (H, D)).count(), 1);
+    assert_eq!(net.values(), ["krill"]);
+    assert_eq!(net.taken, [ProxyHears::Taken(1)]);
+    assert_eq!(net.at(D).relayed_by(id(H)), None);
+    assert_eq!(net.at(I).census().relays, 0);
+}
+
+/// No dial was made in vain: there was nothing to dial.
+#[test]
+fn who_has_no_address_dials_back() {
+    let mut net = Net::apart(&[(H, D)], |node, config| config.addresses.retain(|_| node != H));
+    net.at(D).introduced(id(4), id(I), &[]);
+    let now = net.now;
+    net.at(D).connect(now, id(4));
+    net.settle();
+    assert_eq!(net.dialled, [], "nobody knows that node");
+
+    let mut net = Net::new(&[D, H, I], |node, config| config.addresses.retain(|_| node != H));
+    net.connect(D, I);
+    net.connect(H, I);
+    net.at(D).introduced(id(H), id(I), &[]);
+    net.channel(D, H);
+    net.pass(MOMENT);
+    assert_eq!(net.states(D, H), [up(H)]);
+}
+
+#[test]
+fn whom_nobody_can_dial_is_relayed() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.channel(D, H);
+    for n in 1..=20u64 {
+        net.offer(D, n, format!("value {n}"));
+    }
+    net.pass(MOMENT);
+    for (one, other) in [(D, H), (H, D)] {
+        assert_eq!(net.states(one, other), [up(other), State::Relayed(id(I))]);
+        assert_eq!(net.at(one).relayed_by(id(other)), Some(id(I)));
+        assert_eq!(net.at(one).carried_by(id(other)), net.at(one).carried_by(id(I)));
+        assert_eq!(net.at(one).census().relayed, 1);
+    }
+    assert_eq!(net.at(I).census().relays, 1);
+    let expected: Vec<String> = (1..=20).map(|n| format!("value {n}")).collect();
+    assert_eq!(net.values(), expected);
+    // It has its heartbeats, and nothing is lost when the relay's own socket is.
+    net.pass(10 * SECOND);
+    net.cut(D, I);
+    net.offer(D, 21, "more");
+    net.pass(SECOND);
+    net.cut(H, I);
+    net.offer(D, 22, "and more");
+    net.pass(10 * SECOND);
+    assert_eq!(net.values(), ["more", "and more"]);
+    assert_eq!(net.states(D, H).len(), 2, "{:?}", net.states(D, H));
+    assert_eq!(net.at(D).census().unacked_bytes, 0);
+}
+
+/// Nobody can dial either, and they have no addresses.
+#[test]
+fn who_has_no_address_is_relayed() {
+    let mut net = Net::apart(&[], |node, config| config.addresses.retain(|_| node == I));
+    net.channel(D, H);
+    net.offer(D, 1, "krill");
+    net.pass(MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+    assert_eq!(net.values(), ["krill"]);
+}
+
+/// A socket of their own that comes late, while one that is to be relayed shakes hands, is taken.
+#[test]
+fn a_dial_that_takes_long_is_not_in_vain() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.silent.insert((D, H));
+    // What I says to H does not arrive.
+    net.held.insert((I, H));
+    let now = net.now;
+    net.at(D).connect(now, id(H));
+    net.pass(3 * SECOND);
+    assert_eq!(net.at(D).census().relayed, 1, "it says hello");
+    let dial = net.unanswered.pop().unwrap();
+    net.blocked.clear();
+    net.socket(D, H, dial);
+    net.pass(MOMENT);
+    assert_eq!((net.states(D, H), net.states(H, D)), (vec![up(H)], vec![up(D)]));
+    assert_eq!(net.at(D).census().relayed, 0);
+    net.held.clear();
+    net.pass(10 * SECOND);
+    assert_eq!((net.states(D, H).len(), net.states(H, D).len()), (1, 1));
+    assert_eq!(net.at(I).census().relays + net.at(H).census().relayed, 0);
+}
+
+/// A firewall that answers nothing.
+#[test]
+fn who_does_not_answer_is_not_waited_for() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.silent.extend([(D, H), (H, D)]);
+    net.channel(D, H);
+    let most = 2 * SECOND + MOMENT;
+    net.pass(most);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+}
+
+#[test]
+fn both_ask_at_once() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.at(H).introduced(id(D), id(I), &[D.to_string()]);
+    let now = net.now;
+    net.at(D).connect(now, id(H));
+    net.at(H).connect(now, id(D));
+    net.pass(SECOND);
+    for (one, other) in [(D, H), (H, D)] {
+        assert_eq!(net.states(one, other), [up(other), State::Relayed(id(I))]);
+        assert_eq!(net.at(one).census().relayed, 1);
+    }
+    assert_eq!(net.at(I).census().relays, 1);
+}
+
+#[test]
+fn values_of_any_size_are_relayed() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.channel(D, H);
+    net.pass(MOMENT);
+    let large = |n: u8| Bytes::from(vec![n; VALUE_MAX as usize]);
+    for n in 1..=4 {
+        net.offer(D, n.into(), large(n));
+    }
+    net.pass(MOMENT);
+    let values = net.values();
+    assert!(values == [large(1), large(2), large(3), large(4)]);
+    assert_eq!(net.taken.len(), 4);
+    assert_eq!(net.at(I).census().relays, 1);
+}
+
+/// The relay keeps no more than a socket may have on its way, and other channels of the two go on.
+#[test]
+fn a_slow_end_holds_back_the_other() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.channel(D, H);
+    net.pass(MOMENT);
+    net.held.insert((I, H));
+    let before = net.carried[&(D, I)];
+    for n in 1..=8 {
+        net.offer(D, n, vec![n as u8; VALUE_MAX as usize]);
+    }
+    let sent = net.carried[&(D, I)] - before;
+    let most = limits::RELAYED + (8 << 10);
+    assert!((limits::RELAYED - limits::RELAY_CREDIT..most).contains(&sent), "{sent}");
+    assert_eq!(net.values().len(), 0);
+    net.held.clear();
+    net.settle();
+    assert_eq!(net.values().len(), 8);
+}
+
+#[test]
+fn the_next_helper_is_asked() {
+    // The first does not relay; the second has no connection; the third does.
+    let mut net = Net::new(&[D, H, 3, 4, 5], |node, config| config.relays_max = if node == 3 { 0 } else { 1 });
+    net.blocked.extend([(D, H), (H, D)]);
+    for helper in [3, 4, 5] {
+        net.connect(D, helper);
+    }
+    net.connect(H, 3);
+    net.connect(H, 5);
+    for helper in [4, 3] {
+        net.at(D).introduced(id(H), id(helper), &[H.to_string()]);
+    }
+    net.channel(D, H);
+    net.pass(MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(5)));
+    assert_eq!(net.at(3).census().relays, 0);
+}
+
+#[test]
+fn a_refusal_is_told() {
+    let mut net = Net::apart(&[], |_, config| config.relays_max = 0);
+    net.channel(D, H);
+    net.offer(D, 1, "krill");
+    net.pass(20 * SECOND);
+    let unrelayed =
+        Down::Unrelayed { waited: 15 * SECOND, dialled: "a firewall".to_owned(), by: id(I), why: NoRelay::Unwilling };
+    assert_eq!(net.states(D, H), [State::Down(unrelayed.clone())]);
+    assert!(unrelayed.to_string().ends_with("does not help, since it does not relay"), "{unrelayed}");
+    assert_eq!(net.states(H, D), [], "nothing has ever been there");
+    assert!(matches!(&net.taken[..], [ProxyHears::Lost { .. }]), "{:?}", net.taken);
+}
+
+#[test]
+fn only_so_many_are_relayed() {
+    let mut net = Net::new(&[D, H, I, 4], |_, config| config.relays_max = 1);
+    net.blocked.extend([(D, H), (H, D), (4, H), (H, 4), (D, 4), (4, D)]);
+    for node in [D, H, 4] {
+        net.connect(node, I);
+    }
+    for node in [D, 4] {
+        net.at(node).introduced(id(H), id(I), &[H.to_string()]);
+        let now = net.now;
+        net.at(node).connect(now, id(H));
+        net.pass(MOMENT);
+    }
+    assert_eq!(net.states(D, H), [up(H), State::Relayed(id(I))]);
+    net.pass(20 * SECOND);
+    assert!(
+        matches!(&net.states(4, H)[..], [State::Down(Down::Unrelayed { why: NoRelay::Full, .. })]),
+        "{:?}",
+        net.states(4, H)
+    );
+    assert_eq!(net.at(I).census().relays, 1);
+    // What is over makes room.
+    let now = net.now;
+    net.at(D).leave(now);
+    net.pass(MOMENT);
+    net.at(4).connect(now, id(H));
+    net.pass(SECOND);
+    assert_eq!(net.at(4).relayed_by(id(H)), Some(id(I)));
+}
+
+#[test]
+fn a_relay_that_dies_is_replaced() {
+    let mut net = Net::new(&[D, H, I, 4], |_, _| {});
+    net.blocked.extend([(D, H), (H, D)]);
+    for (one, other) in [(D, I), (H, I), (D, 4), (H, 4)] {
+        net.connect(one, other);
+    }
+    net.at(D).introduced(id(H), id(I), &[H.to_string()]);
+    net.channel(D, H);
+    net.offer(D, 1, "krill");
+    net.pass(MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+    net.kill(I);
+    net.offer(D, 2, "plankton");
+    net.pass(10 * SECOND);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(4)));
+    assert_eq!(net.values(), ["krill", "plankton"]);
+    let states = net.states(D, H);
+    assert!(
+        matches!(&states[2..], [State::Lost(_), State::Resumed, State::Relayed(relay)] if *relay == id(4)),
+        "{states:?}"
+    );
+}
+
+#[test]
+fn a_relay_that_is_not_replaced_is_told() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.channel(D, H);
+    net.pass(MOMENT);
+    net.takes = false;
+    net.offer(D, 1, "krill");
+    net.kill(I);
+    net.pass(30 * SECOND);
+    for (one, other) in [(D, H), (H, D)] {
+        let states = net.states(one, other);
+        assert!(matches!(&states[2..], [State::Lost(_), State::Down(Down::Unreachable(..))]), "{states:?}");
+        let census = net.at(one).census();
+        assert_eq!((census.relayed, census.sockets), (0, 0), "{census:?}");
+    }
+    assert!(matches!(&net.taken[..], [ProxyHears::Lost { .. }]), "{:?}", net.taken);
+}
+
+/// When the relay leaves, or they do, nothing is left of it.
+#[test]
+fn who_leaves_is_heard() {
+    for who in [D, H, I] {
+        let mut net = Net::apart(&[], |_, _| {});
+        net.channel(D, H);
+        net.offer(D, 1, "krill");
+        net.pass(MOMENT);
+        let now = net.now;
+        if who == D {
+            net.offer(D, 2, "the last");
+        }
+        net.at(who).leave(now);
+        net.pass(MOMENT);
+        assert!(net.at(who).is_flushed(), "{who}");
+        if who != I {
+            let other = D + H - who;
+            let states = net.states(other, who);
+            assert!(matches!(states.last(), Some(State::Down(Down::Left))), "{states:?}");
+            let states = net.states(I, who);
+            assert!(matches!(states.last(), Some(State::Down(Down::Left))), "{states:?}");
+            assert_eq!(net.at(I).census().relays, 0);
+        }
+        for node in [D, H, I] {
+            assert_eq!(net.at(node).census().relayed, 0, "of {node}, when {who} leaves");
+        }
+    }
+}
+
+/// It is tried now and then, by both, and nothing is lost on the way.
+#[test]
+fn who_can_be_dialled_later_needs_no_relay() {
+    for able in [(D, H), (H, D)] {
+        let mut net = Net::apart(&[], |_, _| {});
+        net.channel(D, H);
+        net.pass(60 * SECOND);
+        assert_eq!(net.states(D, H).len(), 2, "nothing is lost by trying");
+        let probes = net.dialled.iter().filter(|pair| **pair == (D, H)).count();
+        assert!((2..=6).contains(&probes), "{probes}");
+        net.offer(D, 1, "krill");
+        net.blocked.remove(&able);
+        net.pass(31 * SECOND);
+        net.offer(D, 2, "plankton");
+        net.pass(SECOND);
+        for (one, other) in [(D, H), (H, D)] {
+            let states = net.states(one, other);
+            assert!(matches!(states[2..], [State::Lost(_), State::Resumed]), "{states:?}");
+            assert_eq!(net.at(one).relayed_by(id(other)), None);
+            assert_eq!(net.at(one).census().relayed, 0);
+        }
+        assert_eq!(net.values(), ["krill", "plankton"]);
+        assert_eq!(net.at(I).census().relays, 0);
+    }
+}
+
+/// Somebody else answers at its address: that is no reason to leave the relay.
+#[test]
+fn another_node_at_its_address_is_not_it() {
+    let mut net = Net::apart(&[], |_, _| {});
+    net.at(D).learn(id(H), &[I.to_string()]);
+    net.channel(D, H);
+    net.pass(200 * SECOND);
+    assert_eq!(net.states(D, H), [up(H), State::Relayed(id(I))]);
+}
+
+/// No socket is relayed over one that is relayed itself.
+#[test]
+fn what_is_relayed_does_not_relay() {
+    // 1 and 2 are relayed by 3; 4 knows only 1, and cannot be dialled by 2.
+    let mut net = Net::new(&[D, H, I, 4], |_, _| {});
+    net.blocked.extend([(D, H), (H, D), (4, H), (H, 4), (4, I), (I, 4)]);
+    net.connect(D, I);
+    net.connect(H, I);
+    net.connect(4, D);
+    net.at(D).introduced(id(H), id(I), &[H.to_string()]);
+    net.channel(D, H);
+    net.pass(MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+    net.at(4).introduced(id(H), id(D), &[H.to_string()]);
+    let now = net.now;
+    net.at(4).connect(now, id(H));
+    net.pass(20 * SECOND);
+    assert_eq!(net.at(4).relayed_by(id(H)), None);
+    assert_eq!(net.at(D).census().relays, 0);
+    assert!(matches!(&net.states(4, H)[..], [State::Down(Down::Unreachable(..))]), "{:?}", net.states(4, H));
+}
+
+// A peer that breaks the rules of relaying.
+
+/// A machine with connections to two peers whose bytes the test writes; this one's id is 9, so theirs are smaller.
+struct Lone {
+    machine: Machine,
+    /// What was closed.
+    downs: Vec<(NodeId, Down)>,
+    heard: BTreeMap<SocketId, Vec<Frame>>,
+}
+
+const NOW: Time = Time(0);
+
+impl Lone {
+    fn new(change: impl Fn(&mut Config)) -> Self {
+        use dunlin_proto::wire::VERSIONS;
+        use dunlin_proto::wire::handshake::{Hello, Resume};
+        let mut config = Config::new("tides");
+        config.addresses = vec!["here".to_owned()];
+        change(&mut config);
+        let me = Life { node: NodeId(9), incarnation: Incarnation(1) };
+        let mut lone = Self { machine: Machine::new(config, me, 1), downs: Vec::new(), heard: BTreeMap::new() };
+        for peer in [D, H] {
+            let hello = Hello {
+                versions: VERSIONS,
+                application: "tides".to_owned(),
+                me: Life { node: id(peer), incarnation: Incarnation(1) },
+                wanted: me.node,
+                met: Incarnation(0),
+                attempt: 1,
+                resume: Resume { run: 1, seen: 0 },
+                addresses: Vec::new(),
+                identity: Bytes::new(),
+            };
+            let socket = SocketId(peer as u64);
+            lone.machine.accepted(NOW, socket);
+            lone.machine.received(NOW, socket, hello.encode());
+            // The welcome.
+            lone.machine.fill(NOW, socket, 1, &mut Vec::new());
+            lone.settle();
+        }
+        lone
+    }
+
+    fn says(&mut self, peer: usize, said: Relay) {
+        let mut bytes = BytesMut::new();
+        let tail = codec::encode(&Frame::Relay(said), &mut bytes);
+        bytes.extend_from_slice(&tail.unwrap_or_default());
+        self.machine.received(NOW, SocketId(peer as u64), bytes.freeze());
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while let Some(action) = self.machine.poll() {
+            match action {
+                Action::Write(socket) => {
+                    let mut out = Vec::new();
+                    while self.machine.fill(NOW, socket, 64 << 10, &mut out) > 0 {}
+                    let mut bytes = Bytes::from(out.concat());
+                    while let Ok(codec::Next::Frame { head, body }) = codec::next(&bytes) {
+                        let whole = bytes.split_to(head + body);
+                        let frame = codec::decode(whole[0], whole.slice(head..)).unwrap();
+                        self.heard.entry(socket).or_default().push(frame);
+                    }
+                }
+                Action::Close(socket, why) => {
+                    assert_eq!(why, Closed::Over);
+                    self.machine.closed(NOW, socket);
+                }
+                Action::Connection(node, State::Down(why)) => self.downs.push((node, why)),
+                _ => {}
+            }
+        }
+    }
+
+    fn heard(&mut self, peer: usize) -> Vec<Relay> {
+        let frames = self.heard.remove(&SocketId(peer as u64)).unwrap_or_default();
+        frames.into_iter().filter_map(|frame| if let Frame::Relay(said) = frame { Some(said) } else { None }).collect()
+    }
+
+    #[track_caller]
+    fn is_violated(&self, peer: usize, by: &str) {
+        let [(node, Down::Violation(why))] = &self.downs[..] else { panic!("{:?}", self.downs) };
+        assert_eq!((*node, why.as_str()), (id(peer), by));
+    }
+}
+
+fn piece(stream: u64, length: usize) -> Relay {
+    Relay::Bytes { stream, piece: Bytes::from(vec![7; length]) }
+}
+
+#[test]
+fn a_relay_passes_on_and_counts() {
+    let mut relay = Lone::new(|_| {});
+    relay.says(D, Relay::To { stream: 2, node: id(H) });
+    assert_eq!(relay.heard(H), [Relay::From { stream: 3, node: id(D) }]);
+    relay.says(D, piece(2, limits::RELAYED));
+    let passed: usize = relay
+        .heard(H)
+        .iter()
+        .map(|said| match said {
+            Relay::Bytes { stream: 3, piece } => piece.len(),
+            other => panic!("{other:?}"),
+        })
+        .sum();
+    assert_eq!(passed, limits::RELAYED);
+    relay.says(H, Relay::Credit { stream: 3 });
+    assert_eq!(relay.heard(D), [Relay::Credit { stream: 2 }]);
+    relay.says(D, piece(2, limits::RELAY_CREDIT));
+    relay.says(D, Relay::End { stream: 2 });
+    assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })));
+    assert_eq!(relay.machine.census().relays, 0);
+    // What crosses on its way is nothing.
+    for said in [piece(3, 5), Relay::Credit { stream: 3 }, Relay::End { stream: 3 }] {
+        relay.says(H, said);
+    }
+    assert_eq!(relay.downs, []);
+}
+
+#[test]
+fn more_than_the_credit_breaks_the_protocol() {
+    let mut relay = Lone::new(|_| {});
+    relay.says(D, Relay::To { stream: 2, node: id(H) });
+    relay.says(D, piece(2, limits::RELAYED));
+    relay.says(D, piece(2, 1));
+    relay.is_violated(D, "more of a relayed socket than there is credit for");
+    assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })), "the other end is told");
+
+    let mut end = Lone::new(|_| {});
+    end.says(D, Relay::From { stream: 2, node: id(5) });
+    end.says(D, piece(2, limits::RELAYED + 1));
+    end.is_violated(D, "more of a relayed socket than there is credit for");
+}
+
+#[test]
+fn more_credit_than_was_used_breaks_the_protocol() {
+    let mut relay = Lone::new(|_| {});
+    relay.says(D, Relay::To { stream: 2, node: id(H) });
+    relay.says(H, Relay::Credit { stream: 3 });
+    relay.is_violated(H, "credit for more than a relayed socket has sent");
+
+    let mut end = Lone::new(|_| {});
+    end.says(D, Relay::From { stream: 2, node: id(5) });
+    end.says(D, Relay::Credit { stream: 2 });
+    end.is_violated(D, "credit for more than a relayed socket has sent");
+}
+
+#[test]
+fn streams_are_numbered_upwards() {
+    for numbers in [&[0][..], &[1], &[3], &[2, 2], &[4, 2]] {
+        for to in [true, false] {
+            let mut relay = Lone::new(|_| {});
+            for stream in numbers.iter().copied() {
+                let said = if to { Relay::To { stream, node: id(H) } } else { Relay::From { stream, node: id(5) } };
+                relay.says(D, said);
+            }
+            relay.is_violated(D, "a stream with a number that is not its turn");
+        }
+    }
+}
+
+#[test]
+fn strangers_over_a_relay_are_strangers() {
+    let mut end = Lone::new(|config| {
+        config.strangers_max = 3;
+        config.handshake = SECOND;
+    });
+    for n in 1..=5 {
+        end.says(D, Relay::From { stream: 2 * n, node: id(5) });
+    }
+    assert_eq!(end.heard(D), [Relay::End { stream: 8 }, Relay::End { stream: 10 }]);
+    assert_eq!(end.machine.census().relayed, 3);
+    // They say nothing.
+    end.machine.tick(NOW + SECOND);
+    end.settle();
+    assert_eq!(end.machine.census().relayed, 0);
+    assert_eq!(end.heard(D).len(), 3);
+}
+
+#[test]
+fn who_says_hello_is_who_its_relay_says() {
+    use dunlin_proto::wire::VERSIONS;
+    use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
+    for (says, admitted) in [(5, true), (6, false)] {
+        let mut end = Lone::new(|_| {});
+        end.says(D, Relay::From { stream: 2, node: id(5) });
+        let hello = Hello {
+            versions: VERSIONS,
+            application: "tides".to_owned(),
+            me: Life { node: id(says), incarnation: Incarnation(1) },
+            wanted: NodeId(9),
+            met: Incarnation(0),
+            attempt: 1,
+            resume: Resume { run: 1, seen: 0 },
+            addresses: Vec::new(),
+            identity: Bytes::new(),
+        };
+        end.says(D, Relay::Bytes { stream: 2, piece: hello.encode() });
+        let heard = end.heard(D);
+        let [Relay::Bytes { stream: 2, piece }, rest @ ..] = &heard[..] else { panic!("{heard:?}") };
+        let answer = Answer::decode(&mut BytesMut::from(&piece[..])).unwrap().unwrap();
+        if admitted {
+            assert!(matches!(answer, Answer::Welcome(_)) && rest.is_empty(), "{heard:?}");
+            assert_eq!(end.machine.relayed_by(id(5)), Some(id(D)));
+        } else {
+            assert_eq!(answer, Answer::Refused(Refusal::WrongNode(NodeId(9))));
+            assert_eq!(rest, [Relay::End { stream: 2 }]);
+        }
+    }
+}
+
+/// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on without end.
+#[test]
+fn what_is_asked_is_bounded() {
+    let mut relay = Lone::new(|_| {});
+    let ask = || Relay::AskDial { node: id(H), addresses: vec!["there".to_owned()] };
+    // H reads nothing of it.
+    let mut bytes = BytesMut::new();
+    for _ in 0..5000 {
+        codec::encode(&Frame::Relay(ask()), &mut bytes);
+    }
+    relay.machine.received(NOW, SocketId(D as u64), bytes.freeze());
+    relay.settle();
+    assert_eq!(relay.heard(H).len(), 1024);
+    assert_eq!(relay.heard(D).len(), 5000 - 1024);
+}

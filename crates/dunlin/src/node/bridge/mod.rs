@@ -1,0 +1,74 @@
+//! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that reaches another node.
+//!
+//! A [`SendingBridge`] stands at the sender's half, where the core has an [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a
+//! [`ReceivingBridge`] at the receiver's half, its home. Neither keeps any state of the protocol: what is open is the
+//! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
+
+mod receiving;
+mod sending;
+
+use std::task::{Context, Poll};
+
+use dunlin_core::Reason;
+use dunlin_core::carrier::{AnyInlet, CarriedEnd};
+use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_proto::id::NodeId;
+use dunlin_proto::wire::{End, Poison, Which};
+use dunlin_proto::{HomeHears, ProxyHears};
+
+use super::codec::Encoding;
+use super::work::Says;
+
+pub(crate) use receiving::ReceivingBridge;
+pub(crate) use sending::SendingBridge;
+
+/// A channel of this node that reaches another one.
+pub(crate) trait Bridge: Send {
+    /// Of which end of its channel the agent speaks.
+    fn which(&self) -> Which;
+    /// Its channel in the core, and how messages are written on it.
+    fn core(&self) -> Option<(CoreId, Encoding)>;
+    /// Whether it has nothing that it has yet to say.
+    fn rests(&self) -> bool;
+    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made them gone.
+    fn owes(&self) -> bool {
+        false
+    }
+    /// Passes on what the agent has to say. `Ready`: the bridge is over.
+    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
+    /// The channel's home has spoken to this sending half.
+    fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
+    /// A sending half has spoken to this home.
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
+    /// A sender that one of its messages waits for may be at rest.
+    fn retry(&mut self, _: &Says<'_>) {}
+    /// The receiver of this home has left in a message.
+    fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
+    /// The connection has lost its socket, and may come back.
+    fn connection_lost(&mut self, says: &Says<'_>);
+    /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
+    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        None
+    }
+    /// The home of this sending half has been found.
+    fn into_sender(self: Box<Self>) -> Option<SendingBridge> {
+        None
+    }
+    /// The end cannot be what its holder has declared.
+    fn poison(&mut self, text: &str);
+    /// A message panicked in what was last asked of this bridge.
+    fn fail(&mut self, text: &str, says: &Says<'_>);
+}
+
+/// As the wire has it.
+fn poison(reason: &Reason) -> Poison {
+    Poison { strength: reason.strength().as_u8(), reason: reason.as_str().to_owned() }
+}
+
+fn reason(poison: &Poison) -> Reason {
+    Reason::from(poison.reason.as_str()).of_strength(poison.strength)
+}
+
+pub(crate) fn full_poison(text: &str) -> End {
+    End::Poisoned(poison(&text.into()))
+}

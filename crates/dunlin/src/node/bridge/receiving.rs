@@ -1,0 +1,463 @@
+//! At the receiver's half: the channel's home.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use dunlin_core::Why;
+use dunlin_core::agent::FromReceiver;
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
+use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Failure, Terms, Which};
+use dunlin_proto::{HomeHears, Machine, ProxyHears};
+
+use super::{Bridge, full_poison, poison, reason};
+use crate::node::budget::Budget;
+use crate::node::codec::Encoding;
+use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, WINDOW};
+use crate::node::work::Says;
+
+/// At the receiver's half: the channel's home.
+pub(crate) struct ReceivingBridge {
+    /// `None`: the bridge is over.
+    inlet: Option<AnyInlet>,
+    /// How many credits the inlet has given at first.
+    credits: u32,
+    /// How much may be here that was sent on credits.
+    budget: Budget,
+    /// Places of the buffer are promised. That of a reply is there in any case.
+    lends: bool,
+    encoding: Encoding,
+    from: Option<NodeId>,
+    /// The ends in values that are here and not received.
+    arriving: BTreeMap<Ticket, Arriving>,
+    /// The receiver came in a message, and the channel is still to follow.
+    visits: bool,
+    /// How the receiver has ended it meanwhile.
+    early_ends: Vec<End>,
+    /// The receiver, if it has left in a message.
+    lent: Option<CarriedEnd>,
+    /// That message was taken, and the receiver is gone.
+    lapsed: bool,
+    /// Its values are to go there. They do as soon as the receiver is here.
+    ships: Option<NodeId>,
+    /// The agent in that receiver's place, what was buffered, and what of it has been written.
+    outlet: Option<AnyOutlet>,
+    shipping: VecDeque<Value>,
+    shipped: Vec<(Bytes, Leaving, Value)>,
+    /// There is no sender any more, and why.
+    over: Option<End>,
+}
+
+impl ReceivingBridge {
+    /// `from`: if the node of the sender is known already.
+    pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
+        Self {
+            inlet: Some(inlet),
+            credits,
+            budget,
+            lends: true,
+            encoding,
+            from,
+            arriving: BTreeMap::new(),
+            visits: false,
+            early_ends: Vec::new(),
+            lent: None,
+            lapsed: false,
+            ships: None,
+            outlet: None,
+            shipping: VecDeque::new(),
+            shipped: Vec::new(),
+            over: None,
+        }
+    }
+
+    /// The receiver has come in a message, and is asked for.
+    pub(crate) fn visiting(mut self) -> Self {
+        self.visits = true;
+        self
+    }
+
+    /// Of a place for a reply.
+    pub(crate) fn of_reply(mut self) -> Self {
+        self.lends = false;
+        self
+    }
+
+    /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
+    /// value: they end.
+    fn received(
+        &mut self,
+        ticket: Ticket,
+        from: NodeId,
+        says: &Says<'_>,
+        say: impl FnOnce(&mut Machine, Time, ChannelId, NodeId, Ticket) -> bool,
+    ) {
+        let (mut arriving, encoding) = (self.arriving.remove(&ticket), self.encoding);
+        says.speak(|locked| {
+            if say(&mut locked.state.machine, locked.now, says.channel, from, ticket)
+                && let Some(arriving) = arriving.take()
+            {
+                arriving.adopt(from, encoding, locked);
+            }
+        });
+    }
+
+    /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
+    fn ship(&mut self, says: &Says<'_>) {
+        let Some(to) = self.ships else { return };
+        if let Some(end) = self.lent.take() {
+            let Agent::Outlet(outlet) = end.into_agent() else { return };
+            self.shipping = outlet.take_buffered().into();
+            self.outlet = Some(outlet);
+        }
+        if self.outlet.is_none() {
+            return;
+        }
+        let bytes_max = says.speak(|locked| locked.state.machine.value_max());
+        while let Some(value) = self.shipping.pop_front() {
+            match message::leave(&value, self.encoding, bytes_max, Completion::Sent, says) {
+                Ok((bytes, leaving)) => self.shipped.push((bytes, leaving, value)),
+                // An end in it has come, and has not heard of its home yet.
+                Err(NotNow::Later) => return self.shipping.push_front(value),
+                Err(NotNow::Never(why)) => {
+                    // The receiver would not know that one is missing: it hears that the channel is over.
+                    let shipped = std::mem::take(&mut self.shipped);
+                    shipped.into_iter().for_each(|(_, leaving, _)| leaving.stay(says));
+                    says.end_home(full_poison(&format!("a value that was buffered could not be written again: {why}")));
+                    return self.leave();
+                }
+            }
+        }
+        let (values, left): (Vec<_>, Vec<_>) =
+            self.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
+        says.speak(|locked| {
+            left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to, locked));
+            locked.state.machine.ship(locked.now, says.channel, values);
+        });
+        for (leaving, value) in left {
+            leaving.hand_over(value, to, says);
+        }
+        self.leave();
+    }
+
+    /// All that the receiver's half has to say now.
+    fn flush(&mut self, says: &Says<'_>) {
+        while let Some(inlet) = &mut self.inlet
+            && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
+        {
+            if !self.hear(event, says) {
+                self.inlet = None;
+            }
+        }
+    }
+
+    /// Both agents go, and nobody here hears of it.
+    fn leave(&mut self) {
+        self.outlet = None;
+        self.inlet = None;
+    }
+
+    /// The sender has ended the channel, or is lost.
+    fn ended(&mut self, how: End, says: &Says<'_>) {
+        let Some(inlet) = &self.inlet else { return };
+        match how {
+            End::Retired => inlet.retire(),
+            End::Poisoned(poison) => inlet.poison(reason(&poison)),
+            over => {
+                self.over.get_or_insert(over);
+                self.finish(says);
+            }
+        }
+    }
+
+    /// There is no sender any more. If the receiver has left, it hears of that where it is.
+    fn finish(&mut self, says: &Says<'_>) {
+        if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
+            return;
+        }
+        // A reply has its place in any case, and comes with the word that its sender is gone.
+        self.flush(says);
+        says.end_home(End::Gone);
+        let inlet = self.inlet.take();
+        if self.over == Some(End::Lost)
+            && let Some(inlet) = inlet
+        {
+            inlet.down();
+        }
+    }
+
+    /// `false`: the receiver has gone.
+    fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
+        let channel = says.channel;
+        let end = match event {
+            FromReceiver::Retired => Some(End::Retired),
+            FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
+            FromReceiver::Gone => Some(End::Gone),
+            _ => None,
+        };
+        if let Some(end) = end {
+            // Before it is gone it may poison what it has retired, and release what it holds.
+            let goes_on = end != End::Gone;
+            if self.visits {
+                // As soon as the channel has followed.
+                self.early_ends.push(end);
+                return true;
+            }
+            says.end_home(end);
+            return goes_on;
+        }
+        // Without a sender elsewhere nothing was offered from there.
+        let Some(from) = self.from else { return true };
+        match event {
+            FromReceiver::Taken(ticket) => self.received(ticket, from, says, Machine::taken),
+            FromReceiver::Held(ticket) => self.received(ticket, from, says, Machine::held),
+            FromReceiver::Released(ticket) => {
+                says.speak(|locked| locked.state.machine.released(locked.now, channel, from, ticket));
+            }
+            // The values here are copies, and nobody has heard of the ends in them.
+            FromReceiver::Failed(ticket, copy, why) => {
+                self.arriving.remove(&ticket);
+                says.failed(from, ticket, failure(why));
+                drop(copy);
+            }
+            FromReceiver::Withdrawn(ticket, copy) => {
+                self.arriving.remove(&ticket);
+                says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                drop(copy);
+            }
+            FromReceiver::Lost(ticket) => {
+                self.arriving.remove(&ticket);
+                says.failed(from, ticket, Failure::Unknown);
+            }
+            FromReceiver::Reserve(ticket, request) => {
+                says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));
+            }
+            FromReceiver::Abort(ticket, copy) => {
+                self.arriving.remove(&ticket);
+                says.speak(|locked| locked.state.machine.abort(locked.now, channel, from, ticket));
+                drop(copy);
+            }
+            FromReceiver::Credit(places) => {
+                says.speak(|locked| locked.state.machine.credit(locked.now, channel, from, places));
+            }
+            FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone => unreachable!("it returned above"),
+        }
+        true
+    }
+}
+
+fn failure(why: Why) -> Failure {
+    match why {
+        Why::Poisoned(reason) => Failure::Poisoned(poison(&reason)),
+        Why::Refused => Failure::Refused,
+        Why::Expired => Failure::Expired,
+        Why::WouldBlock => Failure::WouldBlock,
+        Why::OwnChannel => Failure::OwnChannel,
+        // It was to go on from here.
+        Why::TooLarge { bytes_max, .. } => Failure::TooLarge { max: bytes_max },
+        Why::Unsendable(text) => Failure::Undecodable(text.as_str().to_owned()),
+        _ => Failure::Closed,
+    }
+}
+
+impl Bridge for ReceivingBridge {
+    fn which(&self) -> Which {
+        Which::Receiver
+    }
+
+    fn core(&self) -> Option<(CoreId, Encoding)> {
+        self.inlet.as_ref().map(|inlet| (inlet.channel(), self.encoding))
+    }
+
+    fn rests(&self) -> bool {
+        !self.visits && self.early_ends.is_empty() && self.over.is_none()
+    }
+
+    fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
+        if !self.lapsed {
+            self.lent = Some(end);
+            self.ship(says);
+        }
+    }
+
+    fn retry(&mut self, says: &Says<'_>) {
+        self.ship(says);
+        self.finish(says);
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
+        loop {
+            let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
+            match inlet.poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(event) => {
+                    if !self.hear(event, says) {
+                        self.inlet = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>) {
+        let channel = says.channel;
+        let Some(inlet) = &self.inlet else { return };
+        match heard {
+            HomeHears::Attached => self.from = Some(from),
+            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                    inlet.offer(ticket, value);
+                }
+                Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
+            },
+            HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
+            HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    if let Err(copy) = inlet.grant(ticket, request, value) {
+                        says.speak(|locked| {
+                            locked.state.machine.decline(locked.now, channel, from, ticket, request);
+                        });
+                        drop(copy);
+                    } else {
+                        self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                    }
+                }
+                Err(why) => {
+                    inlet.withdraw(ticket);
+                    says.failed(from, ticket, Failure::Undecodable(why));
+                }
+            },
+            HomeHears::Sent(bytes) if self.visits => match message::arrive(inlet.shape(), bytes, self.encoding) {
+                Ok((value, arriving)) => {
+                    inlet.restore(value);
+                    if let Some(arriving) = arriving {
+                        says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                    }
+                }
+                // The home before this one has read it.
+                Err(why) => inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into()),
+            },
+            HomeHears::Sent(bytes) => {
+                let len = bytes.len();
+                match message::arrive(inlet.shape(), bytes, self.encoding) {
+                    Ok((value, arriving)) => {
+                        // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
+                        let Ok(buffered) = inlet.push(value) else { return };
+                        if let Some(places) = self.budget.arrived(len, buffered) {
+                            inlet.lend_at_most(places);
+                        }
+                        if let Some(arriving) = arriving {
+                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                        }
+                    }
+                    // Its send is complete, so it cannot be refused: both ends must know.
+                    Err(why) => {
+                        let reason = format!("a value that arrived could not be read: {why}");
+                        inlet.poison(reason.as_str().into());
+                        says.end_home(full_poison(&reason));
+                    }
+                }
+            }
+            HomeHears::Withdraw(ticket) => {
+                if let Some(copy) = inlet.withdraw(ticket) {
+                    self.arriving.remove(&ticket);
+                    says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                    drop(copy);
+                }
+            }
+            HomeHears::Revoke(ticket) => inlet.revoke(ticket),
+            HomeHears::Ended(how) => self.ended(how, says),
+            HomeHears::Take => {
+                self.from = Some(from);
+                self.credits = if self.lends { inlet.credits_anew() } else { 0 };
+                let terms = Terms {
+                    window: WINDOW,
+                    credits: self.credits,
+                    value_max: says.speak(|locked| locked.state.machine.value_max()),
+                };
+                says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
+            }
+            HomeHears::Leave => {
+                // Nobody receives here; but what was received before has to be said first.
+                self.flush(says);
+                says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
+            }
+            HomeHears::Empty => {
+                self.ships = Some(from);
+                self.ship(says);
+            }
+            HomeHears::Arrived(how) => {
+                self.visits = false;
+                says.speak(|locked| locked.state.machine.install(locked.now, channel));
+                for end in std::mem::take(&mut self.early_ends) {
+                    let is_gone = end == End::Gone;
+                    says.end_home(end);
+                    if is_gone {
+                        return self.inlet = None;
+                    }
+                }
+                if let Some(how) = how {
+                    self.ended(how, says);
+                    if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
+                        self.ended(End::Gone, says);
+                    }
+                }
+            }
+            HomeHears::Lapsed(_) => {
+                self.lapsed = true;
+                // Its receiver is gone, which is heard by its inlet.
+                self.lent = None;
+            }
+            HomeHears::Failed(how) => {
+                let inlet = self.inlet.take();
+                match (how, inlet) {
+                    (End::Lost, Some(inlet)) => inlet.down(),
+                    (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
+                    _ => {}
+                }
+                self.lent = None;
+            }
+            HomeHears::Lost(_) => self.ended(End::Lost, says),
+        }
+    }
+
+    fn hear_home(&mut self, _: ProxyHears, _: &Says<'_>) {
+        debug_assert!(false, "a home is no sending half");
+    }
+
+    fn connection_lost(&mut self, _: &Says<'_>) {}
+
+    fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.inlet.take().map(|inlet| {
+            // What is in this memory needs no bytes.
+            inlet.lend_at_most(u32::MAX);
+            (inlet, self.credits)
+        })
+    }
+
+    fn poison(&mut self, text: &str) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.poison(text.into());
+        }
+    }
+
+    fn fail(&mut self, text: &str, says: &Says<'_>) {
+        says.end_home(full_poison(text));
+        if let Some(inlet) = &self.inlet {
+            inlet.poison(text.into());
+        }
+    }
+}
+
+/// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
+impl Drop for ReceivingBridge {
+    fn drop(&mut self) {
+        if let Some(inlet) = self.inlet.take() {
+            inlet.down();
+        }
+    }
+}

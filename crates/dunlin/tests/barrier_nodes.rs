@@ -1,0 +1,199 @@
+//! Barriers whose parties are at several nodes: phases, choices at two nodes at once, enrolments that go on, and nodes that are lost.
+#![cfg(feature = "net")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use dunlin::{Barrier, SyncError, barrier};
+
+/// Nodes of an application of their own, which is named for the test.
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
+}
+
+/// Sends the end from one node to another, over a channel by this name.
+async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    let (mut tx, mut rx) = (tx?, rx?);
+    let (sent, received) = par!(tx.send(end), rx.recv());
+    sent?;
+    Ok(received?)
+}
+
+/// Three nodes with two parties each: nobody begins a step before all have done the one before.
+#[test]
+fn phases_of_three_nodes() {
+    run(async {
+        let [a, b, c] = nodes("phases_of_three_nodes").await;
+        let at_a = barrier();
+        let at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
+        let at_c = carry(at_a.enrol(), &a, &c, "ac").await?;
+        let done = Arc::new(AtomicU64::new(0));
+        let mut parties = Vec::new();
+        for phase in [at_a.enrol(), at_b.enrol(), at_c.enrol(), at_a, at_b, at_c] {
+            parties.push(spawn(work(phase, done.clone())));
+        }
+        for party in parties {
+            party.await??;
+        }
+        assert_eq!(done.load(SeqCst), 6 * 50);
+        Ok(())
+    });
+}
+
+async fn work(mut phase: Barrier, done: Arc<AtomicU64>) -> Result {
+    for step in 1..=50 {
+        done.fetch_add(1, SeqCst);
+        phase.sync().await?;
+        let now = done.load(SeqCst);
+        assert!((6 * step..6 * (step + 1)).contains(&now), "{now} after step {step}");
+        phase.sync().await?;
+    }
+    Ok(())
+}
+
+/// Choices at three nodes between two barriers, which are kept at two of them, and a channel: all choose the same barrier, every time.
+#[test]
+fn choices_at_several_nodes_agree() {
+    run(async {
+        let [a, b, c] = nodes("choices_at_several_nodes").await;
+        let (one, two) = (barrier(), barrier());
+        let at_a = (carry(two.enrol(), &b, &a, "two to a").await?, one.enrol());
+        let at_c = (carry(two.enrol(), &b, &c, "two to c").await?, carry(one.enrol(), &a, &c, "one to c").await?);
+        let at_b = (two, carry(one, &a, &b, "one to b").await?);
+        let mut choosers = Vec::new();
+        let mut tickers = Vec::new();
+        for (two, one) in [at_a, at_b, at_c] {
+            let (mut tx, ticks) = channel::<u32>();
+            choosers.push(spawn(choose(one, two, ticks)));
+            tickers.push(spawn(async move {
+                for n in 0..20 {
+                    tx.send(n).await?;
+                }
+                // As long as it is chosen from.
+                tx.closed().await;
+                Ok::<(), dunlin::Error>(())
+            }));
+        }
+        let mut chosen = Vec::new();
+        let mut kept = Vec::new();
+        for chooser in choosers {
+            let (log, barriers) = chooser.await??;
+            chosen.push(log);
+            kept.push(barriers);
+        }
+        assert_eq!(chosen[0].len(), 30);
+        assert_eq!(chosen[0], chosen[1]);
+        assert_eq!(chosen[0], chosen[2]);
+        for ticker in tickers {
+            ticker.await??;
+        }
+        Ok(())
+    });
+}
+
+async fn choose(mut one: Barrier, mut two: Barrier, mut ticks: Receiver<u32>) -> Result<(Vec<u8>, [Barrier; 2])> {
+    let (mut chosen, mut heard) = (Vec::new(), 0);
+    while chosen.len() < 30 || heard < 20 {
+        let more = chosen.len() < 30;
+        alt! {
+            r = one.sync(), if more => { r?; chosen.push(1) }
+            r = two.sync(), if more => { r?; chosen.push(2) }
+            tick = ticks.recv(), if heard < 20 => {
+                assert_eq!(tick?, heard);
+                heard += 1;
+            }
+        }
+    }
+    Ok((chosen, [one, two]))
+}
+
+/// A choice that is reserved for a phase takes its other branch all the same, when that is ready.
+#[test]
+fn a_deadline_and_another_branch() {
+    run(async {
+        let [a, b] = nodes("a_deadline_and_another_branch").await;
+        let mut at_a = barrier();
+        let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
+        assert_eq!(at_b.sync().within(Duration::from_millis(20)).await, Err(SyncError::TimedOut));
+        let (mut tx, mut rx) = channel::<u32>();
+        let choice = async {
+            alt! { r = at_b.sync() => { r?; Ok::<_, dunlin::Error>(0) } value = rx.recv() => Ok(value?) }
+        };
+        let (sent, chosen) = par!(tx.send(7), choice);
+        sent?;
+        assert_eq!(chosen?, 7);
+        assert_eq!(at_a.sync().within(Duration::from_millis(20)).await, Err(SyncError::TimedOut));
+        // Both as a branch with a deadline.
+        let limit = Duration::from_secs(50);
+        let left = async {
+            alt! { r = at_a.sync().within(limit) => r, r = rx.recv() => panic!("{r:?}") }
+        };
+        let right = async {
+            alt! { r = at_b.sync().within(limit) => r, }
+        };
+        assert_eq!(par!(left, right), (Ok(()), Ok(())));
+        assert_eq!((at_a.phases(), at_b.phases()), (1, 1));
+        Ok(())
+    });
+}
+
+/// An enrolment goes from a to b, more are made there, one goes on to c and one comes home.
+#[test]
+fn an_enrolment_goes_on() {
+    run(async {
+        let [a, b, c] = nodes("an_enrolment_goes_on").await;
+        let mut at_a = barrier();
+        let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
+        let mut at_c = carry(at_b.enrol(), &b, &c, "bc").await?;
+        let mut home = carry(at_b.enrol(), &b, &a, "ba").await?;
+        for _ in 0..3 {
+            let synced = par!(at_a.sync(), at_b.sync(), at_c.sync(), home.sync());
+            assert_eq!(synced, (Ok(()), Ok(()), Ok(()), Ok(())));
+        }
+        let limit = Duration::from_millis(20);
+        let synced = par!(at_a.sync().within(limit), at_b.sync().within(limit), at_c.sync().within(limit));
+        assert_eq!(synced, (Err(SyncError::TimedOut), Err(SyncError::TimedOut), Err(SyncError::TimedOut)));
+        drop(home);
+        assert_eq!(par!(at_a.sync(), at_b.sync(), at_c.sync()), (Ok(()), Ok(()), Ok(())));
+        drop((at_b, at_c));
+        assert_eq!(at_a.sync().await, Ok(()));
+        Ok(())
+    });
+}
+
+/// Who is enrolled at a node that leaves is not waited for; and there it is told that who keeps the barrier is lost.
+#[test]
+fn a_node_is_lost() {
+    run(async {
+        let [a, b, c] = nodes("a_node_is_lost").await;
+        let mut at_a = barrier();
+        let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
+        let mut at_c = carry(at_a.enrol(), &a, &c, "ac").await?;
+        assert_eq!(par!(at_a.sync(), at_b.sync(), at_c.sync()), (Ok(()), Ok(()), Ok(())));
+        let (left, first, third) = par!(b.leave(), at_a.sync(), at_c.sync());
+        left?;
+        assert_eq!((first, third), (Ok(()), Ok(())));
+        assert_eq!(at_b.sync().await, Err(SyncError::NodeLost));
+        let lost = async {
+            alt! { r = at_c.sync() => r }
+        };
+        let (left, third) = par!(a.leave(), lost);
+        left?;
+        assert_eq!(third, Err(SyncError::NodeLost));
+        assert_eq!(at_a.sync().await, Ok(()));
+        Ok(())
+    });
+}

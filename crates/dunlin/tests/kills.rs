@@ -1,0 +1,454 @@
+//! Four OS processes, each a node, of which one after the other is killed at a random moment and started again.
+//!
+//! - *names* serves the names, and nothing else.
+//! - The *broker* makes one channel after the other, and hands its ends to the other two. That is a *session*.
+//! - The *producer* sends so many values, the *consumer* receives them; then both ask for the next session.
+//!
+//! Each declares its names anew for each session, so that each session needs all four to begin, and only two to go on. What has to hold, whoever is killed:
+//!
+//! - nobody hangs: if a new session takes too long to come about the test fails, with what each process waits for;
+//! - a session that both have attached to goes on to its end without broker and names;
+//! - one that is broken off has a typed outcome at both ends, and nothing that its sender was told to be received is missing;
+//! - nobody but the killed one ends, and once that one is back a whole new session comes about.
+//!
+//! `DUNLIN_KILLS` says how many are killed, `DUNLIN_SEED` whom and when.
+//!
+//! What the two do with their ends is in [`produces`] and [`consumes`], what of it the test allows in [`Cast::judge`].
+#![cfg(feature = "net")]
+
+#[path = "support/actor.rs"]
+#[expect(dead_code, reason = "these processes are heard all at once")]
+mod actor;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{BufRead, Write};
+use std::process::Child;
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use actor::say;
+use dunlin::node::{NameError, Naming};
+use dunlin::prelude::*;
+use dunlin::{rendezvous, waits};
+
+/// So many values has a session.
+const VALUES: u64 = 40;
+/// After so many both say how far they are.
+const STEP: u64 = 8;
+/// The places of the buffer that every other session has.
+const PLACES: usize = 4;
+/// Somebody hangs if a new session takes longer to come about. (A connection is given up after half a second, and a name that its dead holder has 3
+/// seconds later.)
+const PATIENCE: Duration = Duration::from_secs(30);
+
+// The processes.
+
+#[test]
+#[ignore = "what the processes of the other test run"]
+fn a_role() {
+    let Some((role, knows)) = actor::role() else { return };
+    let [application, names, life] = &knows[..] else { panic!("{knows:?}") };
+    dunlin::block_on(async {
+        let builder = Node::builder().app(application).grace(Duration::from_millis(500));
+        let node = match role.as_str() {
+            "names" => builder.listen(names).names(names).join().await?,
+            // It leads there too, and no node takes it for its own, to serve the names unasked.
+            _ => builder.names(&names.replace("127.0.0.1", "0.0.0.0")).join().await?,
+        };
+        answer_to_the_test(&node);
+        say("joined");
+        match role.as_str() {
+            "names" => std::future::pending().await,
+            "broker" => broker(&node, life).await,
+            "producer" => loop {
+                let (session, tx) = session(&node, "producer").await?;
+                produces(&session, tx).await;
+            },
+            "consumer" => loop {
+                let (session, rx) = session(&node, "consumer").await?;
+                consumes(&session, rx).await;
+            },
+            _ => panic!("there is no role {role}"),
+        }
+    })
+    .unwrap();
+}
+
+/// A thread, so that it answers whatever the others wait for: says who waits for what. And it ends the process when the test is no more.
+fn answer_to_the_test(node: &Node) {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.set(node.clone()).unwrap();
+    std::thread::spawn(|| {
+        for _asked in std::io::stdin().lock().lines().map_while(Result::ok) {
+            waits::snapshot().iter().for_each(|wait| say(format_args!("waits: {wait}")));
+            NODE.get().unwrap().waiting().iter().for_each(|end| say(format_args!("waits: {end:?}")));
+        }
+        std::process::exit(0);
+    });
+}
+
+/// Declares an end. A name is held until the loss of its holder has been noticed, or its end was heard of.
+async fn declare<'a, E>(naming: impl Fn() -> Naming<'a, E>) -> Result<E>
+where
+    Naming<'a, E>: IntoFuture<Output = Result<E, NameError>>,
+{
+    loop {
+        match naming().await {
+            Err(error @ NameError::Refused { .. }) => {
+                say(format_args!("refused: {error}"));
+                sleep(Duration::from_millis(20)).await;
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Makes channels, and hands their ends to the others.
+async fn broker(node: &Node, life: &str) -> Result {
+    for number in 0u64.. {
+        let session = format!("{life}.{number}");
+        let (tx, rx) = channel_with::<u64>(if number % 2 == 0 { rendezvous() } else { fifo(PLACES) });
+        say(format_args!("makes {session}"));
+        let (to_producer, to_consumer) =
+            par!(hand(node, &session, "producer", tx), hand(node, &session, "consumer", rx));
+        to_producer?;
+        to_consumer?;
+    }
+    Ok(())
+}
+
+/// Hands an end to whoever has this role, until somebody has it.
+async fn hand<E: Portable>(node: &Node, session: &str, role: &str, end: E) -> Result {
+    let mut message = (session.to_owned(), end);
+    loop {
+        let mut way = declare(|| node.sender(role)).await?;
+        match way.send(message).await {
+            Ok(()) => {
+                say(format_args!("{session} handed to {role}"));
+                return Ok(());
+            }
+            Err(error) => {
+                say(format_args!("{session} not handed to {role}: {}", outcome(&error)));
+                message = error.into_value();
+            }
+        }
+    }
+}
+
+fn outcome<T>(error: &SendError<T>) -> String {
+    match error {
+        SendError::NotTaken { why, .. } => format!("{why:?}"),
+        SendError::Unknown { .. } => "Unknown".to_owned(),
+    }
+}
+
+/// Asks the broker for an end.
+async fn session<E: Portable>(node: &Node, role: &str) -> Result<(String, E)> {
+    loop {
+        let mut way = declare(|| node.receiver::<(String, E)>(role)).await?;
+        say("asks");
+        match way.recv().await {
+            Ok((session, end)) => {
+                say(format_args!("{session} has begun"));
+                return Ok((session, end));
+            }
+            Err(error) => say(format_args!("asked in vain: {error:?}")),
+        }
+    }
+}
+
+/// The producer's part of a session.
+async fn produces(session: &str, mut tx: Sender<u64>) {
+    for n in 0..VALUES {
+        if let Err(error) = tx.send(n).await {
+            return say(format_args!("{session} ends after {n}: {}", outcome(&error)));
+        }
+        if n % STEP == 0 {
+            say(format_args!("{session} at {n}"));
+        }
+    }
+    say(format_args!("{session} ends after {VALUES}: Closed"));
+}
+
+/// The consumer's.
+async fn consumes(session: &str, mut rx: Receiver<u64>) {
+    for expected in 0.. {
+        match rx.recv().await {
+            Ok(n) => assert_eq!(n, expected),
+            Err(error) => return say(format_args!("{session} ends after {expected}: {error:?}")),
+        }
+        if expected % STEP == 0 {
+            say(format_args!("{session} at {expected}"));
+        }
+    }
+}
+
+// The test.
+
+const PARTIES: [&str; 4] = ["names", "broker", "producer", "consumer"];
+const BROKER: usize = 1;
+const PRODUCER: usize = 2;
+const CONSUMER: usize = 3;
+
+/// What somebody said in which life; `None`: the process has ended.
+type Heard = (usize, u32, Option<String>);
+
+struct Party {
+    child: Child,
+    life: u32,
+}
+
+/// What is known of a session.
+#[derive(Default)]
+struct Session {
+    /// The producer is attached to the consumer's node.
+    is_attached: bool,
+    /// How many values were sent, and how many received, when it ended; `Err`: it was broken off.
+    ends: [Option<Result<u64, u64>>; 2],
+}
+
+impl Session {
+    fn is_whole(&self) -> bool {
+        self.ends == [Some(Ok(VALUES)); 2]
+    }
+}
+
+struct Cast {
+    random: u64,
+    application: String,
+    names: String,
+    parties: Vec<Party>,
+    tell: mpsc::Sender<Heard>,
+    heard: mpsc::Receiver<Heard>,
+    sessions: HashMap<String, Session>,
+    /// Until then a new session has to be whole.
+    deadline: Instant,
+    /// Who was killed last.
+    victim: Option<usize>,
+    /// What was said and done lately.
+    log: VecDeque<String>,
+    /// What came of sessions, of handing over, and of names, and how often.
+    outcomes: BTreeMap<String, u32>,
+}
+
+impl Cast {
+    fn new(seed: u64) -> Self {
+        let (tell, heard) = mpsc::channel();
+        // A port that was free a moment ago.
+        let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let mut cast = Self {
+            random: seed,
+            application: format!("kills {}", std::process::id()),
+            names,
+            parties: Vec::new(),
+            tell,
+            heard,
+            sessions: HashMap::new(),
+            deadline: Instant::now() + PATIENCE,
+            victim: None,
+            log: VecDeque::new(),
+            outcomes: BTreeMap::new(),
+        };
+        for who in 0..PARTIES.len() {
+            let child = cast.start(who, 0);
+            cast.parties.push(Party { child, life: 0 });
+        }
+        cast
+    }
+
+    /// SplitMix64.
+    fn below(&mut self, n: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % n
+    }
+
+    fn start(&self, who: usize, life: u32) -> Child {
+        let tell = self.tell.clone();
+        let knows = [&*self.application, &self.names, &life.to_string()];
+        actor::start(&[], PARTIES[who], &knows, move |said| drop(tell.send((who, life, said))))
+    }
+
+    fn note(&mut self, what: String) {
+        // Who asks again and again for a name that somebody has is to leave room for the others.
+        if self.log.iter().rev().take(PARTIES.len()).any(|line| *line == what) {
+            return;
+        }
+        if self.log.len() == 200 {
+            self.log.pop_front();
+        }
+        self.log.push_back(what);
+    }
+
+    /// Kills it without a warning (on Unix by the signal 9), and starts it again that much later.
+    fn kill(&mut self, who: usize, later: Duration) {
+        self.note(format!("{} is killed, and stays away for {later:?}", PARTIES[who]));
+        self.victim = Some(who);
+        self.parties[who].child.kill().unwrap();
+        self.parties[who].child.wait().unwrap();
+        std::thread::sleep(later);
+        self.deadline = Instant::now() + PATIENCE;
+        let life = self.parties[who].life + 1;
+        let child = self.start(who, life);
+        self.parties[who] = Party { child, life };
+    }
+
+    /// The next thing that somebody says who is alive.
+    fn hear(&mut self) -> (usize, String) {
+        loop {
+            let patience = self.deadline.saturating_duration_since(Instant::now());
+            let Ok((who, life, said)) = self.heard.recv_timeout(patience) else { self.hangs() };
+            let is_dead = life != self.parties[who].life;
+            self.note(format!("{} {life}: {}", PARTIES[who], said.as_deref().unwrap_or("(ended)")));
+            match said {
+                // (Before it was killed.)
+                Some(said) if is_dead => drop(self.judge(who, &said)),
+                Some(said) => {
+                    if let Err(why) = self.judge(who, &said) {
+                        self.fails(&why);
+                    }
+                    return (who, said);
+                }
+                None if is_dead => {}
+                None => self.fails("somebody ended who was not killed"),
+            }
+        }
+    }
+
+    /// Whether that may be, with this victim.
+    fn judge(&mut self, who: usize, said: &str) -> Result<(), String> {
+        let words: Vec<&str> = said.split(' ').collect();
+        match words[..] {
+            [session, "at", _] => {
+                // What was received was received at its home: the producer has attached there.
+                self.sessions.entry(session.to_owned()).or_default().is_attached |= who == CONSUMER;
+            }
+            [session, "ends", "after", count, outcome] => {
+                let count: u64 = count.trim_end_matches(':').parse().unwrap();
+                let known = self.sessions.entry(session.to_owned()).or_default();
+                let end = if outcome == "Closed" && count == VALUES { Ok(count) } else { Err(count) };
+                known.ends[usize::from(who == CONSUMER)] = Some(end);
+                if let [Some(Ok(sent) | Err(sent)), Some(Ok(received) | Err(received))] = known.ends
+                    && sent > received + PLACES as u64
+                {
+                    return Err(format!("of {sent} values {received} were received"));
+                }
+                if end.is_err() {
+                    let may_be = match self.victim {
+                        Some(PRODUCER | CONSUMER) => true,
+                        Some(BROKER) => !known.is_attached,
+                        _ => false,
+                    };
+                    let is_typed = match who {
+                        PRODUCER => ["NodeLost", "Unknown"].contains(&outcome),
+                        _ => outcome == "NodeLost",
+                    };
+                    if !may_be || !is_typed {
+                        return Err(format!("nobody was killed for whom this would have to be: {said}"));
+                    }
+                }
+                self.count(format!("{}: {outcome}", PARTIES[who]));
+            }
+            [_, "not", "handed", "to", _, outcome] => self.count(format!("{}: hands over, {outcome}", PARTIES[who])),
+            ["asked", "in", "vain:", outcome] => self.count(format!("{}: asks, {outcome}", PARTIES[who])),
+            ["refused:", ..] => self.count(format!("{}: name refused", PARTIES[who])),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, outcome: String) {
+        *self.outcomes.entry(outcome).or_default() += 1;
+    }
+
+    /// Until a session that began after now is whole.
+    fn recovers(&mut self) {
+        let mut new = Vec::new();
+        loop {
+            let (who, said) = self.hear();
+            if who == BROKER
+                && let Some(session) = said.strip_prefix("makes ")
+            {
+                new.push(session.to_owned());
+            }
+            if new.iter().any(|session| self.sessions.get(session).is_some_and(Session::is_whole)) {
+                self.sessions.retain(|_, session| session.ends.iter().any(Option::is_none));
+                self.deadline = Instant::now() + PATIENCE;
+                return;
+            }
+        }
+    }
+
+    fn hangs(&mut self) -> ! {
+        for party in &mut self.parties {
+            // (It may have ended.)
+            let _ = party.child.stdin.as_mut().unwrap().write_all(b"who waits?\n");
+        }
+        let until = Instant::now() + Duration::from_secs(2);
+        while let Ok((who, _, said)) = self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            self.note(format!("{} {}", PARTIES[who], said.as_deref().unwrap_or("(ended)")));
+        }
+        self.fails("somebody hangs")
+    }
+
+    fn fails(&self, why: &str) -> ! {
+        let log: Vec<&str> = self.log.iter().map(String::as_str).collect();
+        panic!(
+            "{}\n{why}, {} having been killed last",
+            log.join("\n"),
+            self.victim.map_or("nobody", |who| PARTIES[who])
+        );
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        for party in &mut self.parties {
+            let _ = party.child.kill();
+            let _ = party.child.wait();
+        }
+    }
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |number| number.parse().unwrap())
+}
+
+#[test]
+fn whoever_is_killed_comes_back_and_nobody_hangs() {
+    let (kills, seed) = (number("DUNLIN_KILLS", 8), number("DUNLIN_SEED", 1));
+    println!("DUNLIN_SEED={seed} DUNLIN_KILLS={kills}");
+    let mut cast = Cast::new(seed);
+    cast.recovers();
+    let mut killed = [0; PARTIES.len()];
+    let mut slowest = [Duration::ZERO; PARTIES.len()];
+    let mut turn = Vec::new();
+    while killed.iter().sum::<u64>() < kills {
+        // Each as often as any other, in a random order.
+        if turn.is_empty() {
+            turn.extend(0..PARTIES.len());
+        }
+        let who = turn.swap_remove(cast.below(turn.len() as u64) as usize);
+        // A session takes some twenty words.
+        for _ in 0..cast.below(40) {
+            cast.hear();
+        }
+        std::thread::sleep(Duration::from_micros(cast.below(2000)));
+        let began = Instant::now();
+        // In half of the cases it is back before the others have given it up, or may be.
+        let away = Duration::from_millis(if cast.below(2) == 0 { 0 } else { cast.below(1000) });
+        cast.kill(who, away);
+        killed[who] += 1;
+        // Sometimes again, while it comes back.
+        if cast.below(4) == 0 {
+            std::thread::sleep(Duration::from_micros(cast.below(20_000)));
+            cast.kill(who, Duration::ZERO);
+            killed[who] += 1;
+        }
+        cast.recovers();
+        slowest[who] = slowest[who].max(began.elapsed());
+    }
+    println!("killed {PARTIES:?} {killed:?} times; a new session was whole at most {slowest:.1?} later");
+    println!("{:#?}", cast.outcomes);
+}

@@ -1,0 +1,221 @@
+//! Nodes that hand on ends and leave at once: those work afterwards.
+#![cfg(feature = "sim")]
+
+use dunlin::node::NodeError;
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use dunlin::{Reply, call};
+
+/// With so many seeds each.
+const SEEDS: u64 = 30;
+
+/// Three nodes, in many simulations.
+fn run(test: impl AsyncFn(&Sim, Node, Node, Node) -> Result) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed);
+        let result = sim.run(async {
+            // It serves the names, and so stays.
+            let a = Node::join("leaving").await?;
+            let b = Node::join("leaving").await?;
+            let c = Node::join("leaving").await?;
+            test(&sim, a, b, c).await
+        });
+        result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+}
+
+/// A channel by this name from one node to another, for ends.
+async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    Ok((tx?, rx?))
+}
+
+/// Sends the end along this way.
+async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
+    let (sent, received) = par!(way.0.send(end), way.1.recv());
+    sent?;
+    Ok(received?)
+}
+
+async fn exchange(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, numbers: std::ops::Range<u32>) -> Result {
+    for n in numbers {
+        let (sent, received) = par!(tx.send(n), rx.recv());
+        sent?;
+        assert_eq!(received?, n);
+    }
+    Ok(())
+}
+
+/// The broker makes a channel, and keeps nothing of it.
+#[test]
+fn a_broker_hands_out_both_ends() {
+    run(async |sim, a, broker, c| {
+        let mut to_a = way::<Sender<u32>>(&broker, &a, "to a").await?;
+        let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
+        let (tx, rx) = channel::<u32>();
+        let (mut tx, mut rx) = if sim.below(2) == 0 {
+            let tx = carry(tx, &mut to_a).await?;
+            (tx, carry(rx, &mut to_c).await?)
+        } else {
+            let rx = carry(rx, &mut to_c).await?;
+            (carry(tx, &mut to_a).await?, rx)
+        };
+        let (left, used) = par!(broker.leave(), exchange(&mut tx, &mut rx, 0..5));
+        left?;
+        used?;
+        exchange(&mut tx, &mut rx, 5..10).await
+    });
+}
+
+/// The broker passes on a sender that it has not used itself. It is used a second later.
+#[test]
+fn a_broker_passes_on_a_sender() {
+    run(async |sim, a, broker, c| {
+        let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut tx = carry(tx, &mut ab).await?;
+        if sim.below(2) == 0 {
+            exchange(&mut tx, &mut rx, 0..1).await?;
+        }
+        let mut tx = carry(tx, &mut bc).await?;
+        let before = sim.elapsed();
+        let (left, used) = par!(broker.leave(), async {
+            sleep(Duration::from_secs(1)).await;
+            exchange(&mut tx, &mut rx, 1..5).await
+        });
+        left?;
+        used?;
+        assert!((1000..2000).contains(&(sim.elapsed() - before).as_millis()));
+        exchange(&mut tx, &mut rx, 5..10).await
+    });
+}
+
+/// A sender that nobody uses holds the broker up only so long.
+#[test]
+fn a_sender_that_is_not_used_holds_up_the_broker_for_a_while() {
+    run(async |sim, a, broker, c| {
+        let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut tx = carry(tx, &mut ab).await?;
+        exchange(&mut tx, &mut rx, 0..1).await?;
+        let tx = carry(tx, &mut bc).await?;
+        let before = sim.elapsed();
+        let Err(Error::Node(NodeError::Unsettled { ends })) = broker.leave().await else {
+            panic!("nobody has used the sender")
+        };
+        assert_eq!(ends.len(), 1);
+        assert_eq!(ends[0].what, "sender");
+        assert_eq!(ends[0].holder, Some(c.me()));
+        let took = (sim.elapsed() - before).as_millis();
+        assert!((4000..5000).contains(&took), "it took {took} ms");
+        assert!(rx.recv().await.is_err());
+        drop(tx);
+        Ok(())
+    });
+}
+
+/// A sender that is dropped unused needs the broker no more either.
+#[test]
+fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
+    run(async |sim, a, broker, c| {
+        let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
+        let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let tx = carry(tx, &mut ab).await?;
+        let tx = carry(tx, &mut bc).await?;
+        let before = sim.elapsed();
+        let (left, ()) = par!(broker.leave(), async { drop(tx) });
+        left?;
+        assert!((sim.elapsed() - before).as_millis() < 1000);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// What is in the buffer of a receiver that is handed on goes along.
+#[test]
+fn a_broker_hands_on_a_receiver_with_its_buffer() {
+    run(async |sim, a, broker, c| {
+        let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
+        let mut ab = way::<Receiver<u32>>(&a, &broker, "ab").await?;
+        // From elsewhere there are places in the one, and offers to the other.
+        let policy = if sim.below(2) == 0 { fifo(64) } else { dunlin::overwrite_oldest(64) };
+        let (mut tx, mut rx) = channel_with::<u32>(policy);
+        for n in 0..50 {
+            tx.send(n).await?;
+        }
+        let is_the_brokers = sim.below(3) > 0;
+        if !is_the_brokers {
+            rx = carry(rx, &mut ab).await?;
+        }
+        let mut rx = carry(rx, &mut to_c).await?;
+        // The sender may be held, too, where it is.
+        let _tx = (sim.below(2) == 0).then_some(tx);
+        broker.leave().await?;
+        for n in 0..50 {
+            assert_eq!(rx.recv().await?, n);
+        }
+        Ok(())
+    });
+}
+
+/// A send into a promised place is complete at once; but the sender in it is not at rest, and the message waits for that.
+#[test]
+fn a_message_that_waits_has_gone_before_its_node() {
+    run(async |_, a, broker, c| {
+        let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
+        let (to_c, at_c) = par!(async { broker.sender::<Sender<u32>>("bc").await }, async {
+            c.receiver::<Sender<u32>>("bc").policy(fifo(4)).await
+        });
+        let (mut to_c, mut at_c) = (to_c?, at_c?);
+        // So that the places are promised.
+        to_c.send(channel().0).await?;
+        at_c.recv().await?;
+        let (tx, mut rx) = channel_with::<u32>(fifo(4));
+        let mut tx = carry(tx, &mut ab).await?;
+        tx.send(0).await?;
+        tx.send(1).await?;
+        to_c.send(tx).await?;
+        let (left, used) = par!(broker.leave(), async {
+            let mut tx = at_c.recv().await?;
+            tx.send(2).await?;
+            Ok::<_, Error>(tx)
+        });
+        left?;
+        let _tx = used?;
+        for n in 0..3 {
+            assert_eq!(rx.recv().await?, n);
+        }
+        Ok(())
+    });
+}
+
+/// Whoever replies does not wait until that is heard.
+#[test]
+fn a_broker_replies_with_an_end() {
+    run(async |_, a, broker, c| {
+        let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
+        let mut callers = way::<Caller<u32, Sender<u32>>>(&broker, &c, "callers").await?;
+        let (caller, mut callee) = call::<u32, Sender<u32>>();
+        let mut caller = carry(caller, &mut callers).await?;
+        let (tx, mut rx) = channel::<u32>();
+        let tx = carry(tx, &mut ab).await?;
+        let (asked, left) = par!(
+            async {
+                let mut tx = caller.call(1).await?;
+                exchange(&mut tx, &mut rx, 0..5).await?;
+                Ok::<_, Error>(tx)
+            },
+            async {
+                let (_, reply): (_, Reply<Sender<u32>>) = callee.accept().await?.split();
+                reply.send(tx).map_err(|_| Error::other("nobody asks"))?;
+                broker.leave().await
+            }
+        );
+        left?;
+        let mut tx = asked?;
+        exchange(&mut tx, &mut rx, 5..10).await
+    });
+}
