@@ -40,12 +40,15 @@ impl Random {
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// A task and whether it has been woken.
+type Begun = (Task, Arc<Flag>);
+
 /// A program on several nodes, of which one step is one poll of somebody who was woken.
 #[derive(Clone)]
 struct World {
     random: Random,
     new: Rc<RefCell<Vec<Task>>>,
-    tasks: Rc<RefCell<Vec<(Task, Arc<Flag>)>>>,
+    tasks: Rc<RefCell<Vec<Begun>>>,
     open: Rc<Cell<usize>>,
 }
 
