@@ -359,8 +359,8 @@ pub enum SyncError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before all parties of the barrier were there")]
     TimedOut,
-    /// The node that keeps the barrier was lost.
-    #[error("the node that keeps the barrier was lost")]
+    /// The node that keeps the barrier was lost, or one in between. Nobody here knows whether the phase took place.
+    #[error("the node that keeps the barrier was lost, and whether the phase took place is not known")]
     NodeLost,
 }
 

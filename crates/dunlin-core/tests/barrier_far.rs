@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::carrier::{Agent, EndKind, Inbox, Outbox, Several};
-use dunlin_core::{Barrier, Operation, Receiver, SyncError, alt, barrier, channel, future, rendezvous};
+use dunlin_core::{Barrier, Operation, Receiver, SyncError, alt, barrier, channel, future, rendezvous, waits};
 
 #[derive(Default)]
 struct Flag(AtomicBool);
@@ -40,11 +40,15 @@ impl Random {
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// A task and whether it has been woken.
+type Begun = (Task, Arc<Flag>);
+
 /// A program on several nodes, of which one step is one poll of somebody who was woken.
 #[derive(Clone)]
 struct World {
     random: Random,
     new: Rc<RefCell<Vec<Task>>>,
+    tasks: Rc<RefCell<Vec<Begun>>>,
     open: Rc<Cell<usize>>,
 }
 
@@ -54,7 +58,7 @@ impl World {
         for _ in 0..8 {
             random.below(2);
         }
-        Self { random, new: Rc::default(), open: Rc::default() }
+        Self { random, new: Rc::default(), tasks: Rc::default(), open: Rc::default() }
     }
 
     /// Something that is to be done in the end.
@@ -73,10 +77,10 @@ impl World {
     }
 
     /// Until nobody is woken any more.
-    fn run(&self) {
-        let mut tasks: Vec<(Task, Arc<Flag>)> = Vec::new();
+    fn settle(&self) {
+        let mut tasks = self.tasks.take();
         for step in 0.. {
-            assert!(step < 2_000_000, "it goes on for ever");
+            assert!(step < 500_000, "it goes on for ever");
             for task in self.new.borrow_mut().drain(..) {
                 tasks.push((task, Arc::new(Flag(AtomicBool::new(true)))));
             }
@@ -92,6 +96,12 @@ impl World {
                 drop(tasks.swap_remove(n));
             }
         }
+        self.tasks.replace(tasks);
+    }
+
+    /// And then all must be done.
+    fn run(&self) {
+        self.settle();
         assert_eq!(self.open.get(), 0, "somebody waits for ever");
     }
 
@@ -115,7 +125,7 @@ impl World {
 
     fn connect(&self, near: Several, far: Several) -> Cut {
         let cut = Cut::default();
-        for pair in near.agents.into_iter().zip(far.agents) {
+        for (n, pair) in near.agents.into_iter().zip(far.agents).enumerate() {
             let (outlet, inlet) = match pair {
                 (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
                     (outlet, inlet)
@@ -124,7 +134,7 @@ impl World {
             };
             let credits = inlet.credits();
             let joining = outlet.join(inlet, credits).ok().unwrap();
-            self.serve(cut.until(joining));
+            self.serve(cut.clone().until(joining, n == 1));
         }
         self.serve(near.chore);
         self.serve(far.chore);
@@ -151,33 +161,42 @@ async fn yield_now() {
     .await;
 }
 
-/// Ends the connection between two nodes.
+/// The connection between two nodes, to be ended or held up.
 #[derive(Clone, Default)]
-struct Cut(Rc<Cell<bool>>, Rc<RefCell<Vec<Waker>>>);
+struct Cut {
+    is_cut: Rc<Cell<bool>>,
+    /// What the keeper says does not arrive.
+    is_silent: Rc<Cell<bool>>,
+    wakers: Rc<RefCell<Vec<Waker>>>,
+}
 
 impl Cut {
     fn now(&self) {
-        self.0.set(true);
-        self.1.borrow_mut().drain(..).for_each(Waker::wake);
+        self.is_cut.set(true);
+        self.wake();
     }
 
-    fn until<J: Future<Output = ()>>(&self, joining: J) -> impl Future<Output = ()> + use<J> {
-        let (cut, wakers) = (self.0.clone(), self.1.clone());
-        async move {
-            let mut joining = pin!(joining);
-            poll_fn(|cx| {
-                if cut.get() {
-                    return Poll::Ready(());
-                }
-                let mut wakers = wakers.borrow_mut();
-                if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-                    wakers.push(cx.waker().clone());
-                }
-                drop(wakers);
-                joining.as_mut().poll(cx)
-            })
-            .await;
-        }
+    fn wake(&self) {
+        self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    async fn until(self, joining: impl Future<Output = ()>, may_be_silent: bool) {
+        let mut joining = pin!(joining);
+        poll_fn(|cx| {
+            if self.is_cut.get() {
+                return Poll::Ready(());
+            }
+            let mut wakers = self.wakers.borrow_mut();
+            if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+                wakers.push(cx.waker().clone());
+            }
+            drop(wakers);
+            if may_be_silent && self.is_silent.get() {
+                return Poll::Pending;
+            }
+            joining.as_mut().poll(cx)
+        })
+        .await;
     }
 }
 
@@ -504,6 +523,66 @@ fn ticks(world: &World, many: u64) -> Receiver<u64> {
     rx
 }
 
+/// One `sync` that is lent to choice after choice, and awaited in between: it is there in the way it is polled last.
+#[test]
+fn a_sync_is_lent_to_choices() {
+    under_seeds(300, |world| {
+        let parties = everywhere(world);
+        let progress = Progress::new(parties.len());
+        for (own, mut phase) in parties.into_iter().enumerate() {
+            let (world, progress, mut ticks) = (world.clone(), progress.clone(), ticks(world, 6));
+            world.clone().spawn(async move {
+                let (mut n, mut heard) = (0, 0);
+                while n < 4 {
+                    let mut sync = phase.sync();
+                    let (mut outcome, mut tries) = (None, 0);
+                    while outcome.is_none() {
+                        tries += 1;
+                        // Longer and longer, so that in the end there is time enough.
+                        let pause = async {
+                            for _ in 0..tries {
+                                world.pause().await;
+                            }
+                        };
+                        // Only so often polled as itself, and then as a branch.
+                        let mut polls = world.random.below(4);
+                        outcome = poll_fn(|cx| {
+                            if polls == 0 {
+                                return Poll::Ready(None);
+                            }
+                            polls -= 1;
+                            if let Poll::Ready(outcome) = Pin::new(&mut sync).poll(cx) {
+                                return Poll::Ready(Some(outcome));
+                            }
+                            cx.waker().wake_by_ref();
+                            Poll::Pending
+                        })
+                        .await;
+                        if outcome.is_none() {
+                            let more = heard < 6;
+                            alt! {
+                                r = &mut sync => outcome = Some(r),
+                                r = ticks.recv(), if more => { assert_eq!(r, Ok(heard)); heard += 1; }
+                                _ = future(pause) => {}
+                            }
+                        }
+                    }
+                    assert_eq!(outcome, Some(Ok(())));
+                    drop(sync);
+                    n += 1;
+                    assert_eq!(phase.phases(), n);
+                    progress.complete(own, n);
+                }
+                while heard < 6 {
+                    assert_eq!(ticks.recv().await, Ok(heard));
+                    heard += 1;
+                }
+                assert_eq!(phase.sync().await, Ok(()));
+            });
+        }
+    });
+}
+
 /// Choices that sync, send to each other and receive from each other, some with deadlines: nobody waits for ever, and nothing is taken twice.
 #[test]
 fn choices_of_all_kinds() {
@@ -637,4 +716,93 @@ fn a_node_is_lost() {
             cut.now();
         });
     });
+}
+
+/// A choice that is reserved, and will be for long, has its other branch as soon as that is ready; there, and where the barrier is kept.
+#[test]
+fn a_reserved_choice_calls_itself_back() {
+    for (far, is_deadline) in [(false, false), (false, true), (true, false), (true, true)] {
+        let world = World::new(1);
+        let here = barrier();
+        let (there, cut) = world.carry(here.enrol());
+        let (also_there, _) = world.carry(here.enrol());
+        // First comes who is to be reserved, and last who is never heard.
+        let (first, also) = if far { (also_there, here) } else { (here, also_there) };
+        let ticks = Rc::new(RefCell::new(None));
+        let (mut tx, mut rx) = channel::<u8>();
+        let taken = ticks.clone();
+        world.spawn(async move {
+            let mut first = first;
+            let chosen = if is_deadline {
+                let deadline = async { drop(rx.recv().await) };
+                alt! { r = first.sync().until(deadline) => if r == Err(SyncError::TimedOut) { 7 } else { 0 } }
+            } else {
+                alt! { r = first.sync() => { r.unwrap(); 0 } r = rx.recv() => r.unwrap() }
+            };
+            taken.replace(Some(chosen));
+            assert_eq!(first.sync().await, Ok(()));
+        });
+        world.settle();
+        cut.is_silent.set(true);
+        for phase in [also, there] {
+            world.spawn(async move {
+                let (_tx, mut rx) = channel::<u8>();
+                let mut phase = phase;
+                alt! { r = phase.sync() => r.unwrap(), _ = rx.recv() => panic!() }
+            });
+            world.settle();
+        }
+        world.spawn(async move { tx.send(7).await.unwrap() });
+        world.settle();
+        assert_eq!(ticks.take(), Some(7), "it waits for the phase");
+        cut.is_silent.set(false);
+        cut.wake();
+        world.run();
+    }
+}
+
+/// A connection is silent while a phase reserves: the choices that it holds elsewhere are let go after a while, so that others can have them.
+#[test]
+fn a_silent_connection_holds_nobody_up_for_ever() {
+    let world = World::new(1);
+    let mut here = barrier();
+    let (mut there, cut) = world.carry(here.enrol());
+    cut.is_silent.set(true);
+    let (mut tx, mut rx) = channel::<u8>();
+    // Here a choice comes first, so it is reserved first, with an offer that nobody takes yet.
+    world.spawn(async move {
+        let mut value = Some(7);
+        let chosen = alt! { r = here.sync() => { r.unwrap(); 1 } r = tx.send_from(&mut value) => { r.unwrap(); 2 } };
+        assert_eq!(chosen, 2);
+        assert_eq!(here.sync().await, Ok(()));
+    });
+    world.settle();
+    // The other choice is there, is asked for, and never hears it.
+    world.spawn(async move {
+        let (_tx, mut rx) = channel::<u8>();
+        alt! { r = there.sync() => r.unwrap(), _ = rx.recv() => panic!() }
+    });
+    world.settle();
+    let received = Rc::new(Cell::new(false));
+    let has = received.clone();
+    world.spawn(async move {
+        assert_eq!(rx.recv().await, Ok(7));
+        has.set(true);
+    });
+    world.settle();
+    assert!(!received.get(), "it was not reserved");
+    let start = waits::tick();
+    for n in 1..40 {
+        waits::advance(start.wrapping_add(10 * n));
+        world.settle();
+    }
+    assert!(received.get(), "it is held for ever");
+    cut.is_silent.set(false);
+    cut.wake();
+    world.settle();
+    for n in 40..80 {
+        waits::advance(start.wrapping_add(10 * n));
+        world.settle();
+    }
+    world.run();
 }

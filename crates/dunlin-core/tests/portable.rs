@@ -822,7 +822,7 @@ fn the_same_end_twice_is_refused() {
     ends.0 = a;
     ends.1 = refused(ends.1).0;
     let (c, text) = refused(ends.2);
-    assert_eq!(text, "the same shared end is in this message twice, and only one can hold it");
+    assert_eq!(text, "the same shared sender is in this message twice, and only one can hold it");
     ends.2 = c;
     ends.3 = refused(ends.3).0;
     ends.4 = refused(ends.4).0;
@@ -848,7 +848,7 @@ fn a_wrong_kind_is_refused() {
     let receiver = EndKind::Receiver { may_poison: true };
     let (tx, rx) = channel::<u8>();
     assert_eq!(refusal::<_, Receiver<u8>>(tx), wrong(receiver, sender));
-    assert_eq!(refusal::<_, Shared<Receiver<u8>>>(rx), wrong(EndKind::Shared, receiver));
+    assert_eq!(refusal::<_, Shared<Receiver<u8>>>(rx), wrong(EndKind::SharedReceiver, receiver));
     let (caller, callee) = call::<u8, u8>();
     assert_eq!(refusal::<_, Sender<u8>>(caller), wrong(sender, EndKind::Caller));
     assert_eq!(refusal::<_, Reply<u8>>(callee), wrong(EndKind::Reply, EndKind::Callee));

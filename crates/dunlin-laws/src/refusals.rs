@@ -97,14 +97,7 @@
 //! spawn(async move { tx.send(std::rc::Rc::new(1)).await });
 //! # }
 //! ```
-//! What stays in its program, in a message to another node: an enrolment on a barrier, a broadcast, and what joins one.
-//! ```compile_fail,E0277
-//! # use dunlin::prelude::*;
-//! # async fn f(node: Node) -> Result {
-//! drop(node.sender::<Barrier>("phases").await?);
-//! # Ok(())
-//! # }
-//! ```
+//! What stays in its program, in a message to another node: a broadcast, and what joins one.
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(node: Node) -> Result {

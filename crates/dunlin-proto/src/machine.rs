@@ -1073,7 +1073,7 @@ impl Machine {
         if let Some(relay) = self.relays.by(id) {
             self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
             // What is relayed does not relay: else two could end up relaying each other's connection to the other.
-            self.end_streams(now, node);
+            self.end_streams(now, node, true);
             self.probe_later(now, node);
         }
         if is_new {
@@ -1125,7 +1125,7 @@ impl Machine {
         }
         let may_return = !matches!(why, Down::Refused(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
-        self.end_streams(now, node);
+        self.end_streams(now, node, false);
         if may_return && self.asks_of_home(node) {
             self.connect(now, node);
         }

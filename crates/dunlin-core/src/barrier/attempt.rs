@@ -4,7 +4,7 @@
 //! what they hold if anybody leaves, or a choice wants another branch; so an attempt never comes in the way of a choice that could go on. Because the order is
 //! the same everywhere, two attempts, or an attempt and a receiver that has reserved an offer, do not wait for each other in a circle.
 //!
-//! An attempt that takes long gives back what it holds and begins anew, with more patience: while a connection is silent, those who want the
+//! An attempt that takes long gives back what it holds, rests, and begins anew with more patience: while a connection is silent, those who want the
 //! choices that it holds have their turn.
 
 use std::sync::{Arc, Weak};
@@ -16,8 +16,9 @@ use crate::lock::Guard;
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::waits;
 
-/// An attempt that takes longer than this is given up once.
-const PATIENCE_TICKS_MAX: u32 = 10_000;
+/// How long the first attempt may take: a round trip between most nodes.
+const ATTEMPT_TICKS_MIN: u32 = 5 * PATIENCE_TICKS;
+const ATTEMPT_TICKS_MAX: u32 = 10_000;
 
 /// A choice that is to take the phase.
 struct Entry {
@@ -102,10 +103,13 @@ impl Attempt {
 impl Parties {
     /// All are there, some of them with choices elsewhere.
     pub(super) fn begin(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After<()>) {
+        if g.rests_until.is_some() {
+            return;
+        }
         let Some(mut attempt) = Attempt::new(g) else { return };
         attempt.limit = attempt.len();
         g.attempt = Some(attempt);
-        g.patience = g.patience.max(PATIENCE_TICKS);
+        g.patience = g.patience.max(ATTEMPT_TICKS_MIN);
         if !std::mem::replace(&mut g.patient, true) {
             let parties: Weak<Self> = Arc::downgrade(self);
             be_patient(parties);
@@ -147,7 +151,7 @@ impl Parties {
             Some(uplink) => uplink.held(held, after),
             None => {
                 let took = waits::tick().wrapping_sub(attempt.began);
-                *patience = took.saturating_mul(4).clamp(PATIENCE_TICKS, PATIENCE_TICKS_MAX);
+                *patience = took.saturating_mul(4).clamp(ATTEMPT_TICKS_MIN, ATTEMPT_TICKS_MAX);
                 self.go_on(g, after);
             }
         }
@@ -229,18 +233,18 @@ impl Patient for Parties {
     fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
-        // Of a group nobody is patient.
-        let Some(attempt) = &g.attempt else {
-            g.patient = false;
-            return false;
-        };
-        if tick.wrapping_sub(attempt.began) >= g.patience {
-            g.patience = g.patience.saturating_mul(2).min(PATIENCE_TICKS_MAX);
-            self.give_back(&mut g, &mut after);
+        let over = |until: u32| tick.wrapping_sub(until).cast_signed() >= 0;
+        if g.rests_until.take_if(|until| over(*until)).is_some() {
             self.complete(&mut g, None, &mut after);
-            publish(&mut g);
+        } else if g.uplink.is_none()
+            && g.attempt.as_ref().is_some_and(|attempt| over(attempt.began.wrapping_add(g.patience)))
+        {
+            g.patience = g.patience.saturating_mul(2).min(ATTEMPT_TICKS_MAX);
+            g.rests_until = Some(tick.wrapping_add(PATIENCE_TICKS));
+            self.give_back(&mut g, &mut after);
         }
-        g.patient = g.attempt.is_some();
+        publish(&mut g);
+        g.patient = g.attempt.is_some() || g.rests_until.is_some();
         g.patient
     }
 }

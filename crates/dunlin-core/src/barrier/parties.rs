@@ -88,6 +88,8 @@ pub(super) struct State {
     pub(super) patience: u32,
     /// The patience with an attempt runs.
     pub(super) patient: bool,
+    /// No attempt begins before this tick: one has taken too long, and others have their turn.
+    pub(super) rests_until: Option<u32>,
     /// Of a group: what stands between it and who keeps the barrier.
     pub(super) uplink: Option<Uplink>,
 }

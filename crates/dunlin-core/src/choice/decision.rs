@@ -70,6 +70,8 @@ struct State {
     owner: Option<Waker>,
     /// It is reserved, and its owner would decide for another branch.
     wanted: bool,
+    /// That branch was ready.
+    ready: bool,
     /// The reservation has been asked back.
     asked_back: bool,
     /// The one before was asked back only to look: this one, or the next, is left to the receiver.
@@ -157,6 +159,7 @@ impl Decision {
                 queue: VecDeque::new(),
                 owner: Some(owner.clone()),
                 wanted: false,
+                ready: false,
                 asked_back: false,
                 spared: false,
                 owners_turn: None,
@@ -191,7 +194,7 @@ impl Decision {
         match state.status {
             Status::Decided(taken) => taken == branch,
             Status::Reserved(_) => {
-                state.wanted = true;
+                (state.wanted, state.ready) = (true, true);
                 false
             }
             Status::Open | Status::Busy => {
@@ -217,10 +220,17 @@ impl Decision {
         let ask = !state.asked_back && (sure || !state.spared);
         state.asked_back |= ask;
         drop(state);
-        if ask {
-            reserver.revoke();
+        if !ask {
+            return false;
         }
-        false
+        reserver.revoke();
+        // One who is here has given it back already: this is the owner's turn.
+        let mut state = self.state.lock();
+        let is_open = matches!(state.status, Status::Open);
+        if is_open {
+            state.status = Status::Busy;
+        }
+        is_open
     }
 
     /// Opens it again after [`close`](Self::close).
@@ -245,7 +255,8 @@ impl Decision {
         tell_queued(&mut state, wakes);
     }
 
-    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that one is asked to give it back.
+    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that one is asked to give it back; once, if it is
+    /// not sure that the owner would.
     pub(crate) fn ask_back(&self) {
         if self.state.tag().is_some_and(|tag| tag & LONG == 0) {
             return;
@@ -258,9 +269,12 @@ impl Decision {
             Status::Reserved(_) => return,
             _ => return state.clear(LONG),
         };
-        state.asked_back = true;
+        let ask = state.wanted && !state.asked_back && (state.ready || !state.spared);
+        state.asked_back |= ask;
         drop(state);
-        reserver.revoke();
+        if ask {
+            reserver.revoke();
+        }
     }
 
     /// Whether somebody was turned away and must be woken now that it is open.
@@ -324,9 +338,12 @@ impl Decision {
     /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it first.
     pub(crate) fn abort(self: &Arc<Self>, wakes: &mut Wakes) {
         let mut state = self.state.lock();
-        if matches!(state.status, Status::Reserved(_)) {
+        if let Status::Reserved(reserver) = &state.status {
+            // One who keeps it long may give it back for the sake of another choice: then this one is spared still.
+            let still = state.spared && reserver.keeps_long();
             state.status = Status::Open;
-            state.spared = std::mem::take(&mut state.asked_back);
+            state.spared = std::mem::take(&mut state.asked_back) || still;
+            state.ready = false;
             if std::mem::take(&mut state.wanted) {
                 state.owners_turn = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
                 state.set(OWED);

@@ -47,7 +47,8 @@ impl Machine {
     /// `false`: that channel is here already. The number came from elsewhere, and must not take another's place.
     #[must_use = "`false`: nothing is here for what was adopted"]
     pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) -> bool {
-        if self.knows(channel) {
+        // What this node says to itself may bring both halves here.
+        if self.has_half(channel) || (!self.is_me(home) && self.has_home(channel)) {
             return false;
         }
         let mut proxy = Proxy::new(home);
