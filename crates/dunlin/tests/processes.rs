@@ -1,4 +1,4 @@
-//! Nodes in OS processes of their own: the programs 9, 12 and 13 of the API, and what the others hear when one is killed.
+//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others hear when one is killed.
 //!
 //! The test is the parent of all; it only starts them, hears what they say on their standard output, and kills.
 #![cfg(feature = "net")]
@@ -45,6 +45,8 @@ fn a_role() {
             ("left", [application, names]) => left(node(application, names).await?).await,
             ("right", [application, names]) => right(node(application, names).await?).await,
             ("keeper", [application, names]) => keeper(node(application, names).await?).await,
+            ("stage", [application, names]) => stage(node(application, names).await?).await,
+            ("voice", [application, names, n]) => voice(node(application, names).await?, n).await,
             _ => panic!("there is no role {role}"),
         }
     })
@@ -55,6 +57,57 @@ fn a_role() {
 async fn node(application: &str, names: &str) -> Result<Node> {
     let builder = Node::builder().app(application).names(names);
     Ok(builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_millis(500)).join().await?)
+}
+
+// Program 8.
+
+const VOICES: usize = 3;
+
+/// Hands out handles of one sender, and hears who has it.
+async fn stage(node: Node) -> Result {
+    let (tx, mut rx) = channel::<String>();
+    let tx = tx.share();
+    for n in 0..VOICES {
+        let mut hand = node.sender::<Shared<Sender<String>>>(&format!("voice {n}")).await?;
+        hand.send(tx.clone()).await.map_err(|error| Error::other(error.to_string()))?;
+    }
+    drop(tx);
+    let mut heard = Vec::new();
+    while let Some(line) = rx.next().await? {
+        heard.push(line);
+    }
+    for n in 0..VOICES {
+        assert!(heard.contains(&format!("{n} tunes")), "{heard:?}");
+        // Nobody, in any process, comes between.
+        let sings = heard.iter().position(|line| *line == format!("{n} sings")).expect("it sings");
+        assert_eq!(heard[sings + 1], format!("{n} bows"), "{heard:?}");
+    }
+    say(format!("{} lines", heard.len()));
+    node.leave().await
+}
+
+async fn voice(node: Node, n: &str) -> Result {
+    let mut tx = node.receiver::<Shared<Sender<String>>>(&format!("voice {n}")).await?.recv().await?;
+    tx.send(format!("{n} tunes")).await?;
+    let mut stage = tx.claim().within(Duration::from_secs(10)).await?;
+    stage.send(format!("{n} sings")).await?;
+    stage.send(format!("{n} bows")).await?;
+    drop(stage);
+    drop(tx);
+    node.leave().await
+}
+
+#[test]
+fn a_choir_in_four_processes() {
+    let (application, names) = (application("choir"), address());
+    let stage = Actor::start(&[], "stage", &[&application, &names]);
+    let voices: Vec<Actor> =
+        (0..VOICES).map(|n| Actor::start(&[], "voice", &[&application, &names, &n.to_string()])).collect();
+    assert_eq!(stage.hear(), "9 lines");
+    assert!(stage.end().success());
+    for voice in voices {
+        assert!(voice.end().success());
+    }
 }
 
 // Program 9.

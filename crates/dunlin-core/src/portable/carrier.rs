@@ -54,7 +54,7 @@
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
 //! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]) have several agents, each for a channel of its own that the carrier makes for it, and on each side
-//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::share), [`barrier`](crate::barrier())).
+//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
