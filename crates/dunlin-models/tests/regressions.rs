@@ -483,3 +483,19 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     nodes.run();
     assert_eq!((nodes.machines[0].census().homes, nodes.machines[2].census().proxies), (0, 0));
 }
+
+/// An old copy of a sender came to a node that had given the one that counts away since: its record was replaced, and its home waited for it for ever.
+#[test]
+fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
+    let mut nodes = Nodes::new(3);
+    let (late, trip) = nodes.pack_sender(0);
+    nodes.machines[1].sender_arrives(NOW, CHANNEL, late.clone(), id(0));
+    nodes.machines[0].sender_left(NOW, CHANNEL, trip, id(1));
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    nodes.move_sender(1, 2);
+    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, late, id(0)), Arrival::Stale);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
+}

@@ -169,11 +169,11 @@ impl Machine {
                 }
                 return Arrival::Returned;
             }
+            if place.transfer <= proxy.way.transfer {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                return Arrival::Stale;
+            }
             if !proxy.way.is_away() {
-                if place.transfer <= proxy.way.transfer {
-                    self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
-                    return Arrival::Stale;
-                }
                 self.lose_superseded(now, channel);
             }
             // It has been used elsewhere since, of which the home's word is still on its way.
