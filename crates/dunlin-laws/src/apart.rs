@@ -211,7 +211,6 @@ impl<T: Send + 'static> Carrier<T> {
             FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
-            FromReceiver::Withdrawn(..) | FromReceiver::Lost(_) => unreachable!("nothing goes on from here"),
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {
