@@ -196,9 +196,9 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             vec![Bench { size: 1_000_000, ..bench("remote-beside-transfer", 1_000, "ns/megabyte") }]
         }
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
-        Program::MoveMessages => vec![bench("move-messages", 300, "messages/move")],
-        Program::MoveTcp => vec![bench("move-tcp", events / 100, "ns/move")],
-        Program::MoveSim => vec![bench("move-sim", 300, "ways/move")],
+        Program::MoveMessages => vec![bench("move-messages", 100, "messages/move")],
+        Program::MoveTcp => vec![bench("move-tcp", 100, "ns/move")],
+        Program::MoveSim => vec![bench("move-sim", 100, "ways/move")],
         Program::ChoiceMessages => vec![bench("choice-messages", 1_000, "messages/event")],
         Program::ChoiceTcp => vec![bench("choice-tcp", events / 50, "ns/event")],
         Program::ChoiceSim => vec![bench("choice-sim", 1_000, "ways/event")],

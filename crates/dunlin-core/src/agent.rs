@@ -399,7 +399,7 @@ impl<T: Send + 'static> Inlet<T> {
             | FromReceiver::Held(number)
             | FromReceiver::Failed(number, ..)
             | FromReceiver::Withdrawn(number, _)
-            | FromReceiver::Lost(number),
+            | FromReceiver::Lost(number, ..),
         ) = &event
         {
             self.waits(*number, false);
@@ -534,6 +534,7 @@ impl<T: Send + 'static> Drop for Inlet<T> {
         }
         let unheard = self.chan.with_queue(|queue, _, after| {
             queue.end_lending(after);
+            queue.drop_choices_from_far(Handle::END, after);
             queue.inlet.take()
         });
         self.chan.sender_gone();
@@ -567,8 +568,78 @@ pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Futur
     join_with(outlet, inlet)
 }
 
+/// What stands for the receiver at the sender's half.
+pub(crate) trait SendingHalf<T>: Send {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>>;
+    fn credit(&self, places: u32);
+    fn reserve(&self, ticket: u64) -> Reserved<T>;
+    fn taken(&self, ticket: u64);
+    fn held(&self, ticket: u64);
+    fn give_back(&self, ticket: u64, value: T);
+    fn failed(&self, ticket: u64, value: Option<T>, why: Why);
+    fn withdrawn(&self, ticket: u64, value: Option<T>);
+    fn lost(&self, ticket: u64, value: T, id: MessageId);
+    fn retire(&self);
+    fn poison(&self, reason: Reason);
+}
+
+macro_rules! sending_half {
+    ($($agent:ident)*) => { $(
+        impl<T: Send + 'static> SendingHalf<T> for $agent<T> {
+            fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+                self.poll(cx)
+            }
+
+            fn credit(&self, places: u32) {
+                self.credit(places);
+            }
+
+            fn reserve(&self, ticket: u64) -> Reserved<T> {
+                self.reserve(ticket)
+            }
+
+            fn taken(&self, ticket: u64) {
+                self.taken(ticket);
+            }
+
+            fn held(&self, ticket: u64) {
+                self.held(ticket);
+            }
+
+            fn give_back(&self, ticket: u64, value: T) {
+                self.give_back(ticket, value);
+            }
+
+            fn failed(&self, ticket: u64, value: Option<T>, why: Why) {
+                self.failed(ticket, value, why);
+            }
+
+            fn withdrawn(&self, ticket: u64, value: Option<T>) {
+                self.withdrawn(ticket, value);
+            }
+
+            fn lost(&self, ticket: u64, value: T, id: MessageId) {
+                self.lost(ticket, value, id);
+            }
+
+            fn retire(&self) {
+                self.retire();
+            }
+
+            fn poison(&self, reason: Reason) {
+                self.poison(reason);
+            }
+        }
+    )* };
+}
+
+sending_half! { Outlet LoneOutlet }
+
 /// The same, once the outlet has its first credits.
-pub(crate) fn join_with<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Future<Output = ()> + Send {
+pub(crate) fn join_with<T: Send + 'static>(
+    outlet: impl SendingHalf<T>,
+    inlet: Inlet<T>,
+) -> impl Future<Output = ()> + Send {
     let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {
@@ -592,15 +663,15 @@ pub(crate) fn join_with<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -
     })
 }
 
-struct Joint<T: Send + 'static> {
-    outlet: Outlet<T>,
+struct Joint<T: Send + 'static, O> {
+    outlet: O,
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
     receiver_gone: bool,
 }
 
-impl<T: Send + 'static> Joint<T> {
+impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
     /// `false`: the sender has gone, and nothing that it has offered is open.
     fn hear_sender(&mut self, event: Event<T>) -> bool {
         match event {
@@ -654,8 +725,7 @@ impl<T: Send + 'static> Joint<T> {
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
-            // Its value has gone on, and the copy here with it.
-            FromReceiver::Lost(ticket) => self.outlet.failed(ticket, None, Why::NodeLost),
+            FromReceiver::Lost(ticket, value, id) => self.outlet.lost(ticket, value, id),
             FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),

@@ -138,6 +138,10 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         self.chan().is_stretched(true)
     }
 
+    fn is_busy(&self) -> bool {
+        self.chan().is_busy()
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Inlet(Inlet::new(self).into())
     }
@@ -182,6 +186,10 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
         self.chan().is_stretched(false)
     }
 
+    fn is_busy(&self) -> bool {
+        self.chan().is_busy()
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Outlet(Outlet::new(self).into())
     }
@@ -223,6 +231,10 @@ impl<E: Lend> Mobile for Shared<E> {
     }
 
     fn is_stretched(&self) -> bool {
+        false
+    }
+
+    fn is_busy(&self) -> bool {
         false
     }
 
@@ -271,6 +283,10 @@ impl Mobile for Barrier {
         false
     }
 
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Several(self.into_agents())
     }
@@ -316,6 +332,10 @@ macro_rules! moves_as {
 
             fn is_stretched(&self) -> bool {
                 self.$inner().is_stretched()
+            }
+
+            fn is_busy(&self) -> bool {
+                self.$inner().is_busy()
             }
 
             fn another(&self) -> Another<Self> {

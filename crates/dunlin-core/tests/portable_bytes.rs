@@ -296,7 +296,7 @@ impl Side {
                 link.arrived.insert(number, vec![]);
                 self.say(id, Frame::Abort(number));
             }
-            FromReceiver::Withdrawn(..) | FromReceiver::Lost(_) => {
+            FromReceiver::Withdrawn(..) | FromReceiver::Lost(..) => {
                 unreachable!("nothing goes further than over this pipe")
             }
             FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),

@@ -3,9 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use dunlin_models::explore::explore;
 use dunlin_models::scenarios;
-use dunlin_models::travel::Travel;
 
 /// Searches every order of events in small worlds, with the protocol's own transitions.
 ///
@@ -27,11 +25,11 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let mut scenarios = scenarios::all();
     if args.list {
-        scenarios.iter().for_each(|scenario| println!("{}", scenario.name));
+        scenarios.iter().for_each(|scenario| println!("{}", scenario.name()));
         return ExitCode::SUCCESS;
     }
     if let Some(name) = &args.name {
-        scenarios.retain(|scenario| scenario.name == name);
+        scenarios.retain(|scenario| scenario.name() == name);
         if scenarios.is_empty() {
             eprintln!("there is no scenario {name}; --list names them");
             return ExitCode::from(2);
@@ -39,9 +37,8 @@ fn main() -> ExitCode {
     }
     let mut holds = true;
     for scenario in scenarios {
-        let name = scenario.name;
-        match explore(Travel::new(scenario), args.states_max, |seen| eprintln!("{name}: {} states so far", seen.states))
-        {
+        let name = scenario.name();
+        match scenario.explore(args.states_max, |seen| eprintln!("{name}: {} states so far", seen.states)) {
             Ok(seen) => {
                 let more = if seen.capped { ", and there are more" } else { "" };
                 println!(

@@ -47,6 +47,12 @@ pub struct Scenario {
     pub lazy: bool,
     /// What a machine tells its node is heard by that later, at any moment.
     pub slow: bool,
+    /// So many offers of the sender may stand at its home.
+    pub window: u32,
+    /// Every send is a branch of a choice: the receiver asks for it, and the value is granted.
+    pub choices: bool,
+    /// How often a receiver that has asked gives up.
+    pub aborts: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -72,12 +78,19 @@ enum Fate {
     Unknown,
 }
 
+/// The value of a choice's offer has been granted under the first number; the home may have asked anew, under the second.
+type Granted = (u64, Option<u64>);
+
 /// A sending half at a node.
 #[derive(Clone, Debug, Default)]
 struct Half {
     /// Its user has it; else it is in a message, or with somebody who took it from one.
     in_hand: bool,
     open: BTreeMap<u64, u8>,
+    /// Offers of choices that are reserved.
+    granted: BTreeMap<u64, Granted>,
+    /// Offers that are asked back.
+    withdrawing: BTreeSet<u64>,
     credits: u32,
     failed: bool,
 }
@@ -92,6 +105,15 @@ enum Receiver {
     Home,
 }
 
+/// How far a choice's offer is at its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// It can be received.
+    Firm,
+    Tentative,
+    Under(u64),
+}
+
 #[derive(Clone, Debug)]
 struct Queued {
     from: NodeId,
@@ -99,6 +121,7 @@ struct Queued {
     value: u8,
     /// In the buffer: its send is complete.
     admitted: bool,
+    asked: Asked,
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +145,8 @@ struct Node {
     outbox: Vec<(usize, u8, bool, Trip)>,
     /// Next ticket.
     tickets: u64,
+    /// Next request.
+    requests: u64,
 }
 
 /// All nodes, and what is between them.
@@ -151,6 +176,14 @@ fn bytes(value: u8) -> Bytes {
     Bytes::copy_from_slice(&[value])
 }
 
+impl Half {
+    fn settled(&mut self, ticket: u64) -> Option<u8> {
+        self.granted.remove(&ticket);
+        self.withdrawing.remove(&ticket);
+        self.open.remove(&ticket)
+    }
+}
+
 impl Travel {
     /// The channel with both ends where the scenario has them, and known to each other.
     pub fn new(scenario: Scenario) -> Self {
@@ -177,6 +210,7 @@ impl Travel {
                 inbox: Vec::new(),
                 outbox: Vec::new(),
                 tickets: 0,
+                requests: 0,
             }
         });
         let mut world = Self {
@@ -326,7 +360,7 @@ impl Travel {
 
     fn terms(&self, home: usize) -> Terms {
         let admitted = self.nodes[home].queue.iter().filter(|queued| queued.admitted).count() as u32;
-        Terms { window: 4, credits: self.scenario.buffer.saturating_sub(admitted), value_max: 100 }
+        Terms { window: self.scenario.window, credits: self.scenario.buffer.saturating_sub(admitted), value_max: 100 }
     }
 
     /// Does what a machine says.
@@ -355,10 +389,10 @@ impl Travel {
         match heard {
             HomeHears::Attached => {}
             HomeHears::Offered(ticket, bytes) => {
-                node.queue.push_back(Queued { from, ticket, value: bytes[0], admitted: false });
+                node.queue.push_back(Queued { from, ticket, value: bytes[0], admitted: false, asked: Asked::Firm });
             }
             HomeHears::Sent(bytes) => {
-                node.queue.push_back(Queued { from, ticket: 0, value: bytes[0], admitted: true });
+                node.queue.push_back(Queued { from, ticket: 0, value: bytes[0], admitted: true, asked: Asked::Firm });
             }
             HomeHears::Withdraw(ticket) => {
                 let before = node.queue.len();
@@ -401,9 +435,44 @@ impl Travel {
                 node.queue.clear();
                 node.ended = None;
             }
-            HomeHears::OfferedByChoice(..) | HomeHears::Granted(..) | HomeHears::Revoke(_) => {
-                self.broken = Some("a word of a choice".to_owned());
+            HomeHears::OfferedByChoice(ticket, choice) => {
+                let value = choice as u8;
+                node.queue.push_back(Queued { from, ticket, value, admitted: false, asked: Asked::Tentative });
             }
+            HomeHears::Granted(ticket, request, bytes) => {
+                let asked = |queued: &&mut Queued| queued.ticket == ticket && queued.asked == Asked::Under(request);
+                if let Some(queued) = node.queue.iter_mut().find(asked) {
+                    queued.asked = Asked::Firm;
+                    if queued.value != bytes[0] {
+                        self.broken = Some(format!("value {} is granted for {}", bytes[0], queued.value));
+                    }
+                }
+            }
+            HomeHears::Revoke(ticket) => {
+                if let Some(which) = node.queue.iter().position(|queued| queued.ticket == ticket && !queued.admitted) {
+                    self.give_up(me, which);
+                }
+            }
+        }
+    }
+
+    /// The receive that has asked is over.
+    fn give_up(&mut self, me: usize, which: usize) {
+        let node = &mut self.nodes[me];
+        let Some(queued) = node.queue.get_mut(which).filter(|queued| queued.asked != Asked::Tentative) else { return };
+        queued.asked = Asked::Tentative;
+        node.machine.abort(NOW, CHANNEL, queued.from, queued.ticket);
+    }
+
+    /// Hands over what is asked for.
+    fn grant(&mut self, me: usize, ticket: u64, request: u64) {
+        let node = &mut self.nodes[me];
+        let Some(half) = &mut node.half else { return };
+        let Some(value) = half.open.get(&ticket).filter(|_| !half.withdrawing.contains(&ticket)) else { return };
+        if let Some((_, next)) = half.granted.get_mut(&ticket) {
+            *next = Some(request);
+        } else if node.machine.grant(NOW, CHANNEL, ticket, request, bytes(*value)) {
+            half.granted.insert(ticket, (request, None));
         }
     }
 
@@ -441,8 +510,8 @@ impl Travel {
         let Some(half) = &mut node.half else { return };
         match heard {
             ProxyHears::Attached(terms) => half.credits += terms.credits,
-            ProxyHears::Credit(count) | ProxyHears::Home(_, count) => half.credits += count,
-            ProxyHears::Moved(again) => {
+            ProxyHears::Credit(count) | ProxyHears::Home(_, _, count) => half.credits += count,
+            ProxyHears::Moved(_, again) => {
                 for ticket in again {
                     match half.open.get(&ticket) {
                         Some(value) => node.machine.offer_again(NOW, CHANNEL, ticket, bytes(*value)),
@@ -462,17 +531,24 @@ impl Travel {
                     node.half = None;
                 }
             }
-            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => match half.open.remove(&ticket) {
+            ProxyHears::Reserve(ticket, request) => self.grant(me, ticket, request),
+            ProxyHears::Abort(ticket) => {
+                if let Some((_, Some(next))) = half.granted.remove(&ticket) {
+                    self.grant(me, ticket, next);
+                }
+            }
+            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => match half.settled(ticket) {
                 Some(value) => self.fate(value, Fate::Received),
                 None => self.broken = Some(format!("offer {ticket} of node {me} is taken, and is not open")),
             },
             ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => {
-                if let Some(value) = half.open.remove(&ticket) {
+                if let Some(value) = half.settled(ticket) {
                     self.fate(value, Fate::NotTaken);
                 }
             }
             ProxyHears::Ended(_) | ProxyHears::Rejected(_) => {
                 half.failed = true;
+                half.granted.clear();
                 let open = std::mem::take(&mut half.open);
                 if node.machine.has_half(CHANNEL) {
                     node.machine.end_proxy(NOW, CHANNEL, End::Gone);
@@ -481,6 +557,7 @@ impl Travel {
             }
             ProxyHears::Lost { unknown, not_taken, taken } => {
                 half.failed = true;
+                half.granted.clear();
                 let mut fates = Vec::new();
                 let mut unheard = None;
                 half.open.retain(|ticket, value| {
@@ -504,9 +581,7 @@ impl Travel {
                     self.fate(value, fate);
                 }
             }
-            ProxyHears::Held(_) | ProxyHears::Reserve(..) | ProxyHears::Abort(_) => {
-                self.broken = Some("a word of a choice, or of an extended receive".to_owned());
-            }
+            ProxyHears::Held(_) => self.broken = Some("a word of an extended receive".to_owned()),
         }
     }
 
@@ -537,20 +612,26 @@ impl Travel {
             node.tickets += 1;
             half.open.insert(ticket, value);
             self.fates.push((Fate::Open, false));
-            node.machine.offer(NOW, CHANNEL, ticket, bytes(value));
+            if self.scenario.choices {
+                node.machine.offer_choice(NOW, CHANNEL, ticket, value.into());
+            } else {
+                node.machine.offer(NOW, CHANNEL, ticket, bytes(value));
+            }
         }
         self.act(me);
         true
     }
 
     fn receive(&mut self, me: usize) {
-        let Some(queued) = self.nodes[me].queue.pop_front() else { return };
+        let queue = &mut self.nodes[me].queue;
+        let first = queue.iter().position(|queued| queued.asked == Asked::Firm);
+        let Some(queued) = first.and_then(|first| queue.remove(first)) else { return };
         let known = &mut self.fates[usize::from(queued.value)];
         if known.1 {
             self.broken = Some(format!("value {} was received twice", queued.value));
         }
         known.1 = true;
-        if self.received.last().is_some_and(|last| *last > queued.value) {
+        if !self.scenario.choices && self.received.last().is_some_and(|last| *last > queued.value) {
             self.broken = Some(format!("value {} was received after {:?}", queued.value, self.received));
         }
         self.received.push(queued.value);
@@ -713,7 +794,7 @@ impl World for Travel {
         }
         let _ = write!(
             text,
-            "{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{}{:?}",
+            "{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{:?}{}{:?}",
             self.wires.iter().filter(|(_, wire)| !wire.is_empty()).collect::<Vec<_>>(),
             self.carries.iter().filter(|(_, wire)| !wire.is_empty()).collect::<Vec<_>>(),
             self.fates,
@@ -721,7 +802,8 @@ impl World for Travel {
             self.cut,
             self.noticed,
             self.scenario.moves,
-            (self.scenario.refusals, self.scenario.cuts, self.scenario.deaths, self.scenario.withdrawals),
+            (self.scenario.refusals, self.scenario.cuts, self.scenario.deaths),
+            (self.scenario.withdrawals, self.scenario.aborts),
             self.dropped,
             self.scenario.drops
         );
@@ -778,11 +860,33 @@ impl World for Travel {
                     });
                 }
             }
-            if node.in_hand && node.receiver == Receiver::Home && !node.queue.is_empty() {
-                add(format!("{me} receives"), &mut |world| {
-                    world.receive(me);
-                    true
-                });
+            if node.in_hand && node.receiver == Receiver::Home {
+                if node.queue.iter().any(|queued| queued.asked == Asked::Firm) {
+                    add(format!("{me} receives"), &mut |world| {
+                        world.receive(me);
+                        true
+                    });
+                }
+                for (which, queued) in node.queue.iter().enumerate().filter(|_| self.scenario.choices) {
+                    if queued.asked == Asked::Tentative {
+                        add(format!("{me} asks for {}", queued.value), &mut |world| {
+                            let node = &mut world.nodes[me];
+                            node.requests += 1;
+                            let (from, ticket, request) = (queued.from, queued.ticket, node.requests);
+                            node.queue[which].asked = Asked::Under(request);
+                            node.machine.reserve(NOW, CHANNEL, from, ticket, request);
+                            world.act(me);
+                            true
+                        });
+                    } else if self.scenario.aborts > 0 {
+                        add(format!("{me} gives {} up", queued.value), &mut |world| {
+                            world.scenario.aborts -= 1;
+                            world.give_up(me, which);
+                            world.act(me);
+                            true
+                        });
+                    }
+                }
             }
             if node.in_hand && node.receiver == Receiver::Guest {
                 add(format!("{me} uses the receiver"), &mut |world| {
@@ -809,7 +913,15 @@ impl World for Travel {
                 for ticket in open {
                     add(format!("{me} asks {ticket} back"), &mut |world| {
                         world.scenario.withdrawals -= 1;
-                        world.nodes[me].machine.withdraw(NOW, CHANNEL, ticket);
+                        let node = &mut world.nodes[me];
+                        let half = node.half.as_mut();
+                        // A choice that is reserved can only ask for that.
+                        if half.as_ref().is_some_and(|half| half.granted.contains_key(&ticket)) {
+                            node.machine.revoke(NOW, CHANNEL, ticket);
+                        } else {
+                            half.map(|half| half.withdrawing.insert(ticket));
+                            node.machine.withdraw(NOW, CHANNEL, ticket);
+                        }
                         world.act(me);
                         true
                     });
@@ -885,6 +997,18 @@ impl World for Travel {
                 if !seen {
                     return Err(format!("offer {ticket} of node {me} waits for ever: no receiver sees it"));
                 }
+            }
+            // A choice is reserved only by who has its value.
+            for ticket in half.granted.keys() {
+                let has_it = |queued: &Queued| queued.ticket == *ticket && queued.asked == Asked::Firm;
+                if !home.is_some_and(|home| self.nodes[home].queue.iter().any(has_it)) {
+                    return Err(format!("offer {ticket} of node {me} is reserved for ever"));
+                }
+            }
+        }
+        for (me, node) in living() {
+            if let Some(queued) = node.queue.iter().find(|queued| matches!(queued.asked, Asked::Under(_))) {
+                return Err(format!("node {me} has asked for {queued:?}, and is not answered"));
             }
         }
         // Whether an end has been passed on and not been used: then there are records of its way.

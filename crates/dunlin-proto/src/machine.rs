@@ -246,6 +246,11 @@ impl Machine {
         self.due
     }
 
+    /// Numbered frames that the connections it still has have heard; in this life of each.
+    pub fn heard(&self) -> u64 {
+        self.connections.values().map(|connection| connection.inbox.seen).sum()
+    }
+
     /// What is there.
     pub fn census(&self) -> Census {
         let attached = || self.homes.values().flat_map(|home| home.attached.values());
@@ -262,7 +267,7 @@ impl Machine {
             sockets: self.sockets.keys().filter(|socket| !is_relayed(**socket)).count(),
             relayed: self.relays.relayed(),
             relays: self.relays.between_others(),
-            heard: self.connections.values().map(|connection| connection.inbox.seen).sum(),
+            heard: self.heard(),
         }
     }
 
@@ -1068,7 +1073,7 @@ impl Machine {
         if let Some(relay) = self.relays.by(id) {
             self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
             // What is relayed does not relay: else two could end up relaying each other's connection to the other.
-            self.end_streams(now, node);
+            self.end_streams(now, node, true);
             self.probe_later(now, node);
         }
         if is_new {
@@ -1118,8 +1123,12 @@ impl Machine {
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
+        let may_return = !matches!(why, Down::Refused(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
-        self.end_streams(now, node);
+        self.end_streams(now, node, false);
+        if may_return && self.asks_of_home(node) {
+            self.connect(now, node);
+        }
     }
 
     // Frames.

@@ -127,6 +127,22 @@ mod chosen {
         AskedBackAgain = "asked-back-again",
         /// An end that was taken by a node that is lost in the same breath is waited for.
         LeftToNobody = "left-to-nobody",
+        /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the ends in it.
+        LateValueUntold = "late-value-untold",
+        /// A sender that comes back to a node where its channel is over is taken for what it was.
+        OverReturned = "over-returned",
+        /// That an end is gone which went in an earlier message is taken for a word of the one that it is in now.
+        LapseOfAnother = "lapse-of-another",
+        /// A receiver that has come home unused leaves under the same claim again.
+        ClaimKept = "claim-kept",
+        /// Claims of a home begin at zero, whichever of the channel's homes it is.
+        StaleEpoch = "stale-epoch",
+        /// A half that is fenced goes on waiting.
+        FencedIgnored = "fenced-ignored",
+        /// The owner of a choice that asks for its reservation back takes it as given back.
+        OwnersClock = "owners-clock",
+        /// Of the halves whose home is lost only one is told.
+        WakeOne = "wake-one",
     }
 
     thread_local! {

@@ -254,10 +254,14 @@ impl Machine {
         }
     }
 
-    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
-    pub(crate) fn end_streams(&mut self, now: Time, node: NodeId) {
+    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends. `told`: the other side is told so, for it may
+    /// not know: of a relayed socket that this side has accepted it need not have heard.
+    pub(crate) fn end_streams(&mut self, now: Time, node: NodeId, told: bool) {
         let keys: Vec<Key> = self.relays.of(node).map(|(key, _)| *key).collect();
         for key in keys {
+            if told {
+                self.push(node, Frame::Relay(Relay::End { stream: key.1 }));
+            }
             match self.relays.streams.get(&key) {
                 Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
                 Some(Stream::Between { other, .. }) => {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, Expected, Face, NoRelay, Terms, codec};
-use dunlin_proto::wire::{Frame, Relay, limits};
+use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
 use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, State};
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
@@ -352,6 +352,34 @@ fn whom_nobody_can_dial_is_relayed() {
     assert_eq!(net.at(D).census().unacked_bytes, 0);
 }
 
+/// Whoever may help is asked again: it may have met the other node since.
+#[test]
+fn a_helper_that_could_not_help_is_asked_again() {
+    let mut net = Net::new(&[D, H, I], |_, _| {});
+    net.blocked.extend([(D, H), (H, D)]);
+    net.connect(D, I);
+    net.at(D).introduced(id(H), id(I), &[H.to_string()]);
+    net.channel(D, H);
+    net.pass(3 * SECOND);
+    assert_eq!(net.at(D).relayed_by(id(H)), None);
+    net.connect(H, I);
+    net.pass(4 * SECOND);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+}
+
+/// A socket that was lost may come back: it is not relayed at once.
+#[test]
+fn what_was_cut_is_not_relayed_at_once() {
+    let mut net = Net::apart(&[(D, H), (H, D)], |_, _| {});
+    net.channel(D, H);
+    net.blocked.extend([(D, H), (H, D)]);
+    net.cut(D, H);
+    net.pass(SECOND - MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), None);
+    net.pass(2 * MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+}
+
 /// Nobody can dial either, and they have no addresses.
 #[test]
 fn who_has_no_address_is_relayed() {
@@ -478,6 +506,9 @@ fn a_refusal_is_told() {
     assert_eq!(net.states(D, H), [State::Down(unrelayed.clone())]);
     assert!(unrelayed.to_string().ends_with("does not help, since it does not relay"), "{unrelayed}");
     assert_eq!(net.states(H, D), [], "nothing has ever been there");
+    // It has dialled as often as it was asked to.
+    let dialled = net.dialled.iter().filter(|pair| **pair == (H, D)).count();
+    assert!((2..=5).contains(&dialled), "{dialled}");
     assert!(matches!(&net.taken[..], [ProxyHears::Lost { .. }]), "{:?}", net.taken);
 }
 
@@ -621,8 +652,8 @@ fn another_node_at_its_address_is_not_it() {
 /// No socket is relayed over one that is relayed itself.
 #[test]
 fn what_is_relayed_does_not_relay() {
-    // 1 and 2 are relayed by 3; 4 knows only 1, and cannot be dialled by 2.
-    let mut net = Net::new(&[D, H, I, 4], |_, _| {});
+    // 1 and 2 are relayed by 3; 4 knows only 1, and cannot be dialled at all, so it asks for a relay at once.
+    let mut net = Net::new(&[D, H, I, 4], |node, config| config.addresses.retain(|_| node != 4));
     net.blocked.extend([(D, H), (H, D), (4, H), (H, 4), (4, I), (I, 4)]);
     net.connect(D, I);
     net.connect(H, I);
@@ -642,6 +673,20 @@ fn what_is_relayed_does_not_relay() {
 
 // A peer that breaks the rules of relaying.
 
+fn hello(peer: usize, attempt: u64) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: "tides".to_owned(),
+        me: Life { node: id(peer), incarnation: Incarnation(1) },
+        wanted: NodeId(9),
+        met: Incarnation(u64::from(attempt > 1)),
+        attempt,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    }
+}
+
 /// A machine with connections to two peers whose bytes the test writes; this one's id is 9, so theirs are smaller.
 struct Lone {
     machine: Machine,
@@ -654,25 +699,13 @@ const NOW: Time = Time(0);
 
 impl Lone {
     fn new(change: impl Fn(&mut Config)) -> Self {
-        use dunlin_proto::wire::VERSIONS;
-        use dunlin_proto::wire::handshake::{Hello, Resume};
         let mut config = Config::new("tides");
         config.addresses = vec!["here".to_owned()];
         change(&mut config);
         let me = Life { node: NodeId(9), incarnation: Incarnation(1) };
         let mut lone = Self { machine: Machine::new(config, me, 1), downs: Vec::new(), heard: BTreeMap::new() };
         for peer in [D, H] {
-            let hello = Hello {
-                versions: VERSIONS,
-                application: "tides".to_owned(),
-                me: Life { node: id(peer), incarnation: Incarnation(1) },
-                wanted: me.node,
-                met: Incarnation(0),
-                attempt: 1,
-                resume: Resume { run: 1, seen: 0 },
-                addresses: Vec::new(),
-                identity: Bytes::new(),
-            };
+            let hello = hello(peer, 1);
             let socket = SocketId(peer as u64);
             lone.machine.accepted(NOW, socket);
             lone.machine.received(NOW, socket, hello.encode());
@@ -820,23 +853,10 @@ fn strangers_over_a_relay_are_strangers() {
 
 #[test]
 fn who_says_hello_is_who_its_relay_says() {
-    use dunlin_proto::wire::VERSIONS;
-    use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
     for (says, admitted) in [(5, true), (6, false)] {
         let mut end = Lone::new(|_| {});
         end.says(D, Relay::From { stream: 2, node: id(5) });
-        let hello = Hello {
-            versions: VERSIONS,
-            application: "tides".to_owned(),
-            me: Life { node: id(says), incarnation: Incarnation(1) },
-            wanted: NodeId(9),
-            met: Incarnation(0),
-            attempt: 1,
-            resume: Resume { run: 1, seen: 0 },
-            addresses: Vec::new(),
-            identity: Bytes::new(),
-        };
-        end.says(D, Relay::Bytes { stream: 2, piece: hello.encode() });
+        end.says(D, Relay::Bytes { stream: 2, piece: hello(says, 1).encode() });
         let heard = end.heard(D);
         let [Relay::Bytes { stream: 2, piece }, rest @ ..] = &heard[..] else { panic!("{heard:?}") };
         let answer = Answer::decode(&mut BytesMut::from(&piece[..])).unwrap().unwrap();
@@ -848,6 +868,40 @@ fn who_says_hello_is_who_its_relay_says() {
             assert_eq!(rest, [Relay::End { stream: 2 }]);
         }
     }
+}
+
+/// A connection that gets a relayed socket relays nothing from then on. Whoever takes that up says so: the other side may never hear the answer.
+#[test]
+fn who_is_relayed_from_now_on_relays_nothing() {
+    let mut relay = Lone::new(|_| {});
+    relay.says(D, Relay::To { stream: 2, node: id(H) });
+    assert_eq!(relay.heard(H), [Relay::From { stream: 3, node: id(D) }]);
+    // D cannot reach this node any more but over H.
+    relay.machine.closed(NOW, SocketId(D as u64));
+    relay.settle();
+    relay.says(H, Relay::From { stream: 2, node: id(D) });
+    relay.says(H, Relay::Bytes { stream: 2, piece: hello(D, 2).encode() });
+    assert_eq!(relay.machine.relayed_by(id(D)), Some(id(H)));
+    assert_eq!(relay.machine.census().relays, 0);
+    let heard = relay.heard(H);
+    assert!(heard.contains(&Relay::End { stream: 3 }), "{heard:?}");
+    let frames: Vec<u8> = heard
+        .iter()
+        .filter_map(|said| if let Relay::Bytes { stream: 2, piece } = said { Some(&piece[..]) } else { None })
+        .collect::<Vec<_>>()
+        .concat();
+    let mut end = BytesMut::new();
+    codec::encode(&Frame::Relay(Relay::End { stream: 2 }), &mut end);
+    assert!(frames.windows(end.len()).any(|bytes| bytes == end), "{frames:02x?}");
+    // And what either asks for is refused.
+    let mut to = BytesMut::new();
+    codec::encode(&Frame::Relay(Relay::To { stream: 4, node: id(H) }), &mut to);
+    relay.says(H, Relay::Bytes { stream: 2, piece: to.freeze() });
+    relay.says(H, Relay::To { stream: 4, node: id(D) });
+    let refused = Relay::Refused { stream: 4, why: NoRelay::NotConnected };
+    assert!(relay.heard(H).contains(&refused));
+    assert_eq!(relay.machine.census().relays, 0);
+    assert_eq!(relay.downs, []);
 }
 
 /// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on without end.

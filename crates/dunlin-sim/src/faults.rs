@@ -7,7 +7,7 @@ use crate::laws::Standing;
 use crate::network::Mute;
 use crate::program::{AtHome, Outcome};
 use crate::random::Random;
-use crate::world::{Event, World, config};
+use crate::world::{Event, Kind, World, config};
 
 /// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each has its quiet surroundings.
 #[derive(Debug)]
@@ -58,10 +58,13 @@ const KINDS: [Fault; 8] =
     [Fault::Cut, Fault::HalfOpen, Fault::Stall, Fault::Vanish, Fault::Crash, Fault::Stale, Fault::Leave, Fault::Slow];
 
 impl Plan {
-    pub(crate) fn new(random: &mut Random) -> Self {
-        let travels = random.chance(60);
-        let nodes =
-            if travels { [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)] } else { [2, 2, 2, 2, 3, 3, 4][random.index(7)] };
+    pub(crate) fn new(random: &mut Random, kind: Kind) -> Self {
+        let travels = kind == Kind::Travelling || random.chance(60);
+        let nodes = match kind {
+            Kind::Travelling => [3, 3, 4, 4, 5, 6][random.index(6)],
+            Kind::Any if travels => [2, 3, 3, 3, 4, 4, 5, 6][random.index(8)],
+            Kind::Any => [2, 2, 2, 2, 3, 3, 4][random.index(7)],
+        };
         let mut config = config(random);
         let mut value_max = 1000;
         if random.chance(12) {

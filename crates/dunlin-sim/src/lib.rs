@@ -10,11 +10,12 @@ mod laws;
 mod network;
 mod program;
 mod random;
+pub mod scale;
 mod travel;
 mod world;
 
 pub use coverage::{Coverage, Fault, Met};
-pub use world::{Report, Verdict, run};
+pub use world::{Kind, Report, Verdict, run, run_as};
 
 /// The names of the bugs that are planted in this build.
 #[cfg(feature = "planted")]

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-use dunlin_sim::{Coverage, Verdict};
+use clap::{Args, Parser, Subcommand};
+use dunlin_sim::scale::{Figures, Phase, Scale, scale};
+use dunlin_sim::{Coverage, Kind, Verdict};
 
 const CODES: &str = "Exit codes:
   0    all laws held (with --bugs: all planted bugs were found)
@@ -23,8 +24,10 @@ const CODES: &str = "Exit codes:
 
 /// Plays nodes of dunlin's protocol over a simulated network, with faults, and checks the laws.
 #[derive(Debug, Parser)]
-#[command(name = "dunlin-sim", version, after_help = CODES)]
+#[command(name = "dunlin-sim", version, after_help = CODES, args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// How many seeds to play
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
@@ -37,6 +40,9 @@ struct Options {
     /// Wake each planted bug in turn, and say how many seeds it took to find it
     #[arg(long)]
     bugs: bool,
+    /// Only runs with ends that travel, and 3 to 6 nodes
+    #[arg(long)]
+    travelling: bool,
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -46,6 +52,30 @@ struct Options {
     /// How many threads share the seeds
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get() as u64))]
     threads: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Spread very many ends over many nodes by moves, and measure what a move and an end cost
+    ///
+    /// Without faults. Ends with 1 if something is left over when all is at rest.
+    Scale(ScaleOptions),
+}
+
+#[derive(Args, Debug)]
+struct ScaleOptions {
+    /// How many nodes, all connected with each other: 4 to 1000
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(4..=1000))]
+    nodes: u16,
+    /// How many ends, senders and receivers together: at least 2
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(2..))]
+    ends: u32,
+    /// Where its chance comes from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// So many lines of a trace are printed after a failure.
@@ -95,9 +125,15 @@ struct Outcome {
     failure: Option<(u64, Failure)>,
 }
 
-fn play(seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>) {
+impl Options {
+    fn kind(&self) -> Kind {
+        if self.travelling { Kind::Travelling } else { Kind::Any }
+    }
+}
+
+fn play(kind: Kind, seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>) {
     dunlin_sim::wake(bug);
-    match catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(seed, false))) {
+    match catch_unwind(AssertUnwindSafe(|| dunlin_sim::run_as(kind, seed, false))) {
         Ok(report) => {
             let failure = match report.verdict {
                 Verdict::Clean => None,
@@ -134,7 +170,7 @@ fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> O
                         if seed >= stop.load(Ordering::Relaxed) {
                             break 'blocks;
                         }
-                        let (met, failed) = play(seed, bug);
+                        let (met, failed) = play(options.kind(), seed, bug);
                         coverage.add(&met);
                         played.fetch_add(1, Ordering::Relaxed);
                         if let Some(failed) = failed {
@@ -191,9 +227,10 @@ fn bug_names() -> Vec<&'static str> {
     dunlin_sim::bugs()
 }
 
-fn replay(seed: u64, bug: Option<&str>) -> String {
+fn replay(kind: Kind, seed: u64, bug: Option<&str>) -> String {
     let bug = bug.map(|bug| format!(" --bug {bug}")).unwrap_or_default();
-    format!("cargo run --release -p dunlin-sim -- --from {seed} --seeds 1 --trace{bug}")
+    let kind = if kind == Kind::Travelling { " --travelling" } else { "" };
+    format!("cargo run --release -p dunlin-sim -- --from {seed} --seeds 1 --trace{kind}{bug}")
 }
 
 fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
@@ -252,7 +289,10 @@ fn one_range(options: &Options, interrupted: &AtomicBool) -> u8 {
     if options.json {
         let failure = outcome.failure.as_ref().map_or("null".to_owned(), |(seed, failure)| {
             let (kind, text) = (quoted(failure.kind()), quoted(failure.text()));
-            format!("{{\"seed\":{seed},\"kind\":{kind},\"text\":{text},\"replay\":{}}}", quoted(&replay(*seed, bug)))
+            format!(
+                "{{\"seed\":{seed},\"kind\":{kind},\"text\":{text},\"replay\":{}}}",
+                quoted(&replay(options.kind(), *seed, bug))
+            )
         });
         let missing: Vec<String> = missing.iter().map(|cell| quoted(cell)).collect();
         say(&format!(
@@ -267,12 +307,12 @@ fn one_range(options: &Options, interrupted: &AtomicBool) -> u8 {
     if let Some((seed, failure)) = &outcome.failure {
         say(&format!("\nseed {seed}: {}: {}", failure.kind(), failure.text()));
         dunlin_sim::wake(bug);
-        if let Ok(report) = catch_unwind(AssertUnwindSafe(|| dunlin_sim::run(*seed, true))) {
+        if let Ok(report) = catch_unwind(AssertUnwindSafe(|| dunlin_sim::run_as(options.kind(), *seed, true))) {
             let lines = &report.trace[report.trace.len().saturating_sub(TAIL)..];
             say(&format!("the last {} of {} lines of its trace:", lines.len(), report.trace.len()));
             lines.iter().for_each(|line| say(line));
         }
-        say(&format!("replay: {}", replay(*seed, bug)));
+        say(&format!("replay: {}", replay(options.kind(), *seed, bug)));
     }
     let rate = outcome.played as f64 / seconds;
     say(&format!("\n{} seeds in {seconds:.1} s ({rate:.0} a second)", outcome.played));
@@ -292,7 +332,7 @@ fn trace_one(options: &Options) -> u8 {
     let mut code = 0;
     for seed in options.from..options.from.saturating_add(options.seeds) {
         dunlin_sim::wake(bug);
-        let report = dunlin_sim::run(seed, true);
+        let report = dunlin_sim::run_as(options.kind(), seed, true);
         report.trace.iter().for_each(|line| say(line));
         say(&format!("seed {seed}: {:?}, trace {:016x}", report.verdict, report.hash));
         code = match report.verdict {
@@ -305,8 +345,91 @@ fn trace_one(options: &Options) -> u8 {
     code
 }
 
+fn json_number(value: Option<f64>) -> String {
+    value.map_or("null".to_owned(), |value| format!("{value:.1}"))
+}
+
+/// Resident bytes since before the first channel, for each end.
+fn bytes_for_each(figures: &Figures, phase: &Phase) -> Option<f64> {
+    let (now, before) = (phase.resident? as f64, figures.resident_before? as f64);
+    Some((now - before) / figures.scale.ends as f64)
+}
+
+fn scaled(options: &ScaleOptions) -> u8 {
+    let plan = Scale { nodes: options.nodes.into(), ends: options.ends as usize, seed: options.seed };
+    let figures = match scale(plan, &mut |what| eprintln!("{what}")) {
+        Ok(figures) => figures,
+        Err(what) if options.json => {
+            say(&format!(
+                "{{\"nodes\":{},\"ends\":{},\"code\":1,\"failure\":{}}}",
+                plan.nodes,
+                plan.ends,
+                quoted(&what)
+            ));
+            return 1;
+        }
+        Err(what) => {
+            say(&what);
+            return 1;
+        }
+    };
+    let records = &figures.records;
+    if options.json {
+        let row = |phase: &Phase| {
+            format!(
+                "{{\"name\":{},\"count\":{},\"frames\":{},\"bytes\":{},\"seconds\":{:.1},\"resident_bytes_per_end\":{}}}",
+                quoted(phase.name),
+                phase.count,
+                phase.frames,
+                phase.bytes,
+                phase.seconds,
+                json_number(bytes_for_each(&figures, phase)),
+            )
+        };
+        let rows: Vec<String> = figures.phases.iter().map(row).collect();
+        say(&format!(
+            "{{\"nodes\":{},\"ends\":{},\"seed\":{},\"code\":0,\"homes\":{},\"halves\":{},\"phases\":[{}]}}",
+            plan.nodes,
+            plan.ends,
+            plan.seed,
+            records.homes,
+            records.proxies,
+            rows.join(",")
+        ));
+        return 0;
+    }
+    say(&format!(
+        "{:<40}{:>10}{:>12}{:>12}{:>10}{:>14}",
+        "", "count", "frames each", "bytes each", "seconds", "memory/end"
+    ));
+    for phase in &figures.phases {
+        let each = |all: u64| all as f64 / phase.count as f64;
+        let memory = bytes_for_each(&figures, phase).map_or("-".to_owned(), |bytes| format!("{bytes:.0}"));
+        say(&format!(
+            "{:<40}{:>10}{:>12.2}{:>12.0}{:>10.1}{memory:>14}",
+            phase.name,
+            phase.count,
+            each(phase.frames),
+            each(phase.bytes),
+            phase.seconds
+        ));
+    }
+    say("\nframes: numbered ones, the message's own two among them; bytes: of all frames, acknowledgements too;");
+    say(
+        "memory/end: resident bytes since before the first channel (the system's count, which gives little back), for each end",
+    );
+    say(&format!(
+        "at rest {} homes, {} attached halves, {} halves, as many as there are; nothing else was left, and after the drop nothing",
+        records.homes, records.attached, records.proxies
+    ));
+    0
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(Command::Scale(options)) = &options.command {
+        return ExitCode::from(scaled(options));
+    }
     let names = bug_names();
     if let Some(bug) = &options.bug
         && !names.contains(&bug.as_str())
@@ -331,9 +454,10 @@ fn main() -> ExitCode {
             options.from,
             options.threads
         ));
-        say(
-            "drawn from each seed: 2 to 6 nodes, times, windows, chunks, buffers, which faults and how often (--trace prints them)",
-        );
+        let nodes = if options.travelling { "3 to 6 nodes with ends that travel" } else { "2 to 6 nodes" };
+        say(&format!(
+            "drawn from each seed: {nodes}, times, windows, chunks, buffers, which faults and how often (--trace prints them)"
+        ));
     }
     ExitCode::from(if options.bugs {
         find_bugs(&options, &interrupted)

@@ -24,8 +24,12 @@ struct Value {
     outcome: Option<Outcome>,
     /// A receive has returned it, or a buffer has admitted it.
     taken: bool,
+    /// The node that has taken it.
+    taken_at: Option<usize>,
     received: bool,
     failed_by_home: bool,
+    /// The ends in it, of other lines.
+    cargo: Vec<usize>,
 }
 
 /// An offer that its sender has not heard the end of.
@@ -57,6 +61,8 @@ struct Half {
     failed: bool,
     /// It is here again after an unknown message, in which it had this number.
     doubt: u64,
+    /// Where it has been told that its home is.
+    home: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +224,8 @@ impl World {
             admitted: BTreeMap::new(),
             void: Vec::new(),
         };
-        line.halves.insert(proc, Half { in_hand: true, credits: room, ..Half::default() });
+        let home = Some(self.procs[proc].node);
+        line.halves.insert(proc, Half { in_hand: true, credits: room, home, ..Half::default() });
         line.homes.insert(proc, Home { granted: room, ..Home::new(Receiver::Home) });
         let terms = self.line_terms(&line, room);
         self.note(70, self.lines.len() as u64, || format!("a line {id:?} begins, with {terms:?}"));
@@ -315,8 +322,10 @@ impl World {
             choice,
             outcome: None,
             taken: false,
+            taken_at: None,
             received: false,
             failed_by_home: false,
+            cargo: Vec::new(),
         });
         self.lines[at].values.len() - 1
     }
@@ -332,8 +341,13 @@ impl World {
         if let Some(half) = self.half(at, proc) {
             half.open.insert(value, Open { choice, ..Open::default() });
         }
+        let mut cargo = Vec::new();
+        if !choice && self.random.chance(30) {
+            cargo = self.packs_an_end(proc, at + 1);
+        }
         let how = if choice { "a choice offers" } else { "offers" };
-        self.note(71, value as u64, || format!("line {at}: the sender {how} {value}, {size} bytes"));
+        self.note(71, value as u64, || format!("line {at}: the sender {how} {value}, {size} bytes, with {cargo:?}"));
+        self.lines[at].values[value].cargo = cargo;
         let machine = &mut self.procs[proc].machine;
         if choice {
             machine.offer_choice(now, id, value as u64, (1 << 64) | value as u128);
@@ -513,8 +527,41 @@ impl World {
 
     // What becomes of messages with ends.
 
+    /// Some end that is here and may go, of a line from this one on, for a message that goes at once. What goes over a line is of a later one, so that no
+    /// two wait for each other.
+    pub(crate) fn packs_an_end(&mut self, proc: usize, from: usize) -> Vec<usize> {
+        if self.healed || self.procs[proc].leaving {
+            return Vec::new();
+        }
+        for at in from..self.lines.len() {
+            let half = self.lines[at].halves.get(&proc);
+            if half.is_some_and(|half| half.in_hand && !half.failed && half.open.is_empty())
+                && let Some(cargo) = self.pack_sender(at, proc)
+            {
+                return vec![cargo];
+            }
+            if let Some(cargo) = self.pack_receiver(at, proc) {
+                return vec![cargo];
+            }
+        }
+        Vec::new()
+    }
+
+    /// Whether these ends may go in a message on a credit: what is said of them overtakes values, and who only passes an end on may say that
+    /// it is settled.
+    pub(crate) fn may_go_on_a_credit(&self, cargo: &[usize]) -> bool {
+        cargo.iter().all(|cargo| {
+            let Cargo { place, by, .. } = &self.cargos[*cargo];
+            let me = node_id(self.procs[*by].node);
+            match place {
+                Place::Sender(place) => place.sponsor == me,
+                Place::Receiver(place) => place.home == me,
+            }
+        })
+    }
+
     /// The message was not taken.
-    fn end_stays(&mut self, cargo: usize, proc: usize) {
+    pub(crate) fn end_stays(&mut self, cargo: usize, proc: usize) {
         let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
         let id = self.lines[at].id;
         if self.cargos[cargo].void {
@@ -563,12 +610,20 @@ impl World {
             }
             let (id, now) = (self.lines[at].id, self.time());
             self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
+            self.touches(at, to);
             let machine = &mut self.procs[proc].machine;
             match self.cargos[cargo].place {
                 Place::Sender(_) => machine.sender_left(now, id, trip, node_id(to)),
                 Place::Receiver(_) => machine.receiver_left(now, id, trip, node_id(to)),
             }
             self.pump(proc);
+        }
+    }
+
+    /// An end of this line is at that node, or on its way there.
+    fn touches(&mut self, at: usize, node: usize) {
+        if !self.lines[at].touched.contains(&node) {
+            self.lines[at].touched.push(node);
         }
     }
 
@@ -615,14 +670,27 @@ impl World {
         }
     }
 
+    /// The message has come to a channel that has ended: its ends are dropped.
+    pub(crate) fn ends_arrive_late(&mut self, cargo: Vec<usize>, proc: usize, from: usize) {
+        for cargo in cargo {
+            if self.ends_arrive(vec![cargo], proc, from) == [Arrival::Stale] {
+                continue;
+            }
+            let at = self.cargos[cargo].line;
+            match self.cargos[cargo].place {
+                Place::Sender(_) => self.drop_sender(at, proc),
+                Place::Receiver(_) => self.drop_receiver(at, proc),
+            }
+        }
+    }
+
     /// The message is taken by this process.
-    pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, from: usize) {
+    pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, from: usize) -> Vec<Arrival> {
+        let mut arrivals = Vec::with_capacity(cargo.len());
         for cargo in cargo {
             let at = self.cargos[cargo].line;
             let (id, now, from, node) = (self.lines[at].id, self.time(), node_id(from), self.procs[proc].node);
-            if !self.lines[at].touched.contains(&node) {
-                self.lines[at].touched.push(node);
-            }
+            self.touches(at, node);
             let machine = &mut self.procs[proc].machine;
             let is_sender = matches!(self.cargos[cargo].place, Place::Sender(_));
             let arrival = match self.cargos[cargo].place.clone() {
@@ -645,19 +713,29 @@ impl World {
                     }
                 }
                 Arrival::Guest => {
-                    let Place::Receiver(place) = &self.cargos[cargo].place else { return };
+                    let Place::Receiver(place) = &self.cargos[cargo].place else { continue };
                     let home = Home { claim: place.claim, ..Home::new(Receiver::Guest) };
                     self.lines[at].homes.insert(proc, home);
                 }
                 Arrival::Returned if is_sender => self.lines[at].halves.entry(proc).or_default().in_hand = true,
                 Arrival::Returned => match self.home(at, proc) {
-                    Some(home) => home.in_hand = true,
+                    Some(home) => {
+                        home.in_hand = true;
+                        if home.state == Receiver::Home
+                            && let Place::Receiver(place) = &self.cargos[cargo].place
+                        {
+                            let claim = place.claim;
+                            self.lines[at].void.push(claim);
+                        }
+                    }
                     None => self.broke(format!("line {at}: the receiver returns, and was never here")),
                 },
             }
             self.note(81, at as u64, || format!("line {at}: cargo {cargo} arrives at n{node}: {arrival:?}"));
             self.pump(proc);
+            arrivals.push(arrival);
         }
+        arrivals
     }
 
     // What senders hear.
@@ -671,7 +749,7 @@ impl World {
                 | ProxyHears::Ended(_)
                 | ProxyHears::Departed
                 | ProxyHears::Rests => return,
-                ProxyHears::Moved(again) if again.is_empty() => return,
+                ProxyHears::Moved(_, again) if again.is_empty() => return,
                 ProxyHears::Lost { unknown, not_taken, taken }
                     if unknown.is_empty() && not_taken.is_empty() && taken.is_empty() =>
                 {
@@ -690,8 +768,10 @@ impl World {
                 let taken = self.lines[at].values.get(ticket as usize).is_some_and(|value| value.taken);
                 match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
                     Some(open) if !open.held && taken => open.held = true,
-                    _ => self.broke(format!("line {at}: {ticket} is told to be held, and is not")),
+                    _ => return self.broke(format!("line {at}: {ticket} is told to be held, and is not")),
                 }
+                let home = self.half(at, proc).and_then(|half| half.home);
+                self.value_has_left(at, ticket as usize, home);
             }
             ProxyHears::Released(ticket) => {
                 let held =
@@ -733,7 +813,11 @@ impl World {
                     open.reserved = None;
                     open.granted = false;
                     open.revoking = false;
-                    if let Some(request) = open.next.take() {
+                    let next = open.next.take();
+                    for cargo in std::mem::take(&mut self.lines[at].values[ticket as usize].cargo) {
+                        self.end_stays(cargo, proc);
+                    }
+                    if let Some(request) = next {
                         self.is_reserved(at, proc, ticket as usize, request);
                     }
                 }
@@ -743,13 +827,17 @@ impl World {
                     half.credits += u64::from(count);
                 }
             }
-            ProxyHears::Home(_, count) => {
+            ProxyHears::Home(home, _, count) => {
                 self.is_admitted(at, proc);
                 if let Some(half) = self.half(at, proc) {
+                    half.home = Some(node_index(home));
                     half.credits += u64::from(count);
                 }
             }
-            ProxyHears::Moved(again) => {
+            ProxyHears::Moved(home, again) => {
+                if let Some(half) = self.half(at, proc) {
+                    half.home = Some(node_index(home));
+                }
                 let slow = !self.healed && self.random.chance(20);
                 for ticket in again {
                     match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
@@ -863,6 +951,7 @@ impl World {
             return self.value_concluded(at, value, outcome);
         }
         let Some(half) = self.half(at, proc) else { return };
+        let home = half.home;
         if half.open.remove(&value).is_none() {
             return self.broke(format!("line {at}: {ticket} is told to be {outcome:?}, and is not open"));
         }
@@ -870,7 +959,21 @@ impl World {
         if !half.in_hand && half.open.is_empty() && !self.procs[proc].machine.has_half(self.lines[at].id) {
             self.lines[at].halves.remove(&proc);
         }
+        if outcome == Outcome::Taken {
+            self.value_has_left(at, value, home);
+        }
         self.value_concluded(at, value, outcome);
+    }
+
+    /// The sender of a value hears that it was taken, by this node as far as it knows: so the ends in it are there.
+    fn value_has_left(&mut self, at: usize, value: usize, home: Option<usize>) {
+        let Value { by, taken_at, ref cargo, .. } = self.lines[at].values[value];
+        let cargo = cargo.clone();
+        match home {
+            _ if taken_at.is_none() => {}
+            Some(home) if taken_at == Some(home) => self.ends_left(cargo, by, home),
+            _ => self.broke(format!("line {at}: {value} was taken at {taken_at:?}, and its sender thinks at {home:?}")),
+        }
     }
 
     fn value_concluded(&mut self, at: usize, value: usize, outcome: Outcome) {
@@ -885,6 +988,11 @@ impl World {
             Outcome::Taken if !taken => self.broke(format!("line {at}: {value} is told to be taken, and is not")),
             Outcome::NotTaken if taken => self.broke(format!("line {at}: {value} is told not to be taken, and is")),
             _ => {}
+        }
+        let known = &self.lines[at].values[value];
+        if !known.cargo.is_empty() && (outcome != Outcome::Taken || known.taken_at.is_some()) {
+            let (cargo, by, to) = (known.cargo.clone(), known.by, known.taken_at.unwrap_or_default());
+            self.ends_concluded(cargo, by, to, outcome);
         }
     }
 
@@ -909,13 +1017,18 @@ impl World {
         }
         open.granted = true;
         let size = self.lines[at].values[value].size;
-        self.note(84, value as u64, || format!("line {at}: {value} is granted to request {request}"));
+        let cargo = if self.random.chance(30) { self.packs_an_end(proc, at + 1) } else { Vec::new() };
+        self.note(84, value as u64, || format!("line {at}: {value} is granted to request {request}, with {cargo:?}"));
+        self.lines[at].values[value].cargo = cargo;
         if !self.procs[proc].machine.grant(now, id, value as u64, request, bytes(at, value, size))
             && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value))
         {
             // It is not asked for any more.
             open.granted = false;
             open.reserved = None;
+            for cargo in std::mem::take(&mut self.lines[at].values[value].cargo) {
+                self.end_stays(cargo, proc);
+            }
         }
         self.pump(proc);
     }
@@ -1058,12 +1171,14 @@ impl World {
             home.held = extended.then_some((from, value)).or(home.held);
         }
         self.value_happens(at, value);
+        self.lines[at].values[value].taken_at = Some(self.procs[proc].node);
         let machine = &mut self.procs[proc].machine;
         if extended {
             machine.held(now, id, node_id(from), value as u64);
         } else {
             machine.taken(now, id, node_id(from), value as u64);
         }
+        self.ends_arrive(self.lines[at].values[value].cargo.clone(), proc, from);
         self.pump(proc);
     }
 

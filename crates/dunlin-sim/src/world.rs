@@ -151,9 +151,24 @@ pub struct Report {
 /// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and many more channels.
 const EVENTS_MAX: u64 = 60_000;
 
+/// What a seed is to be played as. The same seed of another kind is another run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Whatever the seed says: 2 to 6 nodes, with ends that travel or without.
+    #[default]
+    Any,
+    /// 3 to 6 nodes, and ends that travel.
+    Travelling,
+}
+
 /// Runs one seed.
 pub fn run(seed: u64, trace: bool) -> Report {
-    let mut world = World::new(seed, trace);
+    run_as(Kind::Any, seed, trace)
+}
+
+/// Runs one seed as this kind.
+pub fn run_as(kind: Kind, seed: u64, trace: bool) -> Report {
+    let mut world = World::new(seed, trace, kind);
     let verdict = world.run();
     let World { hash, trace, coverage, .. } = world;
     Report { seed, verdict, hash, trace: trace.unwrap_or_default(), coverage }
@@ -173,9 +188,9 @@ pub(crate) fn address(node: usize) -> String {
 }
 
 impl World {
-    fn new(seed: u64, trace: bool) -> Self {
+    fn new(seed: u64, trace: bool, kind: Kind) -> Self {
         let mut random = Random::new(seed);
-        let mut plan = Plan::new(&mut random);
+        let mut plan = Plan::new(&mut random, kind);
         plan.wall_in(&mut Random::new(!seed));
         let nodes = plan.nodes;
         Self {

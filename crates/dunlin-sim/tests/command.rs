@@ -45,6 +45,14 @@ fn every_outcome_has_a_code() {
     for wrong in ["--bug nothing-like-it", "--seeds 0", "--sedes 4", "--bug newest-first --bugs"] {
         assert_eq!(sim(wrong).0, 2, "{wrong}");
     }
+    for wrong in ["scale --nodes 3", "scale --ends 1", "--seeds 2 scale"] {
+        assert_eq!(sim(wrong).0, 2, "{wrong}");
+    }
+    let (code, said) = sim("scale --nodes 4 --ends 40 --json");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.starts_with("{\"nodes\":4,\"ends\":40,\"seed\":0,\"code\":0,\"homes\":24,"), "{said}");
+    let (code, said) = sim("--travelling --seeds 3");
+    assert!(code == 0 && said.contains(": 3 to 6 nodes with ends that travel,"), "{said}");
     let (code, said) = sim("--seeds 2 --json");
     assert_eq!(code, 0);
     assert!(said.starts_with("{\"from\":0,\"played\":2,") && said.contains("\"code\":0,\"failure\":null"), "{said}");

@@ -92,6 +92,20 @@ macro_rules! __face_serde {
 
             #[automatically_derived]
             impl $crate::Lend for $face {
+                type Other = ();
+
+                fn lone(_: $crate::Shared<Self>) -> ::core::option::Option<$crate::carrier::Agent> {
+                    ::core::option::Option::None
+                }
+
+                fn another() -> (::core::option::Option<$crate::carrier::Agent>, ()) {
+                    (::core::option::Option::None, ())
+                }
+
+                fn carry(_: $crate::Shared<Self>, (): ()) -> ::core::option::Option<$crate::carrier::Chore> {
+                    ::core::option::Option::None
+                }
+
                 fn adopt() -> (
                     ::core::option::Option<Self>,
                     <Self as $crate::End>::Link,

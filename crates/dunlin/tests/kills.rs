@@ -3,17 +3,19 @@
 //! - *names* serves the names, and nothing else.
 //! - The *broker* makes one channel after the other, and hands its ends to the other two. That is a *session*.
 //! - The *producer* sends so many values, the *consumer* receives them; then both ask for the next session.
+//! - In every third session both share a sender to the broker, and claim it again and again for a few values.
 //!
 //! Each declares its names anew for each session, so that each session needs all four to begin, and only two to go on. What has to hold, whoever is killed:
 //!
 //! - nobody hangs: if a new session takes too long to come about the test fails, with what each process waits for;
 //! - a session that both have attached to goes on to its end without broker and names;
-//! - one that is broken off has a typed outcome at both ends, and nothing that its sender was told to be received is missing;
+//! - what is claimed is free again when its claimer is killed, and while it is claimed nobody comes between;
+//! - a session that is broken off has a typed outcome at both ends, and nothing that its sender was told to be received is missing;
 //! - nobody but the killed one ends, and once that one is back a whole new session comes about.
 //!
 //! `DUNLIN_KILLS` says how many are killed, `DUNLIN_SEED` whom and when.
 //!
-//! What the two do with their ends is in [`produces`] and [`consumes`], what of it the test allows in [`Cast::judge`].
+//! What the two do with their ends is in [`produces`], [`consumes`] and [`claims`], what of it the test allows in [`Cast::judge`].
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -30,13 +32,16 @@ use actor::say;
 use dunlin::node::{NameError, Naming};
 use dunlin::prelude::*;
 use dunlin::{rendezvous, waits};
+use serde::{Deserialize, Serialize};
 
 /// So many values has a session.
 const VALUES: u64 = 40;
 /// After so many both say how far they are.
 const STEP: u64 = 8;
-/// The places of the buffer that every other session has.
+/// The places of the buffer that every third session has.
 const PLACES: usize = 4;
+/// So many are sent in one claim.
+const CLAIMED: u64 = 4;
 /// Somebody hangs if a new session takes longer to come about. (A connection is given up after half a second, and a name that its dead holder has 3
 /// seconds later.)
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,13 +65,12 @@ fn a_role() {
         match role.as_str() {
             "names" => std::future::pending().await,
             "broker" => broker(&node, life).await,
-            "producer" => loop {
-                let (session, tx) = session(&node, "producer").await?;
-                produces(&session, tx).await;
-            },
-            "consumer" => loop {
-                let (session, rx) = session(&node, "consumer").await?;
-                consumes(&session, rx).await;
+            "producer" | "consumer" => loop {
+                match session(&node, &role).await? {
+                    (session, Part::Sends(tx)) => produces(&session, tx).await,
+                    (session, Part::Receives(rx)) => consumes(&session, rx).await,
+                    (session, Part::Claims(tx)) => claims(&session, &role, tx).await,
+                }
             },
             _ => panic!("there is no role {role}"),
         }
@@ -103,23 +107,43 @@ where
     }
 }
 
+/// What somebody gets for a session.
+#[derive(Serialize, Deserialize)]
+enum Part {
+    Sends(Sender<u64>),
+    Receives(Receiver<u64>),
+    /// Both have a handle of it; the broker receives.
+    Claims(Shared<Sender<u64>>),
+}
+
 /// Makes channels, and hands their ends to the others.
 async fn broker(node: &Node, life: &str) -> Result {
     for number in 0u64.. {
-        let session = format!("{life}.{number}");
-        let (tx, rx) = channel_with::<u64>(if number % 2 == 0 { rendezvous() } else { fifo(PLACES) });
+        let session = format!("{life}.{number}{}", if number % 3 == 2 { "c" } else { "" });
+        let (for_producer, for_consumer) = match number % 3 {
+            2 => {
+                let (tx, rx) = channel();
+                drop(spawn(hears_claims(rx)));
+                let tx = tx.share();
+                (Part::Claims(tx.clone()), Part::Claims(tx))
+            }
+            policy => {
+                let (tx, rx) = channel_with(if policy == 0 { rendezvous() } else { fifo(PLACES) });
+                (Part::Sends(tx), Part::Receives(rx))
+            }
+        };
         say(format_args!("makes {session}"));
         let (to_producer, to_consumer) =
-            par!(hand(node, &session, "producer", tx), hand(node, &session, "consumer", rx));
+            par!(hand(node, &session, "producer", for_producer), hand(node, &session, "consumer", for_consumer));
         to_producer?;
         to_consumer?;
     }
     Ok(())
 }
 
-/// Hands an end to whoever has this role, until somebody has it.
-async fn hand<E: Portable>(node: &Node, session: &str, role: &str, end: E) -> Result {
-    let mut message = (session.to_owned(), end);
+/// Hands a part to whoever has this role, until somebody has it.
+async fn hand(node: &Node, session: &str, role: &str, part: Part) -> Result {
+    let mut message = (session.to_owned(), part);
     loop {
         let mut way = declare(|| node.sender(role)).await?;
         match way.send(message).await {
@@ -142,15 +166,15 @@ fn outcome<T>(error: &SendError<T>) -> String {
     }
 }
 
-/// Asks the broker for an end.
-async fn session<E: Portable>(node: &Node, role: &str) -> Result<(String, E)> {
+/// Asks the broker for a part.
+async fn session(node: &Node, role: &str) -> Result<(String, Part)> {
     loop {
-        let mut way = declare(|| node.receiver::<(String, E)>(role)).await?;
+        let mut way = declare(|| node.receiver::<(String, Part)>(role)).await?;
         say("asks");
         match way.recv().await {
-            Ok((session, end)) => {
+            Ok((session, part)) => {
                 say(format_args!("{session} has begun"));
-                return Ok((session, end));
+                return Ok((session, part));
             }
             Err(error) => say(format_args!("asked in vain: {error:?}")),
         }
@@ -180,6 +204,38 @@ async fn consumes(session: &str, mut rx: Receiver<u64>) {
         if expected % STEP == 0 {
             say(format_args!("{session} at {expected}"));
         }
+    }
+}
+
+/// Either's, where it shares the sender.
+async fn claims(session: &str, role: &str, mut tx: Shared<Sender<u64>>) {
+    let me = if role == "producer" { 0 } else { VALUES };
+    for first in (0..VALUES).step_by(CLAIMED as usize) {
+        let mut claim = match tx.claim().await {
+            Ok(claim) => claim,
+            Err(error) => return say(format_args!("{session} ends after {first}: {error:?}")),
+        };
+        for n in first..first + CLAIMED {
+            if let Err(error) = claim.send(me + n).await {
+                return say(format_args!("{session} ends after {n}: {}", outcome(&error)));
+            }
+        }
+        drop(claim);
+        say(format_args!("{session} at {first}"));
+    }
+    say(format_args!("{session} ends after {VALUES}: Closed"));
+}
+
+/// What is sent in one claim comes without anything between.
+async fn hears_claims(mut rx: Receiver<u64>) {
+    let mut last = None;
+    while let Ok(n) = rx.recv().await {
+        if n % CLAIMED != 0 && last != Some(n - 1) {
+            say(format_args!("{n} came after {last:?}"));
+            // (A panic would end this process of dunlin's only.)
+            std::process::exit(1);
+        }
+        last = Some(n);
     }
 }
 
@@ -322,33 +378,39 @@ impl Cast {
         match words[..] {
             [session, "at", _] => {
                 // What was received was received at its home: the producer has attached there.
-                self.sessions.entry(session.to_owned()).or_default().is_attached |= who == CONSUMER;
+                self.sessions.entry(session.to_owned()).or_default().is_attached |=
+                    who == CONSUMER && !session.ends_with('c');
             }
             [session, "ends", "after", count, outcome] => {
                 let count: u64 = count.trim_end_matches(':').parse().unwrap();
                 let known = self.sessions.entry(session.to_owned()).or_default();
                 let end = if outcome == "Closed" && count == VALUES { Ok(count) } else { Err(count) };
                 known.ends[usize::from(who == CONSUMER)] = Some(end);
+                let is_claimed = session.ends_with('c');
                 if let [Some(Ok(sent) | Err(sent)), Some(Ok(received) | Err(received))] = known.ends
+                    && !is_claimed
                     && sent > received + PLACES as u64
                 {
                     return Err(format!("of {sent} values {received} were received"));
                 }
                 if end.is_err() {
                     let may_be = match self.victim {
-                        Some(PRODUCER | CONSUMER) => true,
+                        // What they share is at the broker.
+                        Some(PRODUCER | CONSUMER) => !is_claimed,
                         Some(BROKER) => !known.is_attached,
                         _ => false,
                     };
                     let is_typed = match who {
-                        PRODUCER => ["NodeLost", "Unknown"].contains(&outcome),
+                        _ if is_claimed => ["NodeLost", "Unknown"].contains(&outcome),
+                        // (`Closed`: it was handed over when the receiver had been lost already.)
+                        PRODUCER => ["NodeLost", "Unknown", "Closed"].contains(&outcome),
                         _ => outcome == "NodeLost",
                     };
                     if !may_be || !is_typed {
                         return Err(format!("nobody was killed for whom this would have to be: {said}"));
                     }
                 }
-                self.count(format!("{}: {outcome}", PARTIES[who]));
+                self.count(format!("{}{}: {outcome}", PARTIES[who], if is_claimed { ", claims" } else { "" }));
             }
             [_, "not", "handed", "to", _, outcome] => self.count(format!("{}: hands over, {outcome}", PARTIES[who])),
             ["asked", "in", "vain:", outcome] => self.count(format!("{}: asks, {outcome}", PARTIES[who])),
@@ -417,7 +479,7 @@ fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn whoever_is_killed_comes_back_and_nobody_hangs() {
-    let (kills, seed) = (number("DUNLIN_KILLS", 8), number("DUNLIN_SEED", 1));
+    let (kills, seed) = (number("DUNLIN_KILLS", 4), number("DUNLIN_SEED", 1));
     println!("DUNLIN_SEED={seed} DUNLIN_KILLS={kills}");
     let mut cast = Cast::new(seed);
     cast.recovers();

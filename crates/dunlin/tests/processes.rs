@@ -1,4 +1,4 @@
-//! Nodes in OS processes of their own: the programs 12 and 13 of the API, and what the others hear when one is killed.
+//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others hear when one is killed.
 //!
 //! The test is the parent of all; it only starts them, hears what they say on their standard output, and kills.
 #![cfg(feature = "net")]
@@ -37,12 +37,16 @@ fn a_role() {
             ("receiver", [application, names, count]) => {
                 receiver(node(application, names).await?, count.parse().unwrap()).await
             }
+            ("market customer", [application, names]) => market_customer(node(application, names).await?).await,
+            ("market keeper", [application, names]) => market_keeper(node(application, names).await?).await,
             ("listener", [application, names]) => listener(node(application, names).await?).await,
             ("customer", [application, names]) => customer(node(application, names).await?).await,
             ("broker", [application, names]) => broker(node(application, names).await?).await,
             ("left", [application, names]) => left(node(application, names).await?).await,
             ("right", [application, names]) => right(node(application, names).await?).await,
             ("keeper", [application, names]) => keeper(node(application, names).await?).await,
+            ("stage", [application, names]) => stage(node(application, names).await?).await,
+            ("voice", [application, names, n]) => voice(node(application, names).await?, n).await,
             _ => panic!("there is no role {role}"),
         }
     })
@@ -53,6 +57,169 @@ fn a_role() {
 async fn node(application: &str, names: &str) -> Result<Node> {
     let builder = Node::builder().app(application).names(names);
     Ok(builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_millis(500)).join().await?)
+}
+
+// Program 8.
+
+const VOICES: usize = 3;
+
+/// Hands out handles of one sender, and hears who has it.
+async fn stage(node: Node) -> Result {
+    let (tx, mut rx) = channel::<String>();
+    let tx = tx.share();
+    for n in 0..VOICES {
+        let mut hand = node.sender::<Shared<Sender<String>>>(&format!("voice {n}")).await?;
+        hand.send(tx.clone()).await.map_err(|error| Error::other(error.to_string()))?;
+    }
+    drop(tx);
+    let mut heard = Vec::new();
+    while let Some(line) = rx.next().await? {
+        heard.push(line);
+    }
+    for n in 0..VOICES {
+        assert!(heard.contains(&format!("{n} tunes")), "{heard:?}");
+        // Nobody, in any process, comes between.
+        let sings = heard.iter().position(|line| *line == format!("{n} sings")).expect("it sings");
+        assert_eq!(heard[sings + 1], format!("{n} bows"), "{heard:?}");
+    }
+    say(format!("{} lines", heard.len()));
+    node.leave().await
+}
+
+async fn voice(node: Node, n: &str) -> Result {
+    let mut tx = node.receiver::<Shared<Sender<String>>>(&format!("voice {n}")).await?.recv().await?;
+    tx.send(format!("{n} tunes")).await?;
+    let mut stage = tx.claim().within(Duration::from_secs(10)).await?;
+    stage.send(format!("{n} sings")).await?;
+    stage.send(format!("{n} bows")).await?;
+    drop(stage);
+    drop(tx);
+    node.leave().await
+}
+
+#[test]
+fn a_choir_in_four_processes() {
+    let (application, names) = (application("choir"), address());
+    let stage = Actor::start(&[], "stage", &[&application, &names]);
+    let voices: Vec<Actor> =
+        (0..VOICES).map(|n| Actor::start(&[], "voice", &[&application, &names, &n.to_string()])).collect();
+    assert_eq!(stage.hear(), "9 lines");
+    assert!(stage.end().success());
+    for voice in voices {
+        assert!(voice.end().success());
+    }
+}
+
+// Program 9.
+
+#[derive(Serialize, Deserialize)]
+struct Item(String);
+
+#[derive(Bundle)]
+struct Till {
+    pay: ToServer<u64>,
+    receipt: ToClient<String>,
+}
+
+#[derive(Bundle)]
+struct Market {
+    #[policy(fifo(8))]
+    basket: ToServer<Item>,
+    price: Call<Item, u64>,
+    till: Till,
+    depot: Share<Till>,
+    referral: ToClient<MarketClient>,
+}
+
+/// What has the name: a bundle with a shared face can have none in this version, and comes in a message.
+#[derive(Bundle)]
+struct Door {
+    shop: ToClient<MarketClient>,
+}
+
+/// Buys something, here or where it was referred to.
+async fn buys(shop: &mut MarketClient, what: &str) -> Result {
+    let price = shop.price.call(Item(what.to_owned())).within(Duration::from_secs(20)).await?;
+    shop.basket.send(Item(what.to_owned())).await?;
+    shop.till.pay.send(price).await?;
+    let mut depot = shop.depot.claim().await?; // a face is claimed whole
+    depot.pay.send(price).await?;
+    let stored = depot.receipt.recv().await?;
+    drop(depot);
+    say(format!("{}, {stored}", shop.till.receipt.recv().await?));
+    Ok(())
+}
+
+async fn market_customer(node: Node) -> Result {
+    let mut door = node.client::<Door>("shop").await?;
+    let mut shop = door.shop.recv().await?;
+    buys(&mut shop, "krill").await?;
+    // The face of another shop, which has come over this one's, refers to a third.
+    let mut other = shop.referral.recv().await?;
+    buys(&mut other, "squid").await?;
+    let mut third = other.referral.recv().await?;
+    drop((shop, other));
+    buys(&mut third, "herring").await?;
+    drop(third);
+    node.leave().await
+}
+
+/// Serves one customer until it has gone.
+async fn keeps(mut shop: MarketServer, refers_to: Option<MarketClient>) -> Result {
+    if let Some(client) = refers_to {
+        let mut referral = shop.referral;
+        shop.referral = Market::pair().1.referral;
+        // (A process: it is not asked for before the customer has bought.)
+        drop(spawn(async move {
+            let _ = referral.send(client).await;
+        }));
+    }
+    let depot = &mut shop.depot;
+    let stores = async {
+        while let Some(coins) = depot.pay.next().await? {
+            depot.receipt.send(format!("stored {coins}")).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    let sells = async {
+        loop {
+            alt! {
+                ask = shop.price.accept() => match ask {
+                    Ok(ask) => { let n = ask.0.len() as u64; let _ = ask.reply(n); }
+                    Err(_) => return Ok::<_, Error>(()),
+                },
+                coins = shop.till.pay.recv() => {
+                    let item = shop.basket.recv().await?;
+                    shop.till.receipt.send(format!("paid {} for {}", coins?, item.0)).await?;
+                }
+            }
+        }
+    };
+    let (stored, sold) = par!(stores, sells);
+    stored.and(sold)
+}
+
+async fn market_keeper(node: Node) -> Result {
+    let mut door = node.server::<Door>("shop").await?;
+    say("open");
+    let ((first, first_server), (second, second_server), (third, third_server)) =
+        (Market::pair(), Market::pair(), Market::pair());
+    drop((spawn(keeps(second_server, Some(third))), spawn(keeps(third_server, None))));
+    drop(spawn(keeps(first_server, Some(second))));
+    door.shop.send(first).await.map_err(|error| Error::other(error.to_string()))?;
+    std::future::pending().await
+}
+
+#[test]
+fn a_customer_buys_in_another_process_and_where_it_is_referred_to() {
+    let (application, names) = (application("market"), address());
+    let keeper = Actor::start(&[], "market keeper", &[&application, &names]);
+    assert_eq!(keeper.hear(), "open");
+    let customer = Actor::start(&[], "market customer", &[&application, &names]);
+    assert_eq!(customer.hear(), "paid 5 for krill, stored 5");
+    assert_eq!(customer.hear(), "paid 5 for squid, stored 5");
+    assert_eq!(customer.hear(), "paid 7 for herring, stored 7");
+    assert!(customer.end().success());
 }
 
 // Program 12.

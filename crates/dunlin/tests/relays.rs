@@ -1,6 +1,9 @@
 //! Nodes that cannot dial each other: who has brought them together asks for a dial-back, or relays.
 #![cfg(feature = "sim")]
 
+use std::io;
+
+use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Down, NoRelay, Peer, Route};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
@@ -131,6 +134,7 @@ fn names_are_joined_over_a_relay() {
         sim.run(async {
             let [d, h, i] = nodes(true).await?;
             apart(&sim, &d, &h);
+            let mut news = d.connections();
             let mut tx = d.sender::<Vec<u8>>("krill").await?;
             let mut rx = h.receiver::<Vec<u8>>("krill").policy(fifo(8)).await?;
             let sends = spawn(async move {
@@ -148,6 +152,8 @@ fn names_are_joined_over_a_relay() {
             sends.await??;
             assert_eq!(rx.recv().await, Err(RecvError::Closed));
             assert_eq!(route(&d, &h), Some(Route::Relayed(i.me())));
+            let once = [ConnectionState::Up, ConnectionState::Relayed(i.me())];
+            assert_eq!(heard(&mut news, &h), once, "it has not stood still; with seed {seed}");
             // All that was said is heard before they leave.
             d.leave().await?;
             h.leave().await?;
@@ -248,4 +254,70 @@ fn a_node_may_refuse_to_relay() {
         })
         .unwrap();
     }
+}
+
+/// Memory, in which nobody can dial those whose address begins with "closed".
+struct Walled;
+
+impl Network for Walled {
+    fn scheme(&self) -> &'static str {
+        "walled"
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        if address.starts_with("closed") {
+            return Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) });
+        }
+        Memory.dial(address)
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Memory.listen(address)
+    }
+}
+
+/// On real threads: much, both ways at once, beside what the two say to the relay itself.
+#[test]
+fn a_relay_carries_much_on_real_threads() {
+    const MANY: u32 = 5000;
+    let test = async {
+        let node = |name: &'static str| async move {
+            let builder = Node::builder().app("walled").network(Walled).names("walled:open i");
+            builder.listen(&format!("walled:{name}")).join().await
+        };
+        let (i, d, h) = (node("open i").await?, node("closed d").await?, node("closed h").await?);
+        let mut all = Vec::new();
+        for (from, to) in [(&d, &h), (&h, &d), (&d, &h), (&d, &i), (&i, &h)] {
+            let (mut tx, mut rx) = way::<Vec<u8>>(from, to, &format!("way {}", all.len())).await?;
+            all.push(spawn(async move {
+                let sends = async {
+                    for n in 0..MANY {
+                        // A few are much larger than what may be on its way.
+                        let length = if n % 1000 == 500 { 3_000_000 } else { 20 };
+                        tx.send(vec![n as u8; length]).await?;
+                    }
+                    Result::<()>::Ok(())
+                };
+                let receives = async {
+                    for n in 0..MANY {
+                        let value = rx.recv().await?;
+                        assert!(value.iter().all(|byte| *byte == n as u8), "{n}");
+                    }
+                    Result::<()>::Ok(())
+                };
+                let (sent, received) = par!(sends, receives);
+                sent.and(received)
+            }));
+        }
+        for process in all {
+            process.await??;
+        }
+        assert_eq!(route(&d, &h), Some(Route::Relayed(i.me())));
+        assert_eq!(route(&d, &i), Some(Route::Direct));
+        d.leave().await?;
+        h.leave().await?;
+        i.leave().await
+    };
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
 }

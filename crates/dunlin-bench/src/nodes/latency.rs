@@ -110,7 +110,8 @@ async fn multiplexed(sim: &Sim, tasks: u64) -> Result<f64> {
 /// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
 async fn shared(sim: &Sim, tasks: u64, is_all_shared: bool) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize).await?;
-    let (to_workers, given) = channel::<u64>();
+    // A rendezvous with somebody elsewhere takes a round trip, and the farmer would make one after the other.
+    let (to_workers, given) = channel_with::<u64>(fifo(WORKERS as usize));
     let given = given.share();
     let (done, mut result) = channel::<u64>();
     let done = done.share();

@@ -37,9 +37,9 @@ impl Moves for Sender<u64> {
     type Other = Receiver<u64>;
 
     async fn one_value(&mut self, other: &mut Receiver<u64>) -> Result<()> {
-        let (sent, received) = par!(self.send(7), other.recv());
-        sent?;
-        ensure!(received? == 7, "another value came");
+        let sent = async { self.send(7).await.map_err(|error| anyhow::anyhow!("no value was sent: {error}")) };
+        let ((), received) = tokio::try_join!(sent, async { Ok(other.recv().await?) })?;
+        ensure!(received == 7, "another value came");
         Ok(())
     }
 }
@@ -78,6 +78,8 @@ async fn round<E: Moves>(
     for stop in 0..STOPS {
         ways.push(way::<E>(&nodes[stop], &nodes[(stop + 1) % STOPS], &format!("way {stop}")).await?);
     }
+    // An end whose name has not found the other one cannot leave.
+    end.one_value(&mut other).await?;
     let (mut began, mut before) = (Duration::ZERO, 0);
     for (stop, moves) in (0..STOPS).cycle().zip(0..STOPS as u64 + n) {
         // In the first round connections are made.
@@ -87,9 +89,8 @@ async fn round<E: Moves>(
             (began, before) = (now(), heard(nodes));
         }
         let (tx, rx) = &mut ways[stop];
-        let (sent, received) = par!(tx.send(end), rx.recv());
-        sent.map_err(|error| anyhow::anyhow!("{error}"))?;
-        end = received?;
+        let sent = async { tx.send(end).await.map_err(|error| anyhow::anyhow!("it has not moved: {error}")) };
+        ((), end) = tokio::try_join!(sent, async { Ok(rx.recv().await?) })?;
         if used {
             end.one_value(&mut other).await?;
         }

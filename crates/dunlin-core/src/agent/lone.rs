@@ -132,6 +132,9 @@ impl<T: Send + 'static> LoneOutlet<T> {
         }
     }
 
+    /// Nothing is sent from here without having been asked for: so this does nothing.
+    pub fn credit(&self, _: u32) {}
+
     /// A receive elsewhere wants something.
     pub fn reserve(&self, number: u64) -> Reserved<T> {
         let handle = self.lone.handle;

@@ -1072,6 +1072,17 @@ impl<T> Chan<T> {
         g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
     }
 
+    /// Whether something is offered that only a receive can take, or the channel has ended.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_busy(&self) -> bool {
+        let g = self.state.lock();
+        let offered = match &g.queue {
+            Some(queue) => queue.has_offers(),
+            None => g.has(OFFER),
+        };
+        offered || g.has_any(RETIRED | POISONED)
+    }
+
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
         let mut after: After<T> = After::new();

@@ -717,7 +717,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Released(number) => FromReceiver::Released(number),
             FromReceiver::Failed(number, value, why) => FromReceiver::Failed(number, value.map(Value::new), why),
             FromReceiver::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(Value::new)),
-            FromReceiver::Lost(number) => FromReceiver::Lost(number),
+            FromReceiver::Lost(number, value, id) => FromReceiver::Lost(number, Value::new(value), id),
             FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
             FromReceiver::Abort(number, value) => FromReceiver::Abort(number, Value::new(value)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),

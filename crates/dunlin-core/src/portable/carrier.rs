@@ -54,7 +54,7 @@
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
 //! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]) have several agents, each for a channel of its own that the carrier makes for it, and on each side
-//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::share), [`barrier`](crate::barrier())).
+//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
@@ -275,6 +275,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn policy(&self) -> Option<PolicyNote>;
     /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
     fn is_stretched(&self) -> bool;
+    /// Whether something is offered on its channel that only a receive can take, or that has ended.
+    fn is_busy(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Agent;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
@@ -333,6 +335,9 @@ pub struct StagedEnd {
     /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
     /// does: a carrier that cannot tell that half where this end goes has to refuse it.
     pub stretched: bool,
+    /// Something is offered on its channel that only a receive can take (it was posted), or the channel has ended: its two ends cannot go together, since
+    /// then nobody is left here who could say so.
+    pub busy: bool,
 }
 
 struct Staged {
@@ -786,7 +791,7 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
-    let (policy, stretched) = (end.policy(), end.is_stretched());
+    let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if staging.ends.iter().any(|other| other.place == place) {
@@ -795,7 +800,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, stretched }, place, another });
+        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, stretched, busy }, place, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

@@ -10,11 +10,13 @@
 //! back does so when its present claim ends, but may claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels end, and the
 //! claim with them: what it offered is not the claimer's any more. So no claim is ever held by two, and none is lost.
 //!
-//! A handle can be sent on from there in the same way: who has it then claims from the node in between, which claims from here.
+//! A handle can be sent on from there: its new channels then lead to the keeper, who is given their other ends by the desk ([`Another`]). The node in between has
+//! nothing to do with it.
 //!
 //! # Source
-//! Caching a token until somebody else asks, along a tree: Raymond, *A tree-based algorithm for distributed mutual exclusion*, 1989.
+//! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual exclusion algorithm*, 1985, kept by one node.
 
+use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::pin;
@@ -25,25 +27,37 @@ use serde::{Deserialize, Serialize};
 
 use super::line::{Line, Wish};
 use super::{Claimer, Core, End, Shared};
-use crate::agent::{Inlet, LoneOutlet, Outlet};
-use crate::call::Caller;
+use crate::agent::{Inlet, LoneOutlet, Outlet, join_with};
+use crate::call::{Callee, Caller};
 use crate::channel::policy::{fifo, rendezvous};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
+use crate::error::RecvError;
 use crate::lock::Lock;
 use crate::portable::Portable;
 use crate::portable::carrier::{Agent, Chore, EndKind, Several};
 
-/// What the desk says. At most two of them are ever on their way.
+/// What the desk says. Of the first two kinds at most two are ever on their way.
 #[derive(Serialize, Deserialize)]
-#[serde(bound = "E: Portable")]
-enum Ask<E> {
+#[serde(bound = "E: Lend")]
+enum Ask<E: Lend> {
     /// Somebody there would claim the end.
     Claim,
     /// The claim goes back, and with it the end, if that went along.
     Return(Option<E>),
+    /// A handle has gone on from there.
+    Another(Another<E>),
+}
+
+/// The keeper's ends of the channels of a handle that has gone on.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "E: Lend")]
+struct Another<E: Lend> {
+    lone: E::Other,
+    asked: Receiver<Ask<E>>,
+    says: Sender<Word<E>>,
 }
 
 /// What the keeper says.
@@ -54,6 +68,8 @@ enum Word<E> {
     Granted(Option<E>),
     /// Somebody else wants it.
     Recall,
+    /// The first word to a handle that has gone on: with it these channels lead here, and the node in between is free of them.
+    Welcome,
 }
 
 /// How many words fit into a desk's channels, so that saying one needs no waiting.
@@ -65,11 +81,21 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
     #[doc(hidden)]
     const KIND: EndKind = EndKind::Shared;
 
-    /// The agent for lone operations of a handle that is elsewhere. A face has none.
+    /// The keeper's end of the channel for lone operations of a handle that is elsewhere. A face has none: `()`.
     #[doc(hidden)]
-    fn lone(_handle: Shared<Self>) -> Option<Agent> {
-        None
-    }
+    type Other: Portable;
+
+    /// The agent for lone operations of a handle that is elsewhere.
+    #[doc(hidden)]
+    fn lone(handle: Shared<Self>) -> Option<Agent>;
+
+    /// A new channel for lone operations: the agent for the handle that goes elsewhere, and the keeper's end.
+    #[doc(hidden)]
+    fn another() -> (Option<Agent>, Self::Other);
+
+    /// Carries the lone operations of a handle elsewhere.
+    #[doc(hidden)]
+    fn carry(handle: Shared<Self>, lone: Self::Other) -> Option<Chore>;
 
     /// What a handle that came from elsewhere is made of: the end, of a face without one; and the agent for its lone operations.
     #[doc(hidden)]
@@ -78,9 +104,19 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
 
 impl<T: Portable, P: 'static> Lend for Sender<T, P> {
     const KIND: EndKind = EndKind::SharedSender;
+    type Other = Receiver<T>;
 
     fn lone(handle: Shared<Self>) -> Option<Agent> {
         Some(Agent::Inlet(Inlet::lone(handle).into()))
+    }
+
+    fn another() -> (Option<Agent>, Receiver<T>) {
+        let (there, here) = ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+        (Some(Agent::Inlet(Inlet::new(there).into())), here)
+    }
+
+    fn carry(handle: Shared<Self>, lone: Receiver<T>) -> Option<Chore> {
+        Some(Box::pin(join_with(Outlet::new(lone), Inlet::lone(handle))))
     }
 
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>) {
@@ -92,9 +128,19 @@ impl<T: Portable, P: 'static> Lend for Sender<T, P> {
 
 impl<T: Portable, P: 'static> Lend for Receiver<T, P> {
     const KIND: EndKind = EndKind::SharedReceiver;
+    type Other = Sender<T>;
 
     fn lone(handle: Shared<Self>) -> Option<Agent> {
         Some(Agent::Outlet(LoneOutlet::new(handle).into()))
+    }
+
+    fn another() -> (Option<Agent>, Sender<T>) {
+        let (here, there) = ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+        (Some(Agent::Outlet(Outlet::new(there).into())), here)
+    }
+
+    fn carry(handle: Shared<Self>, lone: Sender<T>) -> Option<Chore> {
+        Some(Box::pin(join_with(LoneOutlet::new(handle), Inlet::new(lone))))
     }
 
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>) {
@@ -106,10 +152,21 @@ impl<T: Portable, P: 'static> Lend for Receiver<T, P> {
 
 impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
     const KIND: EndKind = EndKind::SharedSender;
+    type Other = Callee<Q, A>;
 
     fn lone(handle: Shared<Self>) -> Option<Agent> {
         let (chan, lone) = handle.into_lone();
         Some(Agent::Inlet(Inlet::lone_of(chan, lone).into()))
+    }
+
+    fn another() -> (Option<Agent>, Callee<Q, A>) {
+        let (agent, asked) = <Sender<_> as Lend>::another();
+        (agent, Callee::over(asked))
+    }
+
+    fn carry(handle: Shared<Self>, lone: Callee<Q, A>) -> Option<Chore> {
+        let (chan, handle) = handle.into_lone();
+        Some(Box::pin(join_with(Outlet::new(lone.into_inner()), Inlet::lone_of(chan, handle))))
     }
 
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>) {
@@ -123,11 +180,20 @@ impl<E: Lend> Shared<E> {
     pub(crate) fn into_agents(self) -> Several {
         let (asks, asked) = ends::<Ask<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
-        let (core, claimer) = (self.core.clone(), Claimer(self.number()));
-        let mut agents: Vec<Agent> = E::lone(self).into_iter().collect();
-        agents.push(Agent::Inlet(Inlet::new(asks).into()));
-        agents.push(Agent::Outlet(Outlet::new(words).into()));
-        Several { agents, chore: Box::pin(keep(core, claimer, asked, says)) }
+        let several = |lone: Option<Agent>, chore| {
+            let mut agents: Vec<Agent> = lone.into_iter().collect();
+            agents.push(Agent::Inlet(Inlet::new(asks).into()));
+            agents.push(Agent::Outlet(Outlet::new(words).into()));
+            Several { agents, chore }
+        };
+        if self.core.is_far {
+            let (agent, lone) = E::another();
+            let another: Box<dyn Any + Send> = Box::new(Another::<E> { lone, asked, says });
+            // When the carrier knows these channels: it could not write their other ends into a message before. Until then this handle stays.
+            return several(agent, Box::pin(async move { self.core.line.pass_on(another) }));
+        }
+        let keeper = Keeper::new(&self);
+        several(E::lone(self), keeper.run(asked, says))
     }
 
     /// A handle of an end that another node keeps.
@@ -188,16 +254,83 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Where the end is kept: claims it for handles that are at another node.
-async fn keep<E: Lend>(core: Arc<Core<E>>, claimer: Claimer, mut asked: Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
+/// Where the end is kept: what serves handles that are at another node, and those that have gone on from there.
+struct Keeper<E: Lend> {
+    core: Arc<Core<E>>,
+    /// Who acts here for them.
+    claimer: Claimer,
+    /// What handles need that have gone on, and were not seen to yet.
+    new: Arc<Lock<Vec<Chore>>>,
+}
+
+impl<E: Lend> Keeper<E> {
+    fn new(handle: &Shared<E>) -> Self {
+        Self { core: handle.core.clone(), claimer: Claimer(handle.number()), new: Arc::default() }
+    }
+
+    /// Until nobody elsewhere has a handle any more that came by this one.
+    fn run(self, asked: Receiver<Ask<E>>, says: Sender<Word<E>>) -> Chore {
+        let new = self.new.clone();
+        let mut chores: Vec<Chore> = vec![Box::pin(keep(self, asked, says))];
+        Box::pin(poll_fn(move |cx| {
+            chores.retain_mut(|chore| chore.as_mut().poll(cx).is_pending());
+            loop {
+                let mut more = std::mem::take(&mut *new.lock());
+                if more.is_empty() {
+                    break;
+                }
+                more.retain_mut(|chore| chore.as_mut().poll(cx).is_pending());
+                chores.append(&mut more);
+            }
+            if chores.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
+    /// A handle has gone on from there.
+    fn another(&self, another: Another<E>) {
+        let Another { lone, asked, says } = another;
+        let handle = Shared::handle(self.core.clone());
+        let keeper = Self { claimer: Claimer(handle.number()), ..self.clone() };
+        let welcome = async move {
+            let mut says = says;
+            if says.send(Word::Welcome).await.is_ok() {
+                keep(keeper, asked, says).await;
+            }
+        };
+        let mut new = self.new.lock();
+        new.push(Box::pin(welcome));
+        new.extend(E::carry(handle, lone));
+    }
+
+    /// What the desk says next of the claim.
+    async fn hear(&self, asked: &mut Receiver<Ask<E>>) -> Result<Ask<E>, RecvError> {
+        loop {
+            match asked.recv().await? {
+                Ask::Another(another) => self.another(another),
+                said => return Ok(said),
+            }
+        }
+    }
+}
+
+impl<E: Lend> Clone for Keeper<E> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), claimer: self.claimer, new: self.new.clone() }
+    }
+}
+
+/// Claims the end for handles that are at another node.
+async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
+    let Keeper { core, claimer, .. } = &keeper;
+    let claimer = *claimer;
     loop {
-        match asked.recv().await {
+        match keeper.hear(&mut asked).await {
             Ok(Ask::Claim) => {}
             // Returned without having been given: no honest desk does.
-            Ok(Ask::Return(_)) => continue,
+            Ok(Ask::Return(_) | Ask::Another(_)) => continue,
             Err(_) => return,
         }
-        let Some(mut lent) = claim_for(&core, claimer, &mut asked).await else { return };
+        let Some(mut lent) = claim_for(core, claimer, &mut asked).await else { return };
         let end = if E::KIND == EndKind::Shared { core.end.lock().take() } else { None };
         lent.moved = end.is_some();
         if says.send(Word::Granted(end)).await.is_err() {
@@ -205,10 +338,10 @@ async fn keep<E: Lend>(core: Arc<Core<E>>, claimer: Claimer, mut asked: Receiver
         }
         let back = {
             // Asked back at most once: the desk remembers.
-            if let Some(back) = until_wanted(&core.line, claimer, &mut asked).await {
+            if let Some(back) = until_wanted(&keeper, &mut asked).await {
                 back
             } else if says.send(Word::Recall).await.is_ok() {
-                asked.recv().await.map_err(|_| ())
+                keeper.hear(&mut asked).await.map_err(|_| ())
             } else {
                 return;
             }
@@ -223,7 +356,7 @@ async fn keep<E: Lend>(core: Arc<Core<E>>, claimer: Claimer, mut asked: Receiver
                 drop(lent);
             }
             // It has the claim and asks for it: no honest desk does.
-            Ok(Ask::Claim) | Err(()) => return,
+            Ok(Ask::Claim | Ask::Another(_)) | Err(()) => return,
         }
     }
 }
@@ -250,17 +383,13 @@ async fn claim_for<E: Lend>(core: &Arc<Core<E>>, claimer: Claimer, asked: &mut R
 }
 
 /// Until somebody else wants what is claimed: `None`. Else what the desk said before.
-async fn until_wanted<E: Lend>(
-    line: &Arc<Line>,
-    claimer: Claimer,
-    asked: &mut Receiver<Ask<E>>,
-) -> Option<Result<Ask<E>, ()>> {
-    let mut asked = pin!(asked.recv());
+async fn until_wanted<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>) -> Option<Result<Ask<E>, ()>> {
+    let mut said = pin!(keeper.hear(asked));
     poll_fn(|cx| {
-        if let Poll::Ready(said) = asked.as_mut().poll(cx) {
+        if let Poll::Ready(said) = said.as_mut().poll(cx) {
             return Poll::Ready(Some(said.map_err(|_| ())));
         }
-        line.poll_wanted(claimer.0, cx).map(|()| None)
+        keeper.core.line.poll_wanted(keeper.claimer.0, cx).map(|()| None)
     })
     .await
 }
@@ -296,12 +425,17 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
                         line.granted();
                     }
                     Word::Recall => line.recalled(),
+                    Word::Welcome => {}
                 }
                 drop(word);
                 word = Box::pin(words.recv());
                 continue;
             }
             Next::Heard(None) => return,
+            Next::Wish(Wish::PassOn(another)) => match another.downcast::<Another<E>>() {
+                Ok(another) => Ask::Another(*another),
+                Err(_) => unreachable!("handles of this end only are passed on here"),
+            },
             Next::Wish(Wish::Ask) => Ask::Claim,
             Next::Wish(Wish::Return) => Ask::Return(end_of(&core)),
             Next::Wish(Wish::Leave(has_claim)) => {
@@ -317,7 +451,7 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
     }
 }
 
-enum Next<E> {
+enum Next<E: Lend> {
     Heard(Option<Word<E>>),
     Wish(Wish),
 }

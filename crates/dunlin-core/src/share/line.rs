@@ -1,5 +1,6 @@
 //! The line of those who want to claim one end.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -51,6 +52,8 @@ struct Far {
     handles: usize,
     /// Who asks for the claim and returns it.
     desk: Option<Waker>,
+    /// Other ends of handles that have gone on from here.
+    passed_on: VecDeque<Box<dyn Any + Send>>,
 }
 
 #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `Far`"))]
@@ -73,8 +76,9 @@ enum Place {
 
 /// What the desk of a shared end has to do, whose keeper is elsewhere.
 #[cfg(feature = "serde")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
+    /// Give the keeper the other ends of a handle that has gone on from here.
+    PassOn(Box<dyn Any + Send>),
     /// Ask for the claim.
     Ask,
     /// Give it back.
@@ -263,10 +267,13 @@ impl Line {
     pub(super) fn lose(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
-        state.far.get_or_insert_default().place = Place::Lost;
+        let far = state.far.get_or_insert_default();
+        far.place = Place::Lost;
+        let passed_on = std::mem::take(&mut far.passed_on);
         state.waiters.iter_mut().for_each(|waiter| wakes.add(waiter.waker.take()));
         state.stir(&mut wakes);
         drop(state);
+        drop(passed_on);
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -315,6 +322,23 @@ impl Line {
         drop(state);
     }
 
+    /// A handle has gone on from here.
+    pub(super) fn pass_on(&self, other_ends: Box<dyn Any + Send>) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        let dropped = match &mut state.far {
+            Some(far) if far.place != Place::Lost => {
+                far.passed_on.push_back(other_ends);
+                None
+            }
+            // The keeper is lost; so is that handle.
+            _ => Some(other_ends),
+        };
+        state.stir(&mut wakes);
+        drop(state);
+        drop(dropped);
+    }
+
     /// What the desk is to do next.
     pub(super) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
         let mut stale = Stale::default();
@@ -322,6 +346,7 @@ impl Line {
         let (out, waits) = (state.out, state.is_contended());
         let Some(far) = &mut state.far else { return Poll::Pending };
         let wish = match far.place {
+            _ if !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
             _ if far.handles == 0 => Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Asked | Place::Lost))),
             Place::Away if waits => {
                 far.place = Place::Asked;

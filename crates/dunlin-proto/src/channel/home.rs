@@ -172,7 +172,8 @@ impl Machine {
 
     /// The channel has ended here. What was offered and not taken must have been told before.
     ///
-    /// After [`End::Retired`], values that went on a credit still arrive until the sending halves have noticed.
+    /// Values that went on a credit still arrive until the sending halves have noticed ([`HomeHears::Sent`]): after [`End::Retired`] for the receiver, else for
+    /// nobody, but the ends in them have come, and are dropped here.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         if let Some(to) = home.phase.moves_to() {
@@ -308,8 +309,9 @@ impl Machine {
     }
 
     fn attach_here(&mut self, now: Time, from: NodeId, channel: ChannelId, theirs: &Declaration) {
-        let room =
-            self.homes.values().filter(|home| home.attached.contains_key(&from)).count() < self.config.attached_max;
+        // Counted only where there can be so many: each attachment would look at all homes.
+        let attached = || self.homes.values().filter(|home| home.attached.contains_key(&from)).count();
+        let room = self.homes.len() <= self.config.attached_max || attached() < self.config.attached_max;
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
             Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
@@ -355,7 +357,8 @@ impl Machine {
             if head == Head::Sent {
                 attached.credits -= 1;
             }
-            wanted = home.ended.is_none() || (head == Head::Sent && home.ended == Some(End::Retired));
+            // Who has sent it takes it for arrived, and the ends in it for gone.
+            wanted = home.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
             if total > home.terms.value_max {
                 match head {
                     Head::Offer(ticket) => {
@@ -423,7 +426,7 @@ impl Machine {
     ) -> Result<(), &'static str> {
         let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
         let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
-        if home.ended.is_some() && !(head == Head::Sent && home.ended == Some(End::Retired)) {
+        if home.ended.is_some() && head != Head::Sent {
             return Ok(());
         }
         if home.phase.has_said_so() {

@@ -30,7 +30,8 @@ pub enum HomeHears {
     OfferedByChoice(Ticket, ChoiceId),
     /// The value that was asked for.
     Granted(Ticket, Request, Bytes),
-    /// A value that was sent on a credit.
+    /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but the ends in it have left their node with it:
+    /// they are this node's, to be dropped.
     Sent(Bytes),
     /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end has been told.
     Withdraw(Ticket),
@@ -92,11 +93,11 @@ pub enum ProxyHears {
         /// Values that an extended receive had returned and not released: they were received.
         taken: Vec<Ticket>,
     },
-    /// The channel's home moves. These offers of values have not been taken: make each of them [again](crate::Machine::offer_again), in this order, or
-    /// [withdraw](crate::Machine::withdraw) it. What choices offer still stands, without a word.
-    Moved(Vec<Ticket>),
-    /// The home, perhaps a new one, knows this half. So many more values may be sent at once.
-    Home(Terms, u32),
+    /// The channel's home moves to that node. These offers of values have not been taken: make each of them [again](crate::Machine::offer_again), in this
+    /// order, or [withdraw](crate::Machine::withdraw) it. What choices offer still stands, without a word.
+    Moved(NodeId, Vec<Ticket>),
+    /// The home at that node, perhaps a new one, knows this half. So many more values may be sent at once. What is taken from now on, that node has taken.
+    Home(NodeId, Terms, u32),
     /// The end may be [packed](crate::Machine::pack_sender) now.
     Rests,
     /// The end that was packed is not here any more.

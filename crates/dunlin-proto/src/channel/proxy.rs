@@ -47,7 +47,8 @@ impl Machine {
     /// `false`: that channel is here already. The number came from elsewhere, and must not take another's place.
     #[must_use = "`false`: nothing is here for what was adopted"]
     pub fn adopt(&mut self, channel: ChannelId, home: NodeId, terms: Option<Terms>) -> bool {
-        if self.knows(channel) {
+        // What this node says to itself may bring both halves here.
+        if self.has_half(channel) || (!self.is_me(home) && self.has_home(channel)) {
             return false;
         }
         let mut proxy = Proxy::new(home);
@@ -206,6 +207,12 @@ impl Machine {
     /// Asks for a reservation back.
     pub fn revoke(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
         self.say_to_home(now, channel, ToHome::Revoke(ticket));
+        if planted!(OwnersClock)
+            && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
+        {
+            *standing = Standing::Tentative;
+            self.proxy_hears(channel, ProxyHears::Abort(ticket));
+        }
     }
 
     /// The sending half has ended the channel, or ([`End::Gone`]) is gone; what it offered stays.
@@ -249,8 +256,9 @@ impl Machine {
     }
 
     pub(super) fn forget_proxy_if_over(&mut self, now: Time, channel: ChannelId) {
-        if self.proxies.get(&channel).is_some_and(Proxy::is_over) {
-            self.end_way(now, channel, End::Gone);
+        if let Some(proxy) = self.proxies.get(&channel).filter(|proxy| proxy.is_over()) {
+            let how = if proxy.way.heir_lost { End::Lost } else { End::Gone };
+            self.end_way(now, channel, how);
         }
     }
 
@@ -389,7 +397,7 @@ impl Machine {
     pub(crate) fn settle_proxies(&mut self, now: Time, node: NodeId) {
         let lost: Vec<ChannelId> =
             self.proxies.iter().filter(|(_, proxy)| proxy.needs(node)).map(|(id, _)| *id).collect();
-        for channel in lost {
+        for channel in lost.into_iter().take(if planted!(WakeOne) { 1 } else { usize::MAX }) {
             self.lose_proxy(now, channel);
         }
     }

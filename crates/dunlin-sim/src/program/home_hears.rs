@@ -94,6 +94,10 @@ impl World {
                 let Some(offer) = offer_in(&value).filter(|offer| *offer < self.offers.len()) else {
                     return self.broke("a value that nobody sent");
                 };
+                if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
+                    // Nobody receives it.
+                    return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, from);
+                }
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
                     return;
                 }
@@ -114,6 +118,7 @@ impl World {
                 self.happens(offer);
                 self.offers[offer].at_home = AtHome::Done;
                 self.channels[at].buffer.push_back(offer);
+                self.ends_arrive(self.offers[offer].cargo.clone(), proc, from);
             }
             HomeHears::Withdraw(ticket) => {
                 let offer = ticket as usize;

@@ -117,7 +117,7 @@ impl World {
                 self.senders[at].lost = true;
                 self.sender_over(at, None);
             }
-            heard @ (ProxyHears::Moved(_) | ProxyHears::Home(..) | ProxyHears::Rests | ProxyHears::Departed) => {
+            heard @ (ProxyHears::Moved(..) | ProxyHears::Home(..) | ProxyHears::Rests | ProxyHears::Departed) => {
                 self.broke(format!("sender {at}, which does not travel, hears {heard:?}"));
             }
         }

@@ -45,7 +45,7 @@ impl World {
             && self.offers.len() < self.plan.offers_max
             && self.random.chance(40)
         {
-            self.send(at);
+            self.send(at, Vec::new());
         }
         self.note(19, at as u64, || format!("sender {at} has noticed that its channel is retired"));
         let sender = &mut self.senders[at];
@@ -87,7 +87,7 @@ impl World {
             }
             30..45 if !full => self.offer_by_choice(at),
             45..75 if sender.credits > 0 && !full => {
-                self.send(at);
+                self.send(at, Vec::new());
             }
             75..92 if !open.is_empty() => {
                 let offer = open[self.random.index(open.len())];
@@ -101,8 +101,11 @@ impl World {
         }
     }
 
-    /// Offers a message with ends in it.
+    /// Offers a message with ends in it, or sends it on a credit.
     pub(crate) fn mails(&mut self, at: usize, cargo: Vec<usize>) {
+        if self.senders[at].credits > 0 && self.may_go_on_a_credit(&cargo) && self.random.chance(50) {
+            return self.send(at, cargo);
+        }
         let offer = self.new_offer(at, None);
         let (size, sender) = (self.offers[offer].size, &self.senders[at]);
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
@@ -112,20 +115,25 @@ impl World {
         self.pump(proc);
     }
 
-    /// One value on a credit.
-    fn send(&mut self, at: usize) {
+    /// One value on a credit, perhaps with ends in it: those have left with that.
+    fn send(&mut self, at: usize, cargo: Vec<usize>) {
         let sender = &self.senders[at];
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
         let (credits, number, max) = (sender.credits, sender.sent, sender.value_max);
         let offer = self.new_offer(at, None);
         let size = self.offers[offer].size.min(max as usize);
-        self.note(12, offer as u64, || format!("sender {at} sends {offer}, {size} bytes, number {number}"));
+        self.note(12, offer as u64, || {
+            format!("sender {at} sends {offer}, {size} bytes, number {number}, with {cargo:?}")
+        });
         self.senders[at].credits = credits - 1;
         self.senders[at].sent = number + 1;
-        self.offers[offer] = Offer { size, number, outcome: Some(Outcome::Sent), ..self.bare_offer(at) };
+        let to = self.procs[self.channels[self.senders[at].channel].proc].node;
+        self.offers[offer] =
+            Offer { size, number, outcome: Some(Outcome::Sent), cargo: cargo.clone(), ..self.bare_offer(at) };
         if !self.procs[proc].machine.send_on_credit(now, id, value(offer, size)) {
             self.broke(format!("sender {at} had {credits} credits and may not send"));
         }
+        self.ends_left(cargo, proc, to);
         self.pump(proc);
     }
 
@@ -277,18 +285,35 @@ impl World {
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
         let size = self.offers[offer].size;
         self.choices[choice].granted = true;
+        let mut cargo = Vec::new();
         if size as u64 > self.plan.value_max {
             // Its machine does not let it go, and withdraws it.
             self.offers[offer].withdrawing = true;
+        } else if self.channels[self.offers[offer].channel].mail && self.random.chance(60) {
+            cargo = self.packs_an_end(proc, 0);
         }
-        self.note(17, offer as u64, || format!("{offer} is granted to request {request}"));
-        self.procs[proc].machine.grant(now, id, offer as u64, request, value(offer, size));
+        self.note(17, offer as u64, || format!("{offer} is granted to request {request}, with {cargo:?}"));
+        self.offers[offer].cargo = cargo;
+        if !self.procs[proc].machine.grant(now, id, offer as u64, request, value(offer, size)) {
+            self.ends_come_back(offer);
+        }
         self.pump(proc);
+    }
+
+    /// What was granted was not taken, and may be granted again.
+    pub(super) fn ends_come_back(&mut self, offer: usize) {
+        let proc = self.senders[self.offers[offer].sender].proc;
+        for cargo in std::mem::take(&mut self.offers[offer].cargo) {
+            self.end_stays(cargo, proc);
+        }
     }
 
     /// The reservation is over, if it was this offer's; the next may have it.
     pub(super) fn unlock(&mut self, offer: usize) {
         let Some(choice) = self.offers[offer].choice else { return };
+        if self.offers[offer].outcome.is_none() {
+            self.ends_come_back(offer);
+        }
         let state = &mut self.choices[choice];
         state.asks.retain(|(other, _)| self.offers[*other].outcome.is_none());
         if state.by.is_some_and(|(by, _)| by == offer) {

@@ -236,9 +236,7 @@ impl Driver {
                 {
                     self.over(state, now, channel);
                 }
-                if let ProxyHears::Home(..) | ProxyHears::Moved(_) = heard
-                    && let Some(home) = state.machine.home_of(channel)
-                {
+                if let ProxyHears::Home(home, ..) | ProxyHears::Moved(home, _) = heard {
                     state.meets((channel, Which::Sender), home);
                 }
                 state.tell((channel, Which::Sender), Told::Proxy(heard));

@@ -52,7 +52,8 @@ impl From<Why> for NotNow {
 enum Going {
     /// Its channel has both ends on this node, and is named for the message.
     First,
-    /// The same of a sender, in a message that is complete when it is sent: what its home says at once could arrive before it.
+    /// The same of a sender whose home is open already: in a message that is complete when it is sent, for what its home says at once could arrive before
+    /// it; or in one with its receiver.
     Late(SenderPlace, Trip),
     /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
     On(Place, Trip, Encoding),
@@ -155,7 +156,7 @@ pub(crate) fn leave(
     }
     let leaving = Leaving {
         sealed: Some(sealed),
-        ends: says.speak(|locked| pack(&staged, completion, says.half(), locked))?,
+        ends: says.speak(|locked| pack(&staged, completion, encoding, says.half(), locked))?,
         encoding,
     };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
@@ -184,6 +185,7 @@ fn which(kind: EndKind) -> Which {
 fn pack(
     staged: &[StagedEnd],
     completion: Completion,
+    encoding: Encoding,
     carrying: Half,
     locked: &mut Locked<'_>,
 ) -> Result<Vec<LeavingEnd>, NotNow> {
@@ -196,7 +198,14 @@ fn pack(
             ends[first].handle = Some(end.kind);
             continue;
         }
-        match pack_end(end, completion, carrying, &ends, locked) {
+        let goes_with = |other: &StagedEnd| other.token != end.token && other.channel == end.channel;
+        let is_paired = end.channel.is_some_and(|core| locked.state.half_of(core).is_none());
+        let packed = if is_paired && !end.stretched && staged.iter().any(goes_with) {
+            pack_paired(end, encoding, carrying, locked)
+        } else {
+            pack_end(end, completion, carrying, locked)
+        };
+        match packed {
             Ok(end) => ends.push(end),
             Err(why) => {
                 ends.iter().for_each(|end| unpack(end, locked));
@@ -211,7 +220,6 @@ fn pack_end(
     end: &StagedEnd,
     completion: Completion,
     carrying: Half,
-    before: &[LeavingEnd],
     locked: &mut Locked<'_>,
 ) -> Result<LeavingEnd, NotNow> {
     let never = |why: &'static str| Err(NotNow::Never(Why::Unsendable(why.into())));
@@ -221,9 +229,6 @@ fn pack_end(
             return never("an end whose name was joined to its other end on this node cannot leave it");
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
-            if before.iter().any(|other| other.core == core) {
-                return never("both ends of one channel cannot go in one message");
-            }
             // The other end is on its way, and it is still to be known whether it goes.
             locked.state.wait_for(first, carrying);
             return Err(NotNow::Later);
@@ -241,8 +246,8 @@ fn pack_end(
     if !known {
         return never("an end whose name has not found its other end cannot leave its node");
     }
-    if half.1 == Which::Receiver && locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node) {
-        return never("a receiver cannot go over a channel that has travelled and has both ends on this node");
+    if half.1 == Which::Receiver && stays_here(carrying, locked) {
+        return never(STAYS_HERE);
     }
     // What it has been used for, and the machine has not heard, comes first.
     let leaving = if !locked.state.is_quiet(half) {
@@ -260,6 +265,46 @@ fn pack_end(
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
         }
+    };
+    Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
+}
+
+const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
+
+/// Whether what goes over this channel stays on this node.
+fn stays_here(carrying: Half, locked: &Locked<'_>) -> bool {
+    locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node)
+}
+
+/// An end of a channel that has not been between nodes, and whose other end is in the same message: its home is here now, and each end leaves that as
+/// if it had come here before. What is in the buffer follows the receiver.
+fn pack_paired(
+    end: &StagedEnd,
+    encoding: Encoding,
+    carrying: Half,
+    locked: &mut Locked<'_>,
+) -> Result<LeavingEnd, NotNow> {
+    if stays_here(carrying, locked) {
+        return Err(NotNow::Never(Why::Unsendable(STAYS_HERE.into())));
+    }
+    if end.busy {
+        let why = "both ends of a channel cannot leave together when it has ended, or while a value that was posted on it waits for its receive";
+        return Err(NotNow::Never(Why::Unsendable(why.into())));
+    }
+    let (core, kind, policy) = (end.channel, end.kind, end.policy);
+    let fresh = id::channel();
+    let channel = core.map_or(fresh, |core| *locked.state.first.entry(core).or_insert(fresh));
+    let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+    locked.state.machine.pair(channel, terms);
+    let going = match which(kind) {
+        Which::Sender => match locked.state.machine.pack_sender(locked.now, channel) {
+            dunlin_proto::Leaving::Ready(place, trip) => Going::Late(place, trip),
+            _ => Going::Over,
+        },
+        Which::Receiver => match locked.state.machine.pack_receiver(channel) {
+            dunlin_proto::Leaving::Ready(place, trip) => Going::On(Place::Receiver(place), trip, encoding),
+            _ => Going::Over,
+        },
     };
     Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
 }
@@ -324,6 +369,7 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
         (Going::Late(..), _) => {
             locked.state.machine.forget_home(channel);
             locked.state.machine.forget_half(channel);
+            locked.state.forget((channel, Which::Receiver));
         }
         (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
         (Going::On(_, trip, _), Which::Receiver) => {
@@ -610,8 +656,10 @@ impl Leaving {
     /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
-        for end in self.ends.iter().filter(|end| matches!(end.going, Going::First)) {
+        for end in self.ends.iter().filter(|end| matches!(end.going, Going::First | Going::Late(..))) {
             let other = match which(end.kind) {
+                // Its home is open.
+                _ if matches!(end.going, Going::Late(..)) => Which::Receiver,
                 Which::Sender => {
                     locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
                     Which::Receiver
@@ -793,7 +841,14 @@ fn adopt_first(
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {
-    if locked.state.machine.knows(channel) {
+    let machine = &locked.state.machine;
+    let is_known = match which(kind) {
+        _ if other != machine.me().node => machine.knows(channel),
+        // Its other half is here, and has just named it.
+        Which::Sender => machine.has_half(channel),
+        Which::Receiver => machine.has_home(channel),
+    };
+    if is_known {
         // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
         return locked.state.garbage.push(Box::new(agent));
     }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -27,17 +27,26 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// `shared` runs on this thread until the guard is dropped.
+/// Held by the simulation that runs. The core has one coarse time and one list of those whose patience runs for the whole process: another simulation on
+/// another thread would move the one, and take the other away while it looks.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// `shared` runs on this thread until the guard is dropped. Waits until no other thread's does.
 pub(super) fn enter(shared: &Arc<Shared>) -> Running {
-    Running(CURRENT.with(|current| current.replace(Some(shared.clone()))))
+    // One within another has its turn already.
+    let turn = current().is_none().then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
+    Running { before: CURRENT.with(|current| current.replace(Some(shared.clone()))), _turn: turn }
 }
 
-/// The simulation that ran on this thread before.
-pub(super) struct Running(Option<Arc<Shared>>);
+pub(super) struct Running {
+    /// The simulation that ran on this thread before.
+    before: Option<Arc<Shared>>,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.replace(self.0.take()));
+        CURRENT.with(|current| current.replace(self.before.take()));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::far::{Away, FromSender, Heard};
-use super::{Ends, Handle, Queue, Standing, Value};
+use super::{Ends, Handle, Offer, Queue, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{MessageId, Reason, Why};
@@ -142,8 +142,8 @@ impl<T> Queue<T> {
         if let Some(reason) = &self.poison {
             return Some(Demanded::Poisoned(reason.clone()));
         }
-        let waits = |index| self.offers[index].standing == Standing::Waiting && !self.is_nobodys_choice(index);
-        let empty = self.buffer.is_empty() && (ends.no_receivers || !(0..self.offers.len()).any(waits));
+        let waits = |offer: &Offer<T>| offer.standing == Standing::Waiting;
+        let empty = self.buffer.is_empty() && (ends.no_receivers || !self.offers.iter().any(waits));
         if !ends.no_senders || !empty || self.awaits_values() {
             return None;
         }
@@ -171,20 +171,10 @@ impl<T> Queue<T> {
             })
     }
 
-    /// Whether the agent of this offer of a choice elsewhere is gone: nobody will grant it.
-    fn is_nobodys_choice(&self, index: usize) -> bool {
-        self.is_far_choice(index)
-            && self.offers[index].far.as_ref().is_some_and(|far| match far.of {
-                Handle::END => self.inlet.is_none(),
-                of => !self.lone_inlets.iter().any(|(handle, _)| *handle == of),
-            })
-    }
-
     /// Whether asking for this choice elsewhere would change something.
     fn may_ask(&self, index: usize, handle: Handle) -> bool {
         self.is_granted_to(index, handle)
-            || !self.is_nobodys_choice(index)
-                && self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
+            || self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
                 && !self
                     .offers
                     .iter()

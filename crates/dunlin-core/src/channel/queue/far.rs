@@ -141,7 +141,7 @@ pub enum FromReceiver<T> {
     /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another half: it has not been taken.
     Withdrawn(u64, Option<T>),
     /// It had gone on to another half, whose node is lost: nobody knows whether it was received there.
-    Lost(u64),
+    Lost(u64, T, MessageId),
     /// A receiver wants this offer of a choice; the second number names the request.
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands.
@@ -160,7 +160,7 @@ impl<T> FromReceiver<T> {
     fn into_value(self) -> Option<T> {
         match self {
             Self::Failed(_, value, _) | Self::Withdrawn(_, value) => value,
-            Self::Abort(_, value) => Some(value),
+            Self::Abort(_, value) | Self::Lost(_, value, _) => Some(value),
             _ => None,
         }
     }
@@ -201,6 +201,12 @@ pub enum Reserved<T> {
 impl<T> Queue<T> {
     fn has_ended(&self) -> bool {
         self.sealed || self.poison.is_some()
+    }
+
+    /// Whether anything is offered that is not in the buffer.
+    #[cfg(feature = "serde")]
+    pub(crate) fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
     }
 
     /// Tells a new agent of the offers that stand already.
@@ -604,6 +610,7 @@ impl<T> Queue<T> {
         if lost {
             self.withdraw_all_from_far(of, after);
         }
+        self.drop_choices_from_far(of, after);
         Some(self.lone_inlets.swap_remove(at).1)
     }
 
@@ -885,9 +892,8 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
         if let Some((of, number)) = offer.far.as_ref().map(|far| (far.of, far.number)) {
-            after.dropped.push(value);
             self.remove(index, after);
-            return self.tell_inlet(of, FromReceiver::Lost(number), after);
+            return self.tell_inlet(of, FromReceiver::Lost(number, value, id), after);
         }
         if away.abandoned || offer.owner == Owner::Nobody {
             let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
@@ -923,6 +929,21 @@ impl<T> Queue<T> {
     pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
         self.withdraw_all_from_far(Handle::END, after);
+    }
+
+    /// The agent is gone: what its choices offered is granted to nobody any more.
+    pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
+        let theirs = |o: &Offer<T>| {
+            let is_open = |far: &FromFar| far.of == of && far.choice.is_some() && matches!(o.value, Value::Gone);
+            o.standing == Standing::Waiting && o.far.as_ref().is_some_and(is_open)
+        };
+        while let Some(index) = self.offers.iter().position(theirs) {
+            let known = self.remove(index, after).filter(|offer| offer.known == Known::Yes);
+            if let (Some(offer), Some(outlet)) = (known, &mut self.outlet) {
+                outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
+            }
+        }
+        self.wake_watchers(&mut after.wakes);
     }
 
     fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {

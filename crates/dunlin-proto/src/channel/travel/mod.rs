@@ -73,7 +73,7 @@ pub enum Arrival {
     Guest,
     /// It had left from here, and nobody has used it: it is as it was.
     Returned,
-    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later.
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later. Or its channel was over here before it came back.
     Stale,
 }
 
@@ -89,6 +89,14 @@ pub(crate) enum Whereabouts {
     Taking { moved: bool },
     /// It has asked its sponsor where the home is.
     Asking,
+}
+
+/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet. It may be of an earlier message.
+type EarlyLapse = Option<Box<(NodeId, End)>>;
+
+/// How the end that has left for this node is gone, if that is known already.
+fn take_early(early: &mut EarlyLapse, to: NodeId) -> Option<End> {
+    early.take().filter(|lapse| lapse.0 == to).map(|lapse| lapse.1)
 }
 
 /// Where a sender came from, and where it goes.
@@ -107,6 +115,7 @@ pub(crate) struct Way {
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
+    early: EarlyLapse,
     /// Another node may have it as well: whoever is first at the home has it.
     doubtful: bool,
     /// Nodes that wait to hear where the home is, and for which epoch.
@@ -179,6 +188,7 @@ pub(crate) struct HomePhase {
     packed: Option<Trip>,
     /// ... or with this node, which took it from one, or further on.
     lent: Option<NodeId>,
+    early: EarlyLapse,
     /// How the sender has ended the channel.
     ended: Option<End>,
     stage: Stage,
@@ -231,6 +241,7 @@ pub(crate) struct Visitor {
     givers: Vec<NodeId>,
     packed: Option<Trip>,
     lent: Option<NodeId>,
+    early: EarlyLapse,
     doubtful: bool,
     /// It is used.
     fetching: bool,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, declaration};
+use super::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, declaration, take_early};
 use crate::channel::{Attached, Home, HomeHears};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;
@@ -30,7 +30,7 @@ impl Machine {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        if let Some(how) = home.ended.clone().filter(|_| !home.phase.is_away()) {
+        if let Some(how) = home.ended.clone() {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
@@ -79,6 +79,7 @@ impl Machine {
                 None if visitor.fetching => Leaving::Wait,
                 None => {
                     visitor.packed = Some(trip);
+                    visitor.early = None;
                     Leaving::Ready(visitor.place.clone(), trip)
                 }
             };
@@ -94,6 +95,7 @@ impl Machine {
             return Leaving::Wait;
         }
         home.phase.packed = Some(trip);
+        home.phase.early = None;
         Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
     }
 
@@ -130,22 +132,24 @@ impl Machine {
         if self.is_me(to) {
             return;
         }
+        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
             visitor.lent = Some(to);
+            let gone = take_early(&mut visitor.early, to);
             if let Some(how) = visitor.over.clone() {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
-            if self.has_lost(to) && !planted!(LeftToNobody) {
-                self.receiver_lapsed(now, channel, to, End::Lost);
+            if let Some(how) = gone.or(lost) {
+                self.receiver_lapsed(now, channel, to, how);
             }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             home.phase.lent = Some(to);
-            if self.has_lost(to) && !planted!(LeftToNobody) {
-                self.receiver_lapsed(now, channel, to, End::Lost);
+            if let Some(how) = take_early(&mut home.phase.early, to).or(lost) {
+                self.receiver_lapsed(now, channel, to, how);
             }
         } else {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
@@ -187,23 +191,30 @@ impl Machine {
                 return Arrival::Stale;
             }
             home.phase.packed = None;
+            // Who gave it back may not know that it was taken, and think that it still has it.
+            home.phase.claim += u64::from(!planted!(ClaimKept));
             if let Some(to) = home.phase.lent.take() {
                 self.say(now, to, settled);
             }
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
-        let (mut late_answers, lost) = (Vec::new(), self.has_lost(from));
+        let (mut late_answers, silent) = (Vec::new(), self.has_lost(from) || self.is_me(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
-            if !(is_away && same) && place.claim <= visitor.place.claim {
+            let over = is_away && same && visitor.over.is_some();
+            if over || (!(is_away && same) && place.claim <= visitor.place.claim) {
                 self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                if over {
+                    // Its channel was over while it was on its way.
+                    self.visitors.remove(&channel);
+                }
                 return Arrival::Stale;
             }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            visitor.givers.extend((same && !lost && !planted!(ReturnUnanswered)).then_some(from));
+            visitor.givers.extend((same && !silent && !planted!(ReturnUnanswered)).then_some(from));
             late_answers = std::mem::take(&mut visitor.late_answers);
             if visitor.fetching && visitor.state.is_none() {
                 late_answers.push(visitor.place.home);
@@ -220,9 +231,10 @@ impl Machine {
         }
         let visitor = Visitor {
             place,
-            givers: Vec::from_iter((!lost).then_some(from)),
+            givers: Vec::from_iter((!silent).then_some(from)),
             packed: None,
             lent: None,
+            early: None,
             doubtful: false,
             fetching: false,
             state: None,
@@ -446,7 +458,7 @@ impl Machine {
         home.transfer = state.transfer;
         home.phase.ended = state.ended;
         // No fetch of a home before this one is one of this.
-        home.phase.claim = state.epoch << 32;
+        home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
             home.attached.insert(node, Attached { told: false, ..Attached::new(0) });

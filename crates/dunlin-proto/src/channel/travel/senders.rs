@@ -1,6 +1,6 @@
 //! A sender that travels.
 
-use super::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, declaration, place_in_line};
+use super::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, declaration, place_in_line, take_early};
 use crate::channel::{Attached, Home, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;
@@ -34,6 +34,7 @@ impl Machine {
         match proxy.way.state {
             Whereabouts::Resting => {
                 proxy.way.packed = Some(trip);
+                proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
                 let addresses = self.addresses_of_any(home);
@@ -55,6 +56,7 @@ impl Machine {
                     return Leaving::Wait;
                 }
                 proxy.way.packed = Some(trip);
+                proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
                 let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
                 let place = SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
@@ -95,6 +97,7 @@ impl Machine {
         };
         proxy.way.packed = None;
         proxy.way.lent = Some(to);
+        let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
             self.proxies.remove(&channel);
             return;
@@ -102,8 +105,9 @@ impl Machine {
         if let Some(how) = proxy.way.over.clone() {
             return self.end_way(now, channel, how);
         }
-        if self.has_lost(to) && !planted!(LeftToNobody) {
-            self.sender_lapsed(now, channel, to, End::Lost);
+        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
+        if let Some(how) = gone.or(lost) {
+            self.sender_lapsed(now, channel, to, how);
         }
         self.forget_passed_on(now, channel);
     }
@@ -143,13 +147,21 @@ impl Machine {
     /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
     /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
-        let lost = self.has_lost(from);
+        // Whether it will not say when the end is in use.
+        let silent = self.has_lost(from) || self.is_me(from);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
-            if proxy.way.is_away() && place.transfer == proxy.way.transfer + next {
+            let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
+            if same && proxy.way.over.is_some() && !planted!(OverReturned) {
+                // Its channel was over while it was on its way.
+                self.proxies.remove(&channel);
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                return Arrival::Stale;
+            }
+            if same {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
-                if proxy.way.state == Whereabouts::Resting && !lost && !planted!(ReturnUnanswered) {
+                if proxy.way.state == Whereabouts::Resting && !silent && !planted!(ReturnUnanswered) {
                     proxy.way.givers.push(from);
                 }
                 if let Some(to) = lent {
@@ -157,11 +169,11 @@ impl Machine {
                 }
                 return Arrival::Returned;
             }
+            if place.transfer <= proxy.way.transfer {
+                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                return Arrival::Stale;
+            }
             if !proxy.way.is_away() {
-                if place.transfer <= proxy.way.transfer {
-                    self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
-                    return Arrival::Stale;
-                }
                 self.lose_superseded(now, channel);
             }
             // It has been used elsewhere since, of which the home's word is still on its way.
@@ -179,7 +191,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.givers.extend((!lost).then_some(from));
+        proxy.way.givers.extend((!silent).then_some(from));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -278,7 +290,9 @@ impl Machine {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
                 _ => self.lose_proxy(now, channel),
             },
-            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer => self.lose_proxy(now, channel),
+            FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
+                self.lose_proxy(now, channel);
+            }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
                     return Ok(None);
@@ -328,6 +342,7 @@ impl Machine {
             return Err("a home that takes credits back");
         };
         let more = if planted!(CreditsTwice) { all } else { more };
+        let home = proxy.home;
         proxy.credits += more;
         proxy.terms = Some(terms);
         proxy.way.epoch = epoch;
@@ -336,7 +351,7 @@ impl Machine {
         proxy.way.sponsor = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
-        self.proxy_hears(channel, ProxyHears::Home(terms, more as u32));
+        self.proxy_hears(channel, ProxyHears::Home(home, terms, more as u32));
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.way.doubtful
         {
@@ -374,6 +389,11 @@ impl Machine {
         for (channel, transfer) in channels {
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
+    }
+
+    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says so](Self::take_anew) when they meet.
+    pub(crate) fn asks_of_home(&self, node: NodeId) -> bool {
+        self.proxies.values().any(|proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking)
     }
 
     pub(super) fn answer_askers(&mut self, now: Time, channel: ChannelId) {
@@ -441,7 +461,7 @@ impl Machine {
             self.introduced(to, mover, addresses);
         }
         self.say_to_home(now, channel, ToHome::Take(transfer));
-        self.proxy_hears(channel, ProxyHears::Moved(again));
+        self.proxy_hears(channel, ProxyHears::Moved(to, again));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
 
 use super::{Stage, Whereabouts, forget_giver};
-use crate::channel::{HomeHears, ProxyHears};
+use crate::channel::{HomeHears, Proxy, ProxyHears};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;
 use crate::planted::planted;
@@ -85,6 +85,11 @@ impl Machine {
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
+                // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
+                let lent = |proxy: &Proxy| proxy.way.state == Whereabouts::Resting && proxy.way.lent == Some(from);
+                if self.proxies.get(&channel).is_some_and(lent) {
+                    self.sender_lapsed(now, channel, from, End::Lost);
+                }
             }
         }
     }
@@ -130,6 +135,10 @@ impl Machine {
 
     pub(super) fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if proxy.way.packed.is_some() && !planted!(LapseOfAnother) {
+            proxy.way.early = Some(Box::new((from, how)));
+            return;
+        }
         if proxy.way.lent != Some(from) && proxy.way.packed.is_none() {
             return;
         }
@@ -151,14 +160,23 @@ impl Machine {
     }
 
     pub(super) fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
-        if let Some(visitor) = self.visitors.get(&channel) {
-            if visitor.lent == Some(from) || visitor.packed.is_some() {
+        let another = planted!(LapseOfAnother);
+        if let Some(visitor) = self.visitors.get_mut(&channel) {
+            if visitor.packed.is_some() && !another {
+                visitor.early = Some(Box::new((from, how)));
+            } else if visitor.lent == Some(from) || visitor.packed.is_some() {
                 self.lapse_receiver(now, channel, how);
             }
         } else if let Some(home) = self.homes.get_mut(&channel)
             && home.phase.stage == Stage::Here
-            && (home.phase.lent == Some(from) || home.phase.packed.is_some())
         {
+            if home.phase.packed.is_some() && !another {
+                home.phase.early = Some(Box::new((from, how)));
+                return;
+            }
+            if home.phase.lent != Some(from) && home.phase.packed.is_none() {
+                return;
+            }
             home.phase.lent = None;
             home.phase.packed = None;
             self.hears(channel, from, HomeHears::Lapsed(how));

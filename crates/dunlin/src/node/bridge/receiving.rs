@@ -228,9 +228,10 @@ impl ReceivingBridge {
                 says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
                 drop(copy);
             }
-            FromReceiver::Lost(ticket) => {
+            FromReceiver::Lost(ticket, copy, _) => {
                 self.arriving.remove(&ticket);
                 says.failed(from, ticket, Failure::Unknown);
+                drop(copy);
             }
             FromReceiver::Reserve(ticket, request) => {
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));

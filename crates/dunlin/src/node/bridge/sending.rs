@@ -445,12 +445,12 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return self.settle(heard, says) };
         match heard {
             ProxyHears::Attached(terms) => self.granted(terms, terms.credits, says),
-            ProxyHears::Home(terms, credits) => {
-                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+            ProxyHears::Home(home, terms, credits) => {
+                self.home = Some(home);
                 self.granted(terms, credits, says);
             }
-            ProxyHears::Moved(tickets) => {
-                self.home = says.speak(|locked| locked.state.machine.home_of(says.channel)).or(self.home);
+            ProxyHears::Moved(home, tickets) => {
+                self.home = Some(home);
                 self.offer_again(tickets, says);
             }
             // What it says to whom waits for it is the driver's.

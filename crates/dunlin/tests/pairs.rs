@@ -1,0 +1,185 @@
+//! Both ends of one channel in one message: they are a channel where they arrive.
+#![cfg(feature = "sim")]
+
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use dunlin::{Callee, call, rendezvous};
+
+/// With so many seeds each.
+const SEEDS: u64 = 50;
+
+type Pair = (Sender<u32>, Receiver<u32>);
+
+/// Two nodes and a way for pairs between them. `places`: at some seeds it has some, so that a send is complete at once.
+fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Receiver<Pair>)) -> Result) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed);
+        let result = sim.run(async {
+            let a = Node::join("pairs").await?;
+            let b = Node::join("pairs").await?;
+            let places = if places && sim.below(2) == 0 { fifo(2) } else { rendezvous() };
+            let (tx, rx) = par!(async { a.sender("way").await }, async { b.receiver("way").policy(places).await });
+            test(&sim, a, b, &mut (tx?, rx?)).await
+        });
+        result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+}
+
+async fn carry<T: Portable>(value: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
+    let (sent, received) = par!(way.0.send(value), way.1.recv());
+    sent?;
+    Ok(received?)
+}
+
+/// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and works.
+#[test]
+fn a_pair_that_is_not_at_rest_stays() {
+    run(false, async |sim, _a, _b, way| {
+        let (mut tx, rx) = channel_with(fifo(4));
+        tx.send(0).await?;
+        let how = sim.below(3);
+        let posted = match how {
+            0 => Some((0..4).map(|n| tx.send_nowait(n + 1)).collect::<Vec<_>>()),
+            1 => {
+                tx.poison("no more");
+                None
+            }
+            _ => {
+                tx.retire();
+                None
+            }
+        };
+        let refused = way.0.send((tx, rx)).await.unwrap_err();
+        assert!(refused.to_string().contains("both ends"), "{refused}");
+        let (mut tx, mut rx) = refused.into_value();
+        match posted {
+            Some(posted) => {
+                for n in 0..5 {
+                    assert_eq!(rx.recv().await?, n);
+                }
+                for posted in posted {
+                    posted.await?;
+                }
+                let (mut tx, mut rx) = carry((tx, rx), way).await?;
+                let (sent, received) = par!(tx.send(5), rx.recv());
+                assert_eq!((sent?, received?), ((), 5));
+            }
+            None if how == 1 => assert!(matches!(rx.recv().await, Err(RecvError::Poisoned(_)))),
+            None => {
+                assert_eq!(rx.recv().await?, 0);
+                assert_eq!(rx.recv().await, Err(RecvError::Closed));
+                assert!(tx.send(1).await.unwrap_err().is_closed());
+            }
+        }
+        Ok(())
+    });
+}
+
+/// A message that is not taken leaves the channel as it was.
+#[test]
+fn a_pair_that_is_not_taken_stays() {
+    run(true, async |_, _a, _b, way| {
+        let mut pairs = Vec::new();
+        while pairs.len() < 3 {
+            let (mut tx, rx) = channel_with(fifo(4));
+            tx.send(0).await?;
+            match way.0.send((tx, rx)).within(Duration::from_millis(20)).await {
+                Ok(()) => {}
+                Err(given_up) => pairs.push(given_up.into_value()),
+            }
+        }
+        for (mut tx, mut rx) in pairs {
+            tx.send(1).await?;
+            let (mut tx, mut rx) = {
+                assert_eq!(rx.recv().await?, 0);
+                while way.1.try_recv().is_ok() {}
+                carry((tx, rx), way).await?
+            };
+            assert_eq!(rx.recv().await?, 1);
+            let (sent, received) = par!(tx.send(2), rx.recv());
+            assert_eq!((sent?, received?), ((), 2));
+        }
+        Ok(())
+    });
+}
+
+/// Nothing is left of what nobody wants.
+#[test]
+fn a_pair_that_is_dropped_is_over() {
+    run(true, async |sim, a, b, way| {
+        drop(carry(channel(), way).await?);
+        sleep(Duration::from_secs(1)).await;
+        let (before, there) = (a.records(), b.records());
+        for _ in 0..5 {
+            let (tx, rx) = carry(channel(), way).await?;
+            match sim.below(3) {
+                0 => drop((tx, rx)),
+                1 => {
+                    drop(tx);
+                    let mut rx = rx;
+                    assert_eq!(rx.recv().await, Err(RecvError::Closed));
+                }
+                _ => {
+                    drop(rx);
+                    let mut tx = tx;
+                    assert!(tx.send(1).await.unwrap_err().is_closed());
+                }
+            }
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!((a.records(), b.records()), (before, there));
+        Ok(())
+    });
+}
+
+/// The giver leaves at once.
+#[test]
+fn a_pair_does_not_need_its_giver() {
+    run(true, async |_, a, _b, way| {
+        let (mut tx, rx) = channel_with(fifo(4));
+        for n in 0..3 {
+            tx.send(n).await?;
+        }
+        let (mut tx, mut rx) = carry((tx, rx), way).await?;
+        let (left, used) = par!(a.leave(), async {
+            for n in 0..3 {
+                assert_eq!(rx.recv().await?, n);
+            }
+            let (sent, received) = par!(tx.send(3), rx.recv());
+            assert_eq!((sent?, received?), ((), 3));
+            Result::<()>::Ok(())
+        });
+        used?;
+        left?;
+        let (sent, received) = par!(tx.send(4), rx.recv());
+        assert_eq!((sent?, received?), ((), 4));
+        Ok(())
+    });
+}
+
+/// The same of calls.
+#[test]
+fn a_caller_goes_with_its_callee() {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed);
+        let result = sim.run(async {
+            let a = Node::join("pairs").await?;
+            let b = Node::join("pairs").await?;
+            type Calls = (Caller<u32, u32>, Callee<u32, u32>);
+            let (tx, rx) =
+                par!(async { a.sender::<Calls>("calls").await }, async { b.receiver::<Calls>("calls").await });
+            let (mut caller, mut callee) = carry(call::<u32, u32>(), &mut (tx?, rx?)).await?;
+            for n in 0..5 {
+                let (answer, asked) = par!(caller.call(n), async {
+                    let asked = callee.accept().await?;
+                    let n = *asked;
+                    asked.reply(n + 1).map_err(|_| Error::other("nobody asks"))
+                });
+                asked?;
+                assert_eq!(answer?, n + 1);
+            }
+            Result::<()>::Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+}
