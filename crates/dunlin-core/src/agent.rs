@@ -252,6 +252,11 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.reserve(ticket, &reserver, after))
     }
 
+    /// Whether this offer came from another node itself, and has not been received here: only its receive, wherever that is, says that the ends in it may be used.
+    pub fn is_passed_on(&self, ticket: u64) -> bool {
+        self.chan.with_queue(|queue, _, _| queue.is_from_far(ticket))
+    }
+
     /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
     pub fn taken(&self, ticket: u64) {
         self.chan.with_queue(|queue, _, after| queue.far_took(ticket, false, after));

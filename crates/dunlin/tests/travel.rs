@@ -637,3 +637,64 @@ fn a_sender_travels_for_a_long_time() {
         Ok(())
     });
 }
+
+/// A sender that nobody used on its way goes on in messages that are complete when they are sent: nothing of it is left behind.
+#[test]
+fn a_sender_is_passed_on_over_buffers() {
+    run(async {
+        let [a, b, c] = nodes("a_sender_is_passed_on_over_buffers").await;
+        for round in 0..20 {
+            let (to_b, from_a) = channel_with::<Sender<u32>>(fifo(4));
+            let (to_c, from_b) = channel_with::<Sender<u32>>(fifo(4));
+            let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, &format!("ab {round}")).await?;
+            let mut bc = way::<Receiver<Sender<u32>>>(&b, &c, &format!("bc {round}")).await?;
+            let (mut to_b, mut from_a) = (to_b, carry(from_a, &mut ab).await?);
+            let (mut to_c, mut from_b) = (to_c, carry(from_b, &mut bc).await?);
+            let (tx, mut rx) = channel::<u32>();
+            to_b.send(tx).await.map_err(|error| Error::other(error.to_string()))?;
+            to_c.send(from_a.recv().await?).await.map_err(|error| Error::other(error.to_string()))?;
+            let mut tx = from_b.recv().await?;
+            let (sent, received) = par!(tx.send(round), rx.recv());
+            sent?;
+            assert_eq!(received?, round);
+        }
+        // Records of what was passed on are gone with the ends.
+        for node in [&a, &b, &c] {
+            while node.records()[2] > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Who has received an end sends it on at once, before its giver has heard that it was received.
+#[test]
+fn an_end_goes_on_as_soon_as_it_is_received() {
+    run(async {
+        let [a, b, c] = nodes("an_end_goes_on_as_soon").await;
+        let (mut to_b, mut from_a) = way::<Sender<u32>>(&a, &b, "ab").await?;
+        let (mut to_c, mut from_b) = way::<Sender<u32>>(&b, &c, "bc").await?;
+        let broker = spawn(async move {
+            while let Some(end) = from_a.next().await? {
+                to_c.send(end).await.map_err(|error| Error::other(error.to_string()))?;
+            }
+            Result::<()>::Ok(())
+        });
+        let far = spawn(async move {
+            for n in 0..300 {
+                from_b.recv().await?.send(n).await?;
+            }
+            Result::<()>::Ok(())
+        });
+        for n in 0..300 {
+            let (tx, mut rx) = channel::<u32>();
+            let (sent, received) = par!(to_b.send(tx), rx.recv());
+            sent.map_err(|error| Error::other(error.to_string()))?;
+            assert_eq!(received?, n);
+        }
+        drop(to_b);
+        broker.await??;
+        far.await?
+    });
+}

@@ -155,6 +155,11 @@ impl<T: Send + 'static> LoneOutlet<T> {
         }
     }
 
+    /// Whether the value came from another node itself, and has not been received here.
+    pub fn is_passed_on(&self, number: u64) -> bool {
+        self.chan.with_queue(|queue, _, _| queue.is_demanded_from_far(self.lone.handle, number))
+    }
+
     /// The receive has returned the value.
     pub fn taken(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, false, after));

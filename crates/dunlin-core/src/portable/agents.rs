@@ -262,6 +262,11 @@ impl AnyOutlet {
         self.agent.withdrawn(ticket, value);
     }
 
+    /// [`Outlet::is_passed_on`].
+    pub fn is_passed_on(&self, ticket: u64) -> bool {
+        self.agent.is_passed_on(ticket)
+    }
+
     /// [`Outlet::lost`].
     pub fn lost(&self, ticket: u64, value: Value, id: MessageId) {
         self.agent.lost(ticket, value, id);
@@ -417,6 +422,7 @@ trait DynOutlet: Send {
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
+    fn is_passed_on(&self, ticket: u64) -> bool;
     fn lost(&self, ticket: u64, value: Value, id: MessageId);
     fn down(self: Box<Self>);
     fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)>;
@@ -438,6 +444,10 @@ impl<T: Portable> DynOutlet for Outlet<T> {
 
     fn channel(&self) -> ChannelId {
         self.channel()
+    }
+
+    fn is_passed_on(&self, ticket: u64) -> bool {
+        self.is_passed_on(ticket)
     }
 
     fn credit(&self, places: u32) {
@@ -538,6 +548,10 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
     // Nothing is sent here without having been asked for.
     fn credit(&self, _: u32) {}
 
+    fn is_passed_on(&self, ticket: u64) -> bool {
+        self.is_passed_on(ticket)
+    }
+
     fn lost(&self, ticket: u64, value: Value, id: MessageId) {
         self.lost(ticket, value.into(), id);
     }
@@ -602,6 +616,10 @@ impl<T: Portable> DynOutlet for Slot<T> {
 
     // The reply goes as a firm offer: it has its place in any case.
     fn credit(&self, _: u32) {}
+
+    fn is_passed_on(&self, _: u64) -> bool {
+        false
+    }
 
     fn lost(&self, _: u64, value: Value, _: MessageId) {
         drop(value);

@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(super) first: BTreeMap<CoreId, ChannelId>,
     /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
+    /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
+    pub(super) arriving: BTreeMap<CoreId, ChannelId>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
@@ -100,6 +102,7 @@ impl Driver {
                 by_core: BTreeMap::new(),
                 first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
+                arriving: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
                 parting: BTreeMap::new(),

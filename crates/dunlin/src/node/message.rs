@@ -118,6 +118,8 @@ pub(crate) struct Arriving {
 pub(crate) enum Completion {
     /// When it has been received.
     Taken,
+    /// The same, of one that came from another node and goes through this one: the ends in it are not this node's.
+    TakenElsewhere,
     /// When it is sent.
     Sent,
 }
@@ -225,6 +227,14 @@ fn pack_end(
     let never = |why: &'static str| Err(NotNow::Never(Why::Unsendable(why.into())));
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
     let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
+        if let Some(channel) = core.and_then(|core| locked.state.arriving.get(&core).copied()) {
+            if completion == Completion::TakenElsewhere {
+                return never("an end in a value that only goes through this node cannot go with it");
+            }
+            // Its holder has received it, and is faster than the word of that.
+            locked.state.wait_for(channel, carrying);
+            return Err(NotNow::Later);
+        }
         if end.stretched {
             return never("an end whose name was joined to its other end on this node cannot leave it");
         }
@@ -259,6 +269,21 @@ fn pack_end(
         }
     };
     let going = match leaving {
+        dunlin_proto::Leaving::Ready(place, trip) if completion == Completion::Sent && is_passed_on(&place, locked) => {
+            // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already. So it is used here first.
+            match half.1 {
+                Which::Sender => {
+                    locked.state.machine.sender_stays(channel, trip);
+                    locked.state.machine.use_sender(locked.now, channel);
+                }
+                Which::Receiver => {
+                    locked.state.machine.receiver_stays(channel, trip);
+                    locked.state.machine.use_receiver(locked.now, channel);
+                }
+            }
+            locked.state.wait_for(channel, carrying);
+            return Err(NotNow::Later);
+        }
         dunlin_proto::Leaving::Ready(place, trip) => Going::On(place, trip, encoding),
         dunlin_proto::Leaving::Over(_) => Going::Over,
         dunlin_proto::Leaving::Wait => {
@@ -267,6 +292,15 @@ fn pack_end(
         }
     };
     Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
+}
+
+/// Whether another node speaks for an end that goes on from here: nobody here has used it.
+fn is_passed_on(place: &Place, locked: &Locked<'_>) -> bool {
+    let speaks = match place {
+        Place::Sender(place) => place.sponsor,
+        Place::Receiver(place) => place.home,
+    };
+    speaks != locked.state.machine.me().node
 }
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
@@ -814,14 +848,38 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
 }
 
 impl Arriving {
+    /// To be said before the message can be received: who has received it may send its ends on at once.
+    pub(crate) fn announce(&self, locked: &mut Locked<'_>) {
+        locked
+            .state
+            .arriving
+            .extend(self.ends.iter().filter_map(|end| Some((end.agent.as_ref()?.channel()?, end.channel))));
+    }
+
+    /// The message was not received here.
+    pub(crate) fn forget(self, locked: &mut Locked<'_>) {
+        for end in self.ends {
+            if let Some(core) = end.agent.as_ref().and_then(Agent::channel) {
+                locked.state.arriving.remove(&core);
+                locked.state.has_settled(end.channel);
+            }
+            locked.state.garbage.push(Box::new(end.agent));
+        }
+    }
+
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
     pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
         for ArrivingEnd { channel, coming, kind, agent } in self.ends {
+            let core = agent.as_ref().and_then(Agent::channel);
+            let is_awaited = core.is_some_and(|core| locked.state.arriving.remove(&core).is_some());
             match coming {
                 Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
                 Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
                 // Dropped, its agent is a receiver that is gone.
                 Coming::Over => locked.state.garbage.push(Box::new(agent)),
+            }
+            if is_awaited {
+                locked.state.has_settled(channel);
             }
         }
         self.chores.into_iter().for_each(run);

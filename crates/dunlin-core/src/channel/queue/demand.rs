@@ -275,6 +275,17 @@ impl<T> Queue<T> {
         None
     }
 
+    /// Whether what was given under this number came from elsewhere itself.
+    pub(crate) fn is_demanded_from_far(&mut self, handle: Handle, number: u64) -> bool {
+        match self.demands_of(handle).and_then(|demands| demands.given.get(&number)) {
+            Some(Source::Offer(ticket)) => {
+                let ticket = *ticket;
+                self.is_from_far(ticket)
+            }
+            Some(Source::Buffer) | None => false,
+        }
+    }
+
     /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended receive that is not over.
     pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
         let Some(demands) = self.demands_of(handle) else { return };

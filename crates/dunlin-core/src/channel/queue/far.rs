@@ -574,6 +574,11 @@ impl<T> Queue<T> {
         self.announce(ticket, of, after);
     }
 
+    /// Whether this offer came from elsewhere itself, and has not been taken there.
+    pub(crate) fn is_from_far(&self, ticket: u64) -> bool {
+        self.find(ticket).is_some_and(|index| self.offers[index].far.is_some())
+    }
+
     fn find_far(&self, of: Handle, number: u64) -> Option<usize> {
         self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
     }

@@ -102,7 +102,17 @@ impl ReceivingBridge {
             {
                 arriving.adopt(from, encoding, locked);
             }
+            if let Some(arriving) = arriving.take() {
+                arriving.forget(locked);
+            }
         });
+    }
+
+    /// The message of this offer was not received here.
+    fn forget(&mut self, ticket: Ticket, says: &Says<'_>) {
+        if let Some(arriving) = self.arriving.remove(&ticket) {
+            says.speak(|locked| arriving.forget(locked));
+        }
     }
 
     /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
@@ -219,17 +229,17 @@ impl ReceivingBridge {
             }
             // The values here are copies, and nobody has heard of the ends in them.
             FromReceiver::Failed(ticket, copy, why) => {
-                self.arriving.remove(&ticket);
+                self.forget(ticket, says);
                 says.failed(from, ticket, failure(why));
                 drop(copy);
             }
             FromReceiver::Withdrawn(ticket, copy) => {
-                self.arriving.remove(&ticket);
+                self.forget(ticket, says);
                 says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
                 drop(copy);
             }
             FromReceiver::Lost(ticket, copy, _) => {
-                self.arriving.remove(&ticket);
+                self.forget(ticket, says);
                 says.failed(from, ticket, Failure::Unknown);
                 drop(copy);
             }
@@ -237,7 +247,7 @@ impl ReceivingBridge {
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));
             }
             FromReceiver::Abort(ticket, copy) => {
-                self.arriving.remove(&ticket);
+                self.forget(ticket, says);
                 says.speak(|locked| locked.state.machine.abort(locked.now, channel, from, ticket));
                 drop(copy);
             }
@@ -247,6 +257,13 @@ impl ReceivingBridge {
             FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone => unreachable!("it returned above"),
         }
         true
+    }
+}
+
+/// A message is here, with these ends, and may be received.
+fn announce(arriving: Option<&Arriving>, says: &Says<'_>) {
+    if let Some(arriving) = arriving {
+        says.speak(|locked| arriving.announce(locked));
     }
 }
 
@@ -291,7 +308,11 @@ impl Bridge for ReceivingBridge {
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
-            let Some(inlet) = &mut self.inlet else { return Poll::Ready(()) };
+            let Some(inlet) = &mut self.inlet else {
+                let left = std::mem::take(&mut self.arriving);
+                says.speak(|locked| left.into_values().for_each(|arriving| arriving.forget(locked)));
+                return Poll::Ready(());
+            };
             match inlet.poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(event) => {
@@ -310,6 +331,7 @@ impl Bridge for ReceivingBridge {
             HomeHears::Attached => self.from = Some(from),
             HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
+                    announce(arriving.as_ref(), says);
                     self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
                     inlet.offer(ticket, value);
                 }
@@ -318,9 +340,13 @@ impl Bridge for ReceivingBridge {
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
+                    announce(arriving.as_ref(), says);
                     if let Err(copy) = inlet.grant(ticket, request, value) {
                         says.speak(|locked| {
                             locked.state.machine.decline(locked.now, channel, from, ticket, request);
+                            if let Some(arriving) = arriving {
+                                arriving.forget(locked);
+                            }
                         });
                         drop(copy);
                     } else {
@@ -334,10 +360,11 @@ impl Bridge for ReceivingBridge {
             },
             HomeHears::Sent(bytes) if self.visits => match message::arrive(inlet.shape(), bytes, self.encoding) {
                 Ok((value, arriving)) => {
-                    inlet.restore(value);
+                    // First: who receives the value may send its ends on at once.
                     if let Some(arriving) = arriving {
                         says.speak(|locked| arriving.adopt(from, self.encoding, locked));
                     }
+                    inlet.restore(value);
                 }
                 // The home before this one has read it.
                 Err(why) => inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into()),
@@ -346,13 +373,14 @@ impl Bridge for ReceivingBridge {
                 let len = bytes.len();
                 match message::arrive(inlet.shape(), bytes, self.encoding) {
                     Ok((value, arriving)) => {
+                        // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
+                        if let Some(arriving) = arriving {
+                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                        }
                         // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
                         let Ok(buffered) = inlet.push(value) else { return };
                         if let Some(places) = self.budget.arrived(len, buffered) {
                             inlet.lend_at_most(places);
-                        }
-                        if let Some(arriving) = arriving {
-                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
                         }
                     }
                     // Its send is complete, so it cannot be refused: both ends must know.
@@ -365,7 +393,7 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
-                    self.arriving.remove(&ticket);
+                    self.forget(ticket, says);
                     says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
                     drop(copy);
                 }

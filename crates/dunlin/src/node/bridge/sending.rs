@@ -208,10 +208,16 @@ impl SendingBridge {
         message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
     }
 
+    /// When a message that is offered is complete.
+    fn completion(&self, ticket: Ticket) -> Completion {
+        let is_passed_on = self.outlet.as_ref().is_some_and(|outlet| outlet.is_passed_on(ticket));
+        if is_passed_on { Completion::TakenElsewhere } else { Completion::Taken }
+    }
+
     fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
-            Reserved::Granted(value) => match self.encode(&value, Completion::Taken, says) {
+            Reserved::Granted(value) => match self.encode(&value, self.completion(ticket), says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
                     let granted = says.speak(|locked| {
@@ -286,7 +292,7 @@ impl SendingBridge {
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
-            Event::FirmOffer(ticket, value) => match self.encode(&value, Completion::Taken, says) {
+            Event::FirmOffer(ticket, value) => match self.encode(&value, self.completion(ticket), says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                     says.speak(|locked| {
@@ -551,7 +557,7 @@ impl SendingBridge {
 
     fn offer_anew(&mut self, ticket: Ticket, value: Value, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
-        match self.encode(&value, Completion::Taken, says) {
+        match self.encode(&value, self.completion(ticket), says) {
             Ok((bytes, leaving)) => {
                 let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                 says.speak(|locked| {
