@@ -42,12 +42,10 @@ impl Shout {
             Err(SendError::NotTaken { .. }) => false,
             Err(_) => return,
         };
-        eprintln!("became {word:?} {sent}");
         assert!(self.0.lock().unwrap().sent.insert(word.2, sent).is_none());
     }
 
     fn heard(&self, word: Word) {
-        eprintln!("heard {word:?}");
         self.0.lock().unwrap().heard.push(word);
     }
 
@@ -132,9 +130,30 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
     Ok(())
 }
 
+/// Sends the end from one node to another.
+async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
+    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    let (mut give, mut take) = (give?, take?);
+    let (given, taken) = par!(give.send(end), take.recv());
+    given?;
+    Ok(taken?)
+}
+
+/// A handle at each node: each has come from the keeper, which is the first, or from the one before.
+async fn handles<E: dunlin::End>(sim: &Sim, nodes: &[Node], shared: Shared<E>) -> Result<Vec<Shared<E>>>
+where
+    Shared<E>: Portable,
+{
+    let mut handles = vec![shared];
+    for (n, node) in nodes.iter().enumerate().skip(1) {
+        let from = if sim.below(2) == 0 { 0 } else { n - 1 };
+        handles.push(carry(&nodes[from], node, &format!("handle {n}"), handles[from].clone()).await?);
+    }
+    Ok(handles)
+}
+
 /// The receiver is with the keeper of the shared sender, or at a node of its own; handles are at all nodes, and handles of handles.
 fn a_choir(seed: u64) {
-    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -143,29 +162,9 @@ fn a_choir(seed: u64) {
             nodes.push(Node::join("choir").await?);
         }
         let (tx, mut rx) = channel::<Word>();
-        let shared = tx.share();
-        let mut voices = vec![shared.clone()];
-        for (n, node) in nodes.iter().enumerate().skip(1) {
-            // From the keeper, or from the one before.
-            let from = if sim.below(2) == 0 { 0 } else { n - 1 };
-            let name = format!("handle {n}");
-            let (give, take) = par!(async { nodes[from].sender::<Shared<Sender<Word>>>(&name).await }, async {
-                node.receiver::<Shared<Sender<Word>>>(&name).await
-            },);
-            let (mut give, mut take) = (give?, take?);
-            let (given, taken) = par!(give.send(voices[from].clone()), take.recv());
-            given?;
-            voices.push(taken?);
-        }
-        drop(shared);
+        let voices = handles(&sim, &nodes, tx.share()).await?;
         if sim.below(2) == 0 {
-            let (give, take) = par!(async { nodes[0].sender::<Receiver<Word>>("ear").await }, async {
-                nodes[3].receiver::<Receiver<Word>>("ear").await
-            },);
-            let (mut give, mut take) = (give?, take?);
-            let (given, taken) = par!(give.send(rx), take.recv());
-            given?;
-            rx = taken?;
+            rx = carry(&nodes[0], &nodes[3], "ear", rx).await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for (n, shared) in voices.into_iter().enumerate() {
@@ -280,7 +279,6 @@ async fn mouth(sim: &Sim, mut tx: Sender<Word>, shout: Shout) -> Result {
 
 /// The sender is with the keeper of the shared receiver, or at a node of its own.
 fn an_audience(seed: u64) {
-    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -289,28 +287,9 @@ fn an_audience(seed: u64) {
             nodes.push(Node::join("audience").await?);
         }
         let (mut tx, rx) = if sim.below(3) == 0 { channel_with::<Word>(fifo(2)) } else { channel::<Word>() };
-        let shared = rx.share();
-        let mut ears = vec![shared.clone()];
-        for (n, node) in nodes.iter().enumerate().skip(1) {
-            let from = if sim.below(2) == 0 { 0 } else { n - 1 };
-            let name = format!("handle {n}");
-            let (give, take) = par!(async { nodes[from].sender::<Shared<Receiver<Word>>>(&name).await }, async {
-                node.receiver::<Shared<Receiver<Word>>>(&name).await
-            },);
-            let (mut give, mut take) = (give?, take?);
-            let (given, taken) = par!(give.send(ears[from].clone()), take.recv());
-            given?;
-            ears.push(taken?);
-        }
-        drop(shared);
+        let ears = handles(&sim, &nodes, rx.share()).await?;
         if sim.below(2) == 0 {
-            let (give, take) = par!(async { nodes[0].sender::<Sender<Word>>("mouth").await }, async {
-                nodes[3].receiver::<Sender<Word>>("mouth").await
-            },);
-            let (mut give, mut take) = (give?, take?);
-            let (given, taken) = par!(give.send(tx), take.recv());
-            given?;
-            tx = taken?;
+            tx = carry(&nodes[0], &nodes[3], "mouth", tx).await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for shared in ears {
