@@ -638,11 +638,11 @@ fn a_sender_travels_for_a_long_time() {
     });
 }
 
-/// A sender that nobody used on its way goes on in messages that are complete when they are sent: nothing of it is left behind.
+/// An end in a value that is complete when it is sent is this node's before that can be received: so it goes on at once, and nothing of it is left behind.
 #[test]
-fn a_sender_is_passed_on_over_buffers() {
+fn an_end_that_came_on_a_credit_goes_on_at_once() {
     run(async {
-        let [a, b, c] = nodes("a_sender_is_passed_on_over_buffers").await;
+        let [a, b, c] = nodes("an_end_that_came_on_a_credit").await;
         for round in 0..20 {
             let (to_b, from_a) = channel_with::<Sender<u32>>(fifo(4));
             let (to_c, from_b) = channel_with::<Sender<u32>>(fifo(4));

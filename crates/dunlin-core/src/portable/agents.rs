@@ -437,25 +437,66 @@ trait DynOutlet: Send {
     fn poison(&self, reason: Reason);
 }
 
+/// What an outlet does with values that have their type, done with those that have none.
+macro_rules! with_values {
+    () => {
+        fn channel(&self) -> ChannelId {
+            self.channel()
+        }
+
+        fn is_passed_on(&self, ticket: u64) -> bool {
+            self.is_passed_on(ticket)
+        }
+
+        fn lost(&self, ticket: u64, value: Value, id: MessageId) {
+            self.lost(ticket, value.into(), id);
+        }
+
+        fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
+            self.poll(cx).map(any_event)
+        }
+
+        fn reserve(&self, ticket: u64) -> Reserved<Value> {
+            any_reserved(self.reserve(ticket))
+        }
+
+        fn taken(&self, ticket: u64) {
+            self.taken(ticket);
+        }
+
+        fn held(&self, ticket: u64) {
+            self.held(ticket);
+        }
+
+        fn give_back(&self, ticket: u64, value: Value) {
+            self.give_back(ticket, value.into());
+        }
+
+        fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
+            self.failed(ticket, value.map(Value::into), why);
+        }
+
+        fn withdrawn(&self, ticket: u64, value: Option<Value>) {
+            self.withdrawn(ticket, value.map(Value::into));
+        }
+
+        fn retire(&self) {
+            self.retire();
+        }
+
+        fn poison(&self, reason: Reason) {
+            self.poison(reason);
+        }
+    };
+}
+
 impl<T: Portable> DynOutlet for Outlet<T> {
     fn take_buffered(&self) -> Vec<Value> {
         self.take_buffered().into_iter().map(Value::new).collect()
     }
 
-    fn channel(&self) -> ChannelId {
-        self.channel()
-    }
-
-    fn is_passed_on(&self, ticket: u64) -> bool {
-        self.is_passed_on(ticket)
-    }
-
     fn credit(&self, places: u32) {
         self.credit(places);
-    }
-
-    fn lost(&self, ticket: u64, value: Value, id: MessageId) {
-        self.lost(ticket, value.into(), id);
     }
 
     fn down(self: Box<Self>) {
@@ -476,41 +517,7 @@ impl<T: Portable> DynOutlet for Outlet<T> {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
-        self.poll(cx).map(any_event)
-    }
-
-    fn reserve(&self, ticket: u64) -> Reserved<Value> {
-        any_reserved(self.reserve(ticket))
-    }
-
-    fn taken(&self, ticket: u64) {
-        self.taken(ticket);
-    }
-
-    fn held(&self, ticket: u64) {
-        self.held(ticket);
-    }
-
-    fn give_back(&self, ticket: u64, value: Value) {
-        self.give_back(ticket, value.into());
-    }
-
-    fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
-        self.failed(ticket, value.map(Value::into), why);
-    }
-
-    fn withdrawn(&self, ticket: u64, value: Option<Value>) {
-        self.withdrawn(ticket, value.map(Value::into));
-    }
-
-    fn retire(&self) {
-        self.retire();
-    }
-
-    fn poison(&self, reason: Reason) {
-        self.poison(reason);
-    }
+    with_values!();
 }
 
 fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
@@ -541,20 +548,8 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Vec::new()
     }
 
-    fn channel(&self) -> ChannelId {
-        self.channel()
-    }
-
     // Nothing is sent here without having been asked for.
     fn credit(&self, _: u32) {}
-
-    fn is_passed_on(&self, ticket: u64) -> bool {
-        self.is_passed_on(ticket)
-    }
-
-    fn lost(&self, ticket: u64, value: Value, id: MessageId) {
-        self.lost(ticket, value.into(), id);
-    }
 
     fn down(self: Box<Self>) {}
 
@@ -562,41 +557,7 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Err((self, inlet))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
-        self.poll(cx).map(any_event)
-    }
-
-    fn reserve(&self, ticket: u64) -> Reserved<Value> {
-        any_reserved(self.reserve(ticket))
-    }
-
-    fn taken(&self, ticket: u64) {
-        self.taken(ticket);
-    }
-
-    fn held(&self, ticket: u64) {
-        self.held(ticket);
-    }
-
-    fn give_back(&self, ticket: u64, value: Value) {
-        self.give_back(ticket, value.into());
-    }
-
-    fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
-        self.failed(ticket, value.map(Value::into), why);
-    }
-
-    fn withdrawn(&self, ticket: u64, value: Option<Value>) {
-        self.withdrawn(ticket, value.map(Value::into));
-    }
-
-    fn retire(&self) {
-        self.retire();
-    }
-
-    fn poison(&self, reason: Reason) {
-        self.poison(reason);
-    }
+    with_values!();
 }
 
 /// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can come back.
