@@ -22,6 +22,7 @@ pub struct NodeBuilder {
     listen: Vec<String>,
     advertise: Vec<String>,
     names: Option<String>,
+    uses_names_only: bool,
     networks: Networks,
     grace: Option<Duration>,
     heartbeat: Option<Duration>,
@@ -54,6 +55,13 @@ impl NodeBuilder {
     /// (or `memory:`, `unix:`) a node that finds none there serves it itself. What names guarantee: [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
+        self
+    }
+
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`). One that may not waits until there is a service,
+    /// so that programs can be started before it. The node that listens at the address of the names serves them in any case.
+    pub fn may_serve_names(mut self, may: bool) -> Self {
+        self.uses_names_only = !may;
         self
     }
 
@@ -153,7 +161,7 @@ impl NodeBuilder {
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names, !self.uses_names_only)));
         let tasks = tasks.into();
         let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
         Ok(Node { inner: Arc::new(inner) })

@@ -51,14 +51,14 @@ async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, lis
 }
 
 /// Sees to it that there is a name service, for as long as the node lives.
-pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>) {
+pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>, may_serve: bool) {
     let addresses = match address {
         Some(address) => vec![address],
         None => PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
     };
     let lost = driver.names_lost();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
-        match find_or_serve(&driver, &networks, &addresses).await {
+        match find_or_serve(&driver, &networks, &addresses, may_serve).await {
             // The address leads to this node itself, which listens there already.
             Found::At(node, before) if node == driver.me() => {
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
@@ -101,7 +101,12 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
     }
 }
 
-async fn find_or_serve<'a>(driver: &Arc<Driver>, networks: &Networks, addresses: &'a [String]) -> Found<'a> {
+async fn find_or_serve<'a>(
+    driver: &Arc<Driver>,
+    networks: &Networks,
+    addresses: &'a [String],
+    may_serve: bool,
+) -> Found<'a> {
     loop {
         for (at, address) in addresses.iter().enumerate() {
             if let Some(node) = ask(driver, address).await {
@@ -109,7 +114,7 @@ async fn find_or_serve<'a>(driver: &Arc<Driver>, networks: &Networks, addresses:
             }
         }
         // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
-        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| is_local(address)) {
+        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| may_serve && is_local(address)) {
             match networks.listen(address).await {
                 Ok(listener) => return Found::Here(listener, &addresses[..at]),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
