@@ -88,4 +88,6 @@ pub enum Piece {
     Characters(String),
     /// That was the text.
     End,
+    /// What a worker sends itself, over a handle that has come home.
+    Home,
 }

@@ -3,7 +3,7 @@
 use dunlin::prelude::*;
 
 use super::event::{Event, Reporter};
-use super::protocol::{Desk, DeskServer, EntranceClient, Handle, Piece, Registration, Registry};
+use super::protocol::{Desk, DeskClient, DeskServer, EntranceClient, Handle, Piece, Registration, Registry};
 use super::words::Counter;
 
 /// Why a customer was not served to the end.
@@ -17,26 +17,41 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
     let name = said.part().to_owned();
     entrance.hello.call(name.clone()).within(patience).await?;
     let mut registry = entrance.registry.call(()).within(patience).await?;
+    let mut lost: Option<Error> = None;
     loop {
-        let (client, mut desk) = Desk::pair();
-        let (home, mut back) = channel();
-        let mut handle = Handle { desk: client, home: home.share() };
+        let (mut client, mut desk) = Desk::pair();
         let why = loop {
+            let (home, mut back) = channel();
+            let handle = Handle { desk: client, home: home.share() };
             if let Err(error) = register(&mut registry, &name, handle).await {
                 said.say(Event::Leaves { why: error.to_string() }).await;
                 return Ok(());
+            }
+            if let Some(why) = lost.take() {
+                said.say(Event::HandleLost { why: why.to_string() }).await;
             }
             if let Err(error) = serve(&mut desk, &mut said).await {
                 break error;
             }
             match back.recv().await {
-                Ok(returned) => handle = returned,
+                Ok(Handle { desk, .. }) => client = desk,
                 Err(error) => break error.into(),
             }
+            if let Err(error) = comes_home(&mut client, &mut desk).await {
+                break error;
+            }
         };
-        // The broker has closed, and has dropped it; or who had it is lost. If there is no broker any more, registering tells.
-        said.say(Event::HandleLost { why: why.to_string() }).await;
+        // The broker has closed, and has dropped the handle; or whoever had it is lost. If there is no broker any more, registering tells.
+        lost = Some(why);
     }
+}
+
+/// An end is where it was used last, and until then the node before answers for it. So a worker uses what has come home, and the customer may go.
+async fn comes_home(client: &mut DeskClient, desk: &mut DeskServer) -> Result {
+    let (sent, received) = par!(client.text.send(Piece::Home), desk.text.recv());
+    sent?;
+    received?;
+    Ok(())
 }
 
 async fn register(registry: &mut Registry, name: &str, handle: Handle) -> Result {
