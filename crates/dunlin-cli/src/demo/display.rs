@@ -163,7 +163,8 @@ struct Customer {
 
 impl Live {
     fn new(plan: &Plan) -> Self {
-        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
+        // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let style = |template: &str| {
             ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -185,7 +186,9 @@ impl Live {
             bar.set_message("starts");
             (name.to_owned(), Customer { bar, worker: String::new(), file: String::new() })
         });
-        Self { customers: customers.collect(), lines, broker, idle: Vec::new() }
+        let customers = customers.collect();
+        lines.set_draw_target(ProgressDrawTarget::stdout());
+        Self { customers, lines, broker, idle: Vec::new() }
     }
 
     fn hear(&mut self, said: &Said, tally: &Tally) {
@@ -212,7 +215,7 @@ impl Live {
                 Event::Closed { .. } => "has closed".to_owned(),
                 Event::Ended { in_order: false, .. } => "is gone".to_owned(),
                 Event::Ended { .. } => return,
-                _ => format!("has handles of {idle}; has given {}", tally.appointments),
+                _ => format!("free: {idle}; handed on: {}", tally.appointments),
             };
             self.broker.set_message(message);
         }
@@ -237,7 +240,8 @@ impl Live {
             Event::Progress { sent, .. } => bar.set_position(*sent),
             Event::Ended { .. } => {
                 let (all, done) = tally.of(&said.part);
-                bar.finish_with_message(format!("{done} of {}", many(all, "text")));
+                bar.set_position(bar.length().unwrap_or_default());
+                bar.set_message(format!("{done} of {}", many(all, "text")));
             }
             _ => {}
         }

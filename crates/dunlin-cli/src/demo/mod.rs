@@ -52,7 +52,7 @@ pub struct Options {
     /// Count the words of the files of this folder [default: some poems]
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Wait so long before each piece of a text (a text has about a hundred) [default: 5 on a terminal, else 0]
+    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else 0]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub pace: Option<u64>,
     /// Where the demo's name service listens [default: a free port of this machine]
@@ -153,7 +153,7 @@ pub fn run(options: &Options, json: bool) -> ExitCode {
     };
     let live = !json && std::io::stdout().is_terminal();
     let mut plan = Plan::new(options.customers, options.workers, texts);
-    plan.pace = Duration::from_millis(options.pace.unwrap_or(if live { 5 } else { 0 }));
+    plan.pace = Duration::from_millis(options.pace.unwrap_or(if live { 15 } else { 0 }));
     plan.patience = Duration::from_secs(options.patience);
     if let Some(seed) = options.order {
         plan.shuffle(seed);
