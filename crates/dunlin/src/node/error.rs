@@ -71,15 +71,15 @@ pub enum NameError {
         /// Who has it.
         holder: String,
     },
-    /// The end is there already, shared as this one would be. In this version one holder has it, at one node.
+    /// The face is there already, shared as this one would be. One node has it.
     #[error(
         "{name:?} has a shared {what} already, {}",
         if *.here {
             "at this node: share that end (`share()`) and give its handles away, instead of declaring it again".to_owned()
         } else {
             format!(
-                "at node {holder}: in this version an end is shared within one node. Let the processes of that node send or receive for \
-                 others, give each node a name of its own, or serve a bundle with an acceptor, which any number of clients may call"
+                "at node {holder}: let that node send handles of it in messages, give each node a name of its own, or serve the bundle with an \
+                 acceptor, which any number of clients may call"
             )
         }
     )]

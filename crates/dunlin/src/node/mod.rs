@@ -23,7 +23,8 @@
 //! # Names
 //!
 //! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two nodes have a connection of
-//! their own. Each end of a name has one holder, and who declares it second is refused ([`NameError::Refused`], [`NameError::Shared`]).
+//! their own. An end of a name has one holder, and who declares it second is refused ([`NameError::Refused`]); unless both say that it is
+//! [shared](Naming::shared): then each of them has a handle of it.
 //!
 //! That holds among the nodes that reach the same name service, and no further:
 //!
@@ -73,6 +74,7 @@ mod name;
 pub mod network;
 mod post;
 mod serve;
+mod sharing;
 mod work;
 
 use std::fmt;
@@ -85,7 +87,7 @@ use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
-use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
+use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::id::Life;
 use dunlin_proto::wire::{Expected, Face};
 use tokio::sync::mpsc::error::TrySendError;
@@ -101,6 +103,7 @@ pub use error::{NameError, NodeError, UnsettledEnd};
 use hub::{Acceptance, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use name::Expects;
+pub use sharing::Many;
 
 use crate::world::{self, Own};
 
@@ -193,7 +196,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn client<B: Bundle>(&self, name: &str) -> Naming<'_, Client<B>>
+    pub fn client<B: Pairing>(&self, name: &str) -> Naming<'_, Client<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -205,7 +208,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn server<B: Bundle>(&self, name: &str) -> Naming<'_, Server<B>>
+    pub fn server<B: Pairing>(&self, name: &str) -> Naming<'_, Server<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -217,7 +220,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn acceptor<B: Bundle>(&self, name: &str) -> Naming<'_, Acceptor<B>>
+    pub fn acceptor<B: Pairing>(&self, name: &str) -> Naming<'_, Acceptor<B>>
     where
         B::Client: Portable,
         B::Server: Portable + Send,
@@ -398,14 +401,6 @@ pub struct Naming<'a, E> {
 }
 
 impl<E> Naming<'_, E> {
-    /// The end is to be shared: the other end may [insist](Self::expects) on that. It is declared once, and its handles are made where it is
-    /// ([`Sender::share`], [`Receiver::share`]). In this version a second declaration, here or at another node, is
-    /// [`NameError::Shared`].
-    pub fn shared(mut self) -> Self {
-        self.options.shared = true;
-        self
-    }
-
     /// What this end expects of the other one. If it is not so, whoever comes second is refused.
     pub fn expects(mut self, expects: Expects) -> Self {
         self.options.expects = expects.into();
@@ -450,79 +445,94 @@ impl<E> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-impl<'a, T: Portable> IntoFuture for Naming<'a, Sender<T>> {
-    type Output = Result<Sender<T>, NameError>;
-    type IntoFuture = Named<'a, Sender<T>>;
+/// What a [`Naming`] can be of.
+#[doc(hidden)]
+pub trait Kind: Sized {
+    /// What it resolves with.
+    type End;
+
+    /// Declares it; gives also its number.
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
+}
+
+impl<'a, E: Kind + 'a> IntoFuture for Naming<'a, E> {
+    type Output = Result<E::End, NameError>;
+    type IntoFuture = Named<'a, E::End>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let declared = E::declare(self);
+        Box::pin(async move { Ok(declared.await?.0) })
+    }
+}
+
+impl<T: Portable> Kind for Sender<T> {
+    type End = Self;
+
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
             let (tx, rx) = channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
-            Ok(tx)
+            let number = naming.node.inner.driver.declare(&naming.name, naming.options, Half::Sender(outlet)).await?;
+            Ok((tx, number))
         })
     }
 }
 
-impl<'a, T: Portable> IntoFuture for Naming<'a, Receiver<T>> {
-    type Output = Result<Receiver<T>, NameError>;
-    type IntoFuture = Named<'a, Receiver<T>>;
+impl<T: Portable> Kind for Receiver<T> {
+    type End = Self;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel_with::<T>(self.policy);
+            let (tx, rx) = channel_with::<T>(naming.policy);
             let inlet = AnyInlet::from(Inlet::new(tx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
-            Ok(rx)
+            let number = naming.node.inner.driver.declare(&naming.name, naming.options, Half::Receiver(inlet)).await?;
+            Ok((rx, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Client<B>>
+impl<B: Pairing + 'static> Kind for Client<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<B::Client, NameError>;
-    type IntoFuture = Named<'a, B::Client>;
+    type End = B::Client;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(server)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
-            Ok(client)
+            let number = naming.node.inner.driver.declare(&naming.name, naming.options, Half::Client(agents)).await?;
+            Ok((client, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Server<B>>
+impl<B: Pairing + 'static> Kind for Server<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<B::Server, NameError>;
-    type IntoFuture = Named<'a, B::Server>;
+    type End = B::Server;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(client)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
-            Ok(server)
+            let number = naming.node.inner.driver.declare(&naming.name, naming.options, Half::Server(agents)).await?;
+            Ok((server, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Acceptor<B>>
+impl<B: Pairing + 'static> Kind for Acceptor<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<Receiver<Guest<B::Server>>, NameError>;
-    type IntoFuture = Named<'a, Receiver<Guest<B::Server>>>;
+    type End = Receiver<Guest<B::Server>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
             let (client, _server) = B::pair(&ChannelFactory::default());
@@ -545,8 +555,8 @@ where
                     }
                 }
             });
-            let driver = &self.node.inner.driver;
-            let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = &naming.node.inner.driver;
+            let number = driver.declare(&naming.name, naming.options, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
             world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {
@@ -558,7 +568,7 @@ where
                     driver.give_up(number);
                 }
             });
-            Ok(guests)
+            Ok((guests, number))
         })
     }
 }

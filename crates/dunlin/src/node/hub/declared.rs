@@ -116,6 +116,7 @@ impl Hub {
             answer: Some(told),
             at: at.clone(),
             conflicts: Vec::new(),
+            over: None,
         };
         self.ends.insert(number, end);
         match &at {
@@ -246,6 +247,15 @@ impl Hub {
         {
             self.undeclare(number);
         }
+    }
+
+    /// Resolves when the end is declared no more.
+    pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
+        let (tell, over) = oneshot::channel();
+        if let Some(end) = self.ends.get_mut(&number) {
+            end.over = Some(tell);
+        }
+        over
     }
 
     fn answer(&mut self, number: u64) {

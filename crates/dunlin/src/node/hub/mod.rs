@@ -81,6 +81,8 @@ struct DeclaredEnd {
     /// Who was asked: the node at this address, or the application's name service.
     at: Option<String>,
     conflicts: Vec<NameConflict>,
+    /// Dropped with it: who wants to know that it is over.
+    over: Option<oneshot::Sender<()>>,
 }
 
 /// A client that has introduced itself and waits for the server's word.
@@ -137,7 +139,7 @@ impl Hub {
         let mut own = Directory::new();
         own.server_is(me.node);
         let mut names = RegistryConfig::default();
-        // A home has one sending half: claims of an end that several nodes hold are not there yet.
+        // A home has one sending half. Of a shared end the others have handles, from who keeps it (`sharing.rs`).
         names.several_holders = false;
         Self {
             me,
