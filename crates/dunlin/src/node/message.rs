@@ -460,6 +460,7 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
             match place {
                 Place::Sender(place) => write_sender(place, out),
                 Place::Receiver(place) => {
+                    out.put_u64(place.trip);
                     out.put_u64(place.claim);
                     out.put_u64(place.epoch);
                     write_node(place.home, &place.addresses, out);
@@ -470,6 +471,7 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
 }
 
 fn write_sender(place: &SenderPlace, out: &mut BytesMut) {
+    out.put_u64(place.trip);
     out.put_u64(place.transfer);
     out.put_u64(place.epoch);
     write_node(place.home, &place.addresses, out);
@@ -532,13 +534,14 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
         OVER => Coming::Over,
         ON => {
             let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
-            let (count, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+            let mut number = || bytes.try_get_u64().ok();
+            let (trip, count, epoch) = (number()?, number()?, number()?);
             let (home, addresses) = read_node(bytes)?;
             let place = if which(kind) == Which::Receiver {
-                Place::Receiver(ReceiverPlace { claim: count, epoch, home, addresses })
+                Place::Receiver(ReceiverPlace { trip, claim: count, epoch, home, addresses })
             } else {
                 let (sponsor, sponsor_addresses) = read_node(bytes)?;
-                Place::Sender(SenderPlace { transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
+                Place::Sender(SenderPlace { trip, transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
             };
             Coming::On(place, encoding)
         }
