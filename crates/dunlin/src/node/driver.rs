@@ -23,8 +23,10 @@ use tokio::sync::{Notify, oneshot};
 use super::Peer;
 use super::bell::{Bell, lock};
 use super::carrier::Carrier;
+use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::hub::{Heard, Hub};
+use super::message;
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -47,6 +49,9 @@ pub(crate) struct State {
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
+    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
+    /// who sent it, and the ends in it are dropped here.
+    pub(super) late: BTreeMap<ChannelId, Encoding>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
@@ -103,6 +108,7 @@ impl Driver {
                 first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
                 arriving: BTreeMap::new(),
+                late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
                 parting: BTreeMap::new(),
@@ -228,6 +234,13 @@ impl Driver {
                     HomeHears::Take => state.meets((channel, Which::Receiver), from),
                     HomeHears::Ended(End::Gone | End::Lost) | HomeHears::Lost(_) => self.over(state, now, channel),
                     _ => {}
+                }
+                if let HomeHears::Sent(bytes) = &heard
+                    && let Some(encoding) = state.late.get(&channel).copied()
+                    && !state.stretched.contains_key(&(channel, Which::Receiver))
+                {
+                    let bytes = bytes.clone();
+                    return message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
                 }
                 state.tell((channel, Which::Receiver), Told::Home(from, heard));
                 state.has_settled(channel);
@@ -369,6 +382,8 @@ impl Driver {
             }
             let (dials, garbage) = self.with(|state, now| {
                 state.machine.tick(now);
+                let State { machine, late, .. } = &mut *state;
+                late.retain(|channel, _| machine.has_home(*channel));
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
