@@ -16,6 +16,7 @@ use std::time::Duration;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::sync::{Notify, oneshot};
@@ -24,6 +25,7 @@ use super::Peer;
 use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::error::UnsettledEnd;
+use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
@@ -72,6 +74,10 @@ pub(crate) struct State {
 struct Entry {
     bell: Arc<Bell>,
     post: Weak<Post>,
+    /// Who is at its other end, for people to read.
+    peer: String,
+    /// Where it was dialled. `None`: it was accepted.
+    dialled: Option<String>,
 }
 
 pub(crate) struct Driver {
@@ -89,11 +95,13 @@ pub(crate) struct Driver {
     /// So long a dial may take: a network that drops what is sent to it answers nothing.
     dial_max: Duration,
     closing: AtomicBool,
+    pub(crate) log: Log,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         Arc::new(Self {
+            log,
             clock: Clock::new(),
             read: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -182,7 +190,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() {
+        if !state.garbage.is_empty() || !self.log.is_empty() {
             self.bell.ring();
         }
     }
@@ -199,6 +207,7 @@ impl Driver {
                 }
             }
             Action::Close(socket, why) => {
+                self.tell_closed(state, now, socket, &why);
                 if let Some(entry) = state.sockets.get(&socket) {
                     state.parting.insert(socket, why);
                     entry.bell.ring();
@@ -246,6 +255,34 @@ impl Driver {
                 state.has_settled(channel);
             }
         }
+    }
+
+    /// Why a socket is closed may be worth knowing.
+    fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
+        let Some(Entry { peer, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
+        let event = match (dialled, why) {
+            (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: refusal.to_string() }
+            }
+            (Some(at), Closed::Garbage(why)) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
+            }
+            (None, Closed::Refused(Refusal::Application(mine))) => {
+                NodeEvent::Stranger { from: peer.clone(), why: format!("its application is not {mine:?}") }
+            }
+            (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
+                from: peer.clone(),
+                why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
+            },
+            (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            _ => return,
+        };
+        self.with_hub(state, now, |hub, _| match event {
+            NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
+            event => hub.tell(event),
+        });
     }
 
     /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may declare it anew.
@@ -328,13 +365,14 @@ impl Driver {
         })
     }
 
-    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>) -> SocketId {
+    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>, dialled: Option<String>) -> SocketId {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
+        let peer = socket.peer();
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post) });
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, dialled });
         world::spawn_own(post.serve(0));
         id
     }
@@ -377,12 +415,13 @@ impl Driver {
                 state.alarm = Some(Time(0));
                 (std::mem::take(&mut state.dials), std::mem::take(&mut state.garbage))
             });
-            if self.bell.stirred() > 0 || !garbage.is_empty() {
+            if self.bell.stirred() > 0 || !garbage.is_empty() || !self.log.is_empty() {
                 let driver = self.clone();
                 // Not here: it may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
                     garbage.into_iter().for_each(discard);
+                    driver.log.write();
                 });
             }
             if look_at.is_none_or(|at| self.now() >= at) {
@@ -426,7 +465,7 @@ impl Driver {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
-                let socket = self.add_socket(state, socket);
+                let socket = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
             }
             Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
@@ -439,7 +478,7 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let socket = self.add_socket(state, socket);
+            let socket = self.add_socket(state, socket, None);
             state.machine.accepted(now, socket);
         });
     }
@@ -456,9 +495,10 @@ impl Driver {
             (std::mem::take(stretched), hub.take())
         });
         if let Some(hub) = hub {
-            hub.farewell();
+            hub.farewell(&self.log);
         }
         self.end_all(stretched);
+        self.log.write();
         self.bell.ring();
     }
 }

@@ -66,12 +66,14 @@ mod carrier;
 pub(crate) mod codec;
 mod driver;
 mod error;
+mod events;
 mod hub;
 mod id;
 mod message;
 mod name;
 pub mod network;
 mod post;
+pub mod roles;
 mod serve;
 mod work;
 
@@ -87,7 +89,7 @@ use dunlin_core::agent::{Inlet, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::id::Life;
-use dunlin_proto::wire::{Expected, Face};
+use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
 
 #[cfg(feature = "sim")]
@@ -98,9 +100,12 @@ use driver::Driver;
 pub use dunlin_proto::Down;
 pub use dunlin_proto::wire::NoRelay;
 pub use error::{NameError, NodeError, UnsettledEnd};
-use hub::{Acceptance, Half};
+pub use events::{Limit, NodeEvent};
+use hub::{Acceptance, Accepted, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use name::Expects;
+pub use roles::Role;
+use roles::Roles;
 
 use crate::world::{self, Own};
 
@@ -122,7 +127,8 @@ struct Inner {
     application: String,
     addresses: Vec<String>,
     listening: Vec<String>,
-    /// They listen, and look for names.
+    roles: Arc<Roles>,
+    /// They listen, look for names, and keep to the node's role.
     tasks: Mutex<Vec<Own>>,
     /// What a simulation calls it.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
@@ -245,38 +251,13 @@ impl Node {
     }
 
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
-        Naming {
-            node: self,
-            name: name.to_owned(),
-            options: hub::Options { face, shared: false, expects: Expected::Unknown, ..hub::Options::default() },
-            policy: Policy::default(),
-            end: PhantomData,
-        }
-    }
-
-    /// What happens to this node's connections, from now on: a channel that can be chosen over. What nobody receives is kept up
-    /// to 1024 changes; then the oldest go.
-    pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
-        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
-        self.inner.driver.with_hub_now(|hub, _| hub.watch(tx));
-        rx
+        Naming::new(&self.inner.driver, name, face)
     }
 
     /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
     /// [`NodeBuilder::relay`]).
     pub fn peers(&self) -> Vec<(Peer, Route)> {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
-    }
-
-    /// The ends of this node that are joined, and whose name somebody else has too: those that there are, and those to come.
-    ///
-    /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](self#names). Each pair goes on; this
-    /// node is told if what it has came second, and so is the node at the other end. What nobody receives is kept up to 1024 conflicts; then
-    /// the oldest go.
-    pub fn conflicts(&self) -> Receiver<NameConflict> {
-        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
-        self.inner.driver.with_hub_now(|hub, _| hub.watch_conflicts(tx));
-        rx
     }
 
     /// The ends of this node that have not found their other end: every wait is visible.
@@ -301,6 +282,8 @@ impl Node {
     /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
+        tracing::info!(target: "dunlin::node", application = self.inner.application, "leaving");
+        let members = self.inner.roles.close(driver).await;
         driver.with_hub_now(|hub, _| hub.leave());
         let mut lost = Vec::new();
         let mut late = false;
@@ -325,7 +308,9 @@ impl Node {
             // Once it has ended, its address is free.
             task.ended().await;
         }
+        self.inner.roles.over();
         match flushed {
+            _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
             Some(_) if !late && lost.is_empty() => Ok(()),
             Some(_) if !late => Err(NodeError::Unsettled { ends: lost }.into()),
             _ => Err(NodeError::NotFlushed.into()),
@@ -390,14 +375,25 @@ pub struct Acceptor<B>(PhantomData<B>);
 /// Dropped while it is awaited, the end is taken back.
 #[must_use = "await it to declare the end"]
 pub struct Naming<'a, E> {
-    node: &'a Node,
+    driver: &'a Arc<Driver>,
     name: String,
     options: hub::Options,
     policy: Policy,
     end: PhantomData<fn() -> E>,
 }
 
-impl<E> Naming<'_, E> {
+impl<'a, E> Naming<'a, E> {
+    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self {
+        let options = hub::Options { face, ..hub::Options::default() };
+        Self { driver, name: name.to_owned(), options, policy: Policy::default(), end: PhantomData }
+    }
+
+    /// A name of the node's own, which programs cannot declare.
+    fn reserved(mut self) -> Self {
+        self.options.reserved = true;
+        self
+    }
+
     /// The end is to be shared: the other end may [insist](Self::expects) on that. It is declared once, and its handles are made where it is
     /// ([`Sender::share`], [`Receiver::share`]). In this version a second declaration, here or at another node, is
     /// [`NameError::Shared`].
@@ -458,7 +454,7 @@ impl<'a, T: Portable> IntoFuture for Naming<'a, Sender<T>> {
         Box::pin(async move {
             let (tx, rx) = channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
+            self.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
             Ok(tx)
         })
     }
@@ -472,7 +468,7 @@ impl<'a, T: Portable> IntoFuture for Naming<'a, Receiver<T>> {
         Box::pin(async move {
             let (tx, rx) = channel_with::<T>(self.policy);
             let inlet = AnyInlet::from(Inlet::new(tx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
+            self.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
             Ok(rx)
         })
     }
@@ -490,7 +486,7 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(server)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
+            self.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
             Ok(client)
         })
     }
@@ -508,7 +504,7 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(client)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
+            self.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
             Ok(server)
         })
     }
@@ -533,11 +529,11 @@ where
                 let (client, server) = B::pair(&ChannelFactory::default());
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
-                    Ok(()) => Some(agents),
+                    Ok(()) => Some(Accepted { agents, full: false }),
                     // With no room the server's face is dropped, and the client hears that.
                     Err(TrySendError::Full(guest)) => {
                         garbage.push(Box::new(guest));
-                        Some(agents)
+                        Some(Accepted { agents, full: true })
                     }
                     Err(TrySendError::Closed(guest)) => {
                         garbage.push(Box::new(guest));
@@ -545,7 +541,7 @@ where
                     }
                 }
             });
-            let driver = &self.node.inner.driver;
+            let driver = self.driver;
             let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
             world::spawn_own(async move {
