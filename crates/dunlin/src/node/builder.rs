@@ -106,10 +106,14 @@ impl NodeBuilder {
 
     /// Joins the application.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait. With a [role](Self::role) it
+    /// returns once the node has that: a member waits for the main node.
     ///
     /// # Errors
-    /// [`NodeError::Setting`], [`NodeError::Listen`].
+    /// [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the node has not joined, or says goodbye.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -123,6 +127,9 @@ impl NodeBuilder {
         }
         let mut config = Config::new(self.application.clone());
         let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        for address in &listening {
+            tracing::info!(target: "dunlin::node", application = self.application, address, "listening");
+        }
         config.addresses = if self.advertise.is_empty() { listening.clone() } else { self.advertise };
         if let Some(grace) = self.grace {
             config.grace = grace;

@@ -68,6 +68,8 @@ pub(crate) struct State {
     settled: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
+    /// What people are to read: written where nothing is locked, too.
+    pub(crate) lines: Vec<NodeEvent>,
 }
 
 /// A socket.
@@ -122,6 +124,7 @@ impl Driver {
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),
+                lines: Vec::new(),
             }),
             given_up: Mutex::default(),
             abandoned: AtomicBool::new(false),
@@ -190,7 +193,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() || !self.log.is_empty() {
+        if !state.garbage.is_empty() || !state.lines.is_empty() {
             self.bell.ring();
         }
     }
@@ -268,8 +271,10 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
-            (None, Closed::Refused(Refusal::Application(mine))) => {
-                NodeEvent::Stranger { from: peer.clone(), why: format!("its application is not {mine:?}") }
+            (None, Closed::Stranger { node, application }) => {
+                let why = format!("it belongs to the application {application:?}");
+                let (from, node) = (peer.clone(), *node);
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, from, why));
             }
             (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
                 from: peer.clone(),
@@ -405,7 +410,7 @@ impl Driver {
                     driver.close();
                 });
             }
-            let (dials, garbage) = self.with(|state, now| {
+            let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
@@ -413,9 +418,12 @@ impl Driver {
                 }
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
-                (std::mem::take(&mut state.dials), std::mem::take(&mut state.garbage))
+                let State { dials, garbage, lines, .. } = state;
+                (std::mem::take(dials), std::mem::take(garbage), std::mem::take(lines))
             });
-            if self.bell.stirred() > 0 || !garbage.is_empty() || !self.log.is_empty() {
+            let writes = !lines.is_empty();
+            self.log.keep(lines);
+            if self.bell.stirred() > 0 || !garbage.is_empty() || writes {
                 let driver = self.clone();
                 // Not here: it may be held up.
                 world::spawn_own(async move {
@@ -461,6 +469,11 @@ impl Driver {
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
         let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        let application = self.log.application();
+        match &result {
+            Ok(_) => tracing::debug!(target: "dunlin::node", application, address, "dialled"),
+            Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "nobody answers"),
+        }
         self.with(|state, now| match result {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
@@ -494,9 +507,11 @@ impl Driver {
             }
             (std::mem::take(stretched), hub.take())
         });
+        let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {
-            hub.farewell(&self.log);
+            hub.farewell(&mut lines);
         }
+        self.log.keep(lines);
         self.end_all(stretched);
         self.log.write();
         self.bell.ring();

@@ -172,13 +172,19 @@ pub enum NameError {
     },
     /// It was not admitted in the time that it was [given](super::Naming::within).
     #[error(
-        "{name:?} was not admitted within {patience:?}: is a name service, or the node that was asked, within reach?"
+        "{name:?} was not admitted within {patience:?}: {}",
+        .without_names.as_ref().map_or_else(
+            || "the name service, or the node that was asked, has not answered".to_owned(),
+            |why| format!("no name service is reached ({why}): start the node that serves the names, or give its address (`names`)"),
+        )
     )]
     TimedOut {
         /// The name.
         name: String,
         /// How long it was waited for.
         patience: Duration,
+        /// Why no name service was reached. `None`: one was, or another node was asked.
+        without_names: Option<String>,
     },
     /// This node has left.
     #[error("this node has left its application")]

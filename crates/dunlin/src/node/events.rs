@@ -54,8 +54,8 @@ pub enum NodeEvent {
         /// What differs.
         difference: String,
     },
-    /// Somebody dialled this node and was turned away: a node of another application, or something that is no node at all. Those
-    /// of other applications do so while they look for their own name service.
+    /// Somebody dialled this node and was turned away: something that is no node, or a node of another application. Such a node does that
+    /// while it looks for its own name service; it is told once.
     Stranger {
         /// Who, as their socket says it.
         from: String,
@@ -217,6 +217,11 @@ impl NodeEvent {
         }
     }
 
+    /// Whether somebody may want to read it.
+    pub(crate) fn is_of_interest(&self) -> bool {
+        self.level() <= LevelFilter::current()
+    }
+
     /// Whom it is about.
     fn peer(&self) -> Option<Peer> {
         match self {
@@ -255,7 +260,7 @@ impl Node {
     ///         other => println!("{other}"),
     ///     }
     /// }
-    /// # Result::Ok(())
+    /// # Result::<()>::Ok(())
     /// # }).unwrap();
     /// ```
     pub fn events(&self) -> Receiver<NodeEvent> {
@@ -315,20 +320,19 @@ impl Log {
         Self { application, ..Self::default() }
     }
 
-    /// Keeps it, if somebody may want to read it.
-    pub(crate) fn push(&self, event: &NodeEvent) {
-        if event.level() <= LevelFilter::current() {
-            lock(&self.lines).push_back(event.clone());
-        }
+    /// Whose log it is.
+    pub(crate) fn application(&self) -> &str {
+        &self.application
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.lines).is_empty()
+    /// These are to be written, after those that are here.
+    pub(crate) fn keep(&self, lines: Vec<NodeEvent>) {
+        lock(&self.lines).extend(lines);
     }
 
     /// Writes what is to be told. Not to be called where the node is locked.
     pub(crate) fn write(&self) {
-        while !self.is_empty() {
+        while !lock(&self.lines).is_empty() {
             // Whoever is at it writes these as well.
             let Ok(_writing) = self.writing.try_lock() else { return };
             loop {

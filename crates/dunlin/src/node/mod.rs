@@ -46,9 +46,22 @@
 //! connections are relayed, and by whom. When the relay is lost, others that both are connected with are asked; if there is none within the
 //! grace period, the connection is over, as if the other node were. A node that is not to relay says so: [`NodeBuilder::relay`].
 //!
+//! # Roles, and leaving in order
+//!
+//! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it when they join, and for which it waits when it
+//! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other.
+//!
+//! # What happens to a node
+//!
+//! [`Node::events`] is a channel of it: who joins and leaves, how connections are, who was refused and why, which limit was reached, that the application
+//! closes. For people the same are `tracing` events, of the target `dunlin::node`, with the fields `application` and `peer`; and with them where a node listens and dials, and who serves the names. Nothing is written for a
+//! value.
+//!
 //! # What there is
 //!
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
+//! - [`roles`], [`Role`]: a main node and members;
+//! - [`NodeEvent`], [`Limit`]: what happens to a node;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
 //! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
@@ -56,7 +69,7 @@
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
-//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
+//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names, `events.rs` tells what happens.
 
 mod bell;
 mod bridge;
@@ -277,8 +290,10 @@ impl Node {
     /// them first, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
     /// not at rest.
     ///
+    /// A [main node](roles) first tells its members, and waits until they have left, for at most [`NodeBuilder::shutdown`]. A member first tells its main node.
+    ///
     /// # Errors
-    /// [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
+    /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
     /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
@@ -309,6 +324,7 @@ impl Node {
             task.ended().await;
         }
         self.inner.roles.over();
+        tracing::info!(target: "dunlin::node", application = self.inner.application, "left");
         match flushed {
             _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
             Some(_) if !late && lost.is_empty() => Ok(()),

@@ -374,9 +374,11 @@ impl Driver {
         let mut guard = Guard(self, Some(number));
         let answer = match options.patience {
             None => answer.await,
-            Some(patience) => crate::world::within(patience, answer)
-                .await
-                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+            Some(patience) => crate::world::within(patience, answer).await.ok_or_else(|| {
+                let asks_names = split(name).0.is_none();
+                let without_names = self.with_hub_now(|hub, _| hub.without_names()).filter(|_| asks_names);
+                NameError::TimedOut { name: name.to_owned(), patience, without_names }
+            })?,
         };
         guard.1 = None;
         answer.unwrap_or(Err(NameError::Left)).map(|()| number)

@@ -10,7 +10,7 @@ mod joining;
 mod served;
 mod watchers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +130,8 @@ pub(crate) struct Hub {
     closing: Option<Duration>,
     /// Where this node was turned away, and why.
     unwelcome: BTreeMap<String, String>,
+    /// Nodes of other applications that have dialled this one.
+    strangers: BTreeSet<NodeId>,
     /// Where nobody answered for the name service, and why, if that was so when it was last looked for.
     unreached: Option<(String, String)>,
     /// Of the nodes that there are connections to.
@@ -168,6 +170,7 @@ impl Hub {
             there: BTreeMap::new(),
             closing: None,
             unwelcome: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             unreached: None,
             lives: BTreeMap::new(),
             asked: Vec::new(),
@@ -248,7 +251,7 @@ impl Hub {
                 self.event(cx, event);
             }
         }
-        self.tell_watchers(now, &cx.driver.log);
+        self.tell_watchers(now, &mut cx.state.lines);
         let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
         if let Some(at) =
             self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()

@@ -12,13 +12,16 @@ use tokio::sync::oneshot;
 use super::{Hub, News, Role};
 use crate::node::Peer;
 use crate::node::driver::Locked;
-use crate::node::events::{Limit, Log, NodeEvent, Watcher};
+use crate::node::events::{Limit, NodeEvent, Watcher};
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);
 
 /// So many addresses are known at which this node was turned away.
 const UNWELCOME_MAX: usize = 1024;
+
+/// So many nodes of other applications are known.
+const STRANGERS_MAX: usize = 1024;
 
 /// How a connection to another node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +114,16 @@ impl Hub {
         }
     }
 
+    /// A node of another application has dialled this one, and will again while it looks for its own: that is told once.
+    pub(crate) fn stranger(&mut self, node: NodeId, from: String, why: String) {
+        if self.strangers.len() >= STRANGERS_MAX {
+            self.strangers.clear();
+        }
+        if self.strangers.insert(node) {
+            self.tell(NodeEvent::Stranger { from, why });
+        }
+    }
+
     /// A node is there, as far as roles go: see [`roles`](crate::node::roles).
     pub(crate) fn joined(&mut self, peer: Peer, name: &str) {
         self.there.insert(peer, name.to_owned());
@@ -141,7 +154,7 @@ impl Hub {
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
-    pub(crate) fn farewell(mut self: Box<Self>, log: &Log) {
+    pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<NodeEvent>) {
         for end in std::mem::take(&mut self.ends).into_values() {
             match end.role {
                 Role::Client(Some(agents)) => agents.into_iter().for_each(down),
@@ -155,10 +168,10 @@ impl Hub {
         for life in std::mem::take(&mut self.lives).into_values() {
             self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Left)));
         }
-        self.tell_watchers(Time(u64::MAX), log);
+        self.tell_watchers(Time(u64::MAX), lines);
     }
 
-    pub(super) fn tell_watchers(&mut self, now: Time, log: &Log) {
+    pub(super) fn tell_watchers(&mut self, now: Time, lines: &mut Vec<NodeEvent>) {
         while let Some(next) = self.news.pop_front() {
             let mut next = next;
             if let Some((ended, until)) = &mut next.ended
@@ -167,7 +180,9 @@ impl Hub {
             {
                 return self.news.push_front(next);
             }
-            log.push(&next.event);
+            if next.event.is_of_interest() {
+                lines.push(next.event.clone());
+            }
             self.watchers.retain_mut(|watcher| watcher(&next.event));
         }
     }
@@ -228,9 +243,9 @@ impl Hub {
             if let Some(Down::Violation(why)) = &why {
                 self.tell(NodeEvent::Limit(Limit::Peer { peer, why: why.clone() }));
             }
-            // With roles, membership tells who is there.
+            // With roles, membership tells who is there. And of a node that leaves all connections end.
             match why {
-                _ if self.has_role => {}
+                _ if self.has_role || self.leaving => {}
                 Some(why) => self.left(peer, why == Down::Left),
                 None if is_up => self.joined(peer, &peer.to_string()),
                 None => {}
