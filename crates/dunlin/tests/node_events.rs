@@ -169,7 +169,7 @@ fn a_name_service_that_is_full_is_an_event() {
         let _ = a;
         let mut ends = Vec::new();
         let error = loop {
-            match b.sender::<u8>(&format!("end {}", ends.len())).await {
+            match b.client::<Counter>(&format!("end {}", ends.len())).await {
                 Ok(end) => ends.push(end),
                 Err(error) => break error,
             }
