@@ -236,7 +236,10 @@ fn pack_end(
             return Err(NotNow::Later);
         }
         if end.stretched {
-            return never("an end whose name was joined to its other end on this node cannot leave it");
+            return never(
+                "an end that another node of this program has (of another application, perhaps), or whose name was joined to its other end on \
+                 this node, cannot leave it: send it one of a new channel, and pass the values on",
+            );
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
             // The other end is on its way, and it is still to be known whether it goes.

@@ -4,15 +4,18 @@
 //! refused by the name service, and then asks there. What handles at several nodes do is in `docs/claim.md`.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_core::__rt::WeakShared;
 use dunlin_core::{Call, Callee, End, Portable, Receiver, Sender, Shared, alt, future};
+use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
+use super::driver::Driver;
 use super::error::NameError;
 use super::name::{split, word};
-use super::{Client, Guest, Kind, Named, Naming, Node, Server};
+use super::{Acceptor, Client, Guest, Kind, Named, Naming, Server};
 use crate::world::{self, Timer};
 
 /// So long who asks for a handle waits before it looks whether there is still somebody who has the end.
@@ -35,8 +38,8 @@ macro_rules! shared {
             /// The end itself stays with the node that declared it first, also when that has dropped its handle. If that node leaves or is lost, the
             /// handles elsewhere fail with [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
             pub fn $many(self) -> Naming<'a, Many<$end<T>>> {
-                let Naming { node, name, options, policy, .. } = self.shared_here();
-                Naming { node, name, options, policy, end: PhantomData }
+                let Naming { driver, name, options, policy, .. } = self.shared_here();
+                Naming { driver, name, options, policy, end: PhantomData }
             }
         })*
         $(impl<B> Naming<'_, $face<B>> {
@@ -70,20 +73,21 @@ where
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let Naming { node, name, options, policy, .. } = naming;
+            let Naming { driver, name, options, policy, .. } = naming;
             let handles = beside(&name, word(options.face));
             loop {
-                let alone = Naming::<E> { node, name: name.clone(), options, policy: policy.clone(), end: PhantomData };
+                let alone =
+                    Naming::<E> { driver, name: name.clone(), options, policy: policy.clone(), end: PhantomData };
                 match E::declare(alone).await {
                     Ok((end, number)) => {
                         let handle = end.share();
-                        keep(node, handles, number, handle.downgrade()).await?;
+                        keep(driver, handles, number, handle.downgrade()).await?;
                         return Ok((handle, number));
                     }
                     Err(NameError::Shared { .. }) => {}
                     Err(error) => return Err(error),
                 }
-                if let Some(handle) = ask(node, &handles).await? {
+                if let Some(handle) = ask(driver, &handles).await? {
                     return Ok((handle, 0));
                 }
             }
@@ -94,7 +98,7 @@ where
 /// The name under which handles are handed out.
 fn beside(name: &str, what: &str) -> String {
     let (address, bare) = split(name);
-    let handles = format!("{bare} (handles of its {what})");
+    let handles = format!("dunlin.handles.{what}.{bare}");
     match address {
         Some(address) => format!("{address}/{handles}"),
         None => handles,
@@ -102,18 +106,18 @@ fn beside(name: &str, what: &str) -> String {
 }
 
 /// Hands out handles of the end for as long as it is declared.
-async fn keep<E>(node: &Node, handles: String, number: u64, handle: WeakShared<E>) -> Result<(), NameError>
+async fn keep<E>(driver: &Arc<Driver>, handles: String, number: u64, handle: WeakShared<E>) -> Result<(), NameError>
 where
     E: End + Send + 'static,
     Shared<E>: Portable,
     WeakShared<E>: Send,
 {
-    let over = node.inner.driver.with_hub_now(|hub, _| Some(hub.when_over(number))).ok_or(NameError::Left)?;
+    let over = driver.with_hub_now(|hub, _| Some(hub.when_over(number))).ok_or(NameError::Left)?;
     // It is this node's, whoever was asked for the name.
     let bare = split(&handles).1.to_owned();
     let mut tries = 0;
     let guests = loop {
-        match node.acceptor::<Call<(), Shared<E>>>(&bare).await {
+        match Naming::<Acceptor<Call<(), Shared<E>>>>::new(driver, &bare, Face::Acceptor).reserved().await {
             Err(NameError::Refused { .. }) if tries < TRIES => {
                 tries += 1;
                 Timer::after(AGAIN).await;
@@ -152,12 +156,12 @@ async fn hand_out<E>(
 }
 
 /// A handle, from whoever has the end. `None`: nobody answers, so the end may be had now.
-async fn ask<E>(node: &Node, handles: &str) -> Result<Option<Shared<E>>, NameError>
+async fn ask<E>(driver: &Arc<Driver>, handles: &str) -> Result<Option<Shared<E>>, NameError>
 where
     E: End + Send + 'static,
     Shared<E>: Portable,
 {
-    let mut keeper = node.client::<Call<(), Shared<E>>>(handles).await?;
+    let mut keeper = Naming::<Client<Call<(), Shared<E>>>>::new(driver, handles, Face::Client).reserved().await?;
     match world::within(ASK, keeper.call(())).await {
         Some(Ok(handle)) => Ok(Some(handle)),
         Some(Err(_)) | None => Ok(None),
