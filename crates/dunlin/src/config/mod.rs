@@ -5,7 +5,7 @@
 //! 1. what the program says: [`NodeBuilder`](crate::node::NodeBuilder);
 //! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one says nothing);
 //! 3. `dunlin.toml` in the working directory;
-//! 4. `dunlin.toml` in the folder of the user's configuration (`~/.config/dunlin/` on Linux);
+//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or else `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
 //! 5. defaults.
 //!
 //! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the place of 3 and 4. Within a file, what is said of a node within an
@@ -297,11 +297,26 @@ struct Places<'a> {
     user: Option<PathBuf>,
 }
 
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
 /// The surroundings of this process.
 fn surroundings() -> Places<'static> {
-    let user = directories::ProjectDirs::from("", "", "dunlin").map(|dirs| dirs.config_dir().join(FILE));
     // (A relative path: so it is shown.)
-    Places { variable: &|name| std::env::var_os(name), here: PathBuf::from(FILE), user }
+    Places { variable: &variable, here: PathBuf::from(FILE), user: users_file(variable) }
+}
+
+/// The file in the folder of the user's configuration, where the system has them.
+fn users_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // A relative one is to be ignored (XDG Base Directory Specification).
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = if cfg!(windows) {
+        folder("APPDATA")
+    } else {
+        folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))
+    };
+    Some(folder?.join("dunlin").join(FILE))
 }
 
 impl Sources {

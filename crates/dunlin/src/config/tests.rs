@@ -100,6 +100,22 @@ fn without_files_and_variables_there_are_defaults() {
     );
 }
 
+#[cfg(not(windows))]
+#[test]
+fn the_users_file_is_where_the_system_has_them() {
+    let file = |variables: &[(&str, &str)]| {
+        let variables = variables.to_vec();
+        users_file(move |name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
+        })
+    };
+    let there = |path| Some(PathBuf::from(path));
+    assert_eq!(file(&[("HOME", "/home/a")]), there("/home/a/.config/dunlin/dunlin.toml"));
+    assert_eq!(file(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/c")]), there("/c/dunlin/dunlin.toml"));
+    assert_eq!(file(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "c")]), there("/home/a/.config/dunlin/dunlin.toml"));
+    assert_eq!(file(&[]), None);
+}
+
 #[test]
 fn a_named_file_stands_for_those_that_are_searched_for() {
     let folder = Folder::new();
