@@ -20,6 +20,9 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
+    #[command(subcommand)]
+    Farm(crate::farm::Farm),
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -31,6 +34,12 @@ pub enum Command {
 pub fn run() -> ExitCode {
     let args = Args::parse();
     match args.command {
+        Command::Farm(farm) => {
+            if let Some(what) = farm.wrong() {
+                Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();
+            }
+            farm.run(args.json)
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
             ExitCode::SUCCESS

@@ -3,5 +3,6 @@
 //! Each subcommand has a module of its name. `main.rs` only hands over.
 
 pub mod commands;
+pub mod farm;
 
 pub use commands::run;
