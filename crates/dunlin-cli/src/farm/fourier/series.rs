@@ -117,9 +117,9 @@ mod tests {
     fn java_grandes_values_are_those_without_the_last_inner_point() {
         let published = [2.872_952_496_483_8, 1.116_104_667_614_789, -1.881_969_189_339_803, 0.344_290_603_981_687];
         let (trapeziums, width) = (1000, PERIOD / 1000.0);
-        for (k, published) in (0..).zip(published) {
+        for (k, published) in (0u64..).zip(published) {
             let x = PERIOD - width;
-            let omega = PI * k.div_ceil(2_u64) as f64;
+            let omega = PI * k.div_ceil(2) as f64;
             let wave = if k % 2 == 1 { (omega * x).cos() } else { (omega * x).sin() };
             let left_out = width * (x + 1.0).powf(x) * if k == 0 { 0.5 } else { wave };
             assert!((coefficient(k, trapeziums, PERIOD) - left_out - published).abs() < 1e-11, "{k}");
