@@ -110,7 +110,7 @@ impl Ended {
 const SMALL: Plan = Plan { width: 100, height: 70, iterations_max: 200, side: 16 };
 
 /// So much that nobody does it in the time that it takes others to come and go: some seconds.
-const LARGE: Plan = Plan { width: 240, height: 180, iterations_max: 40_000, side: 6 };
+const LARGE: Plan = Plan { width: 240, height: 180, iterations_max: 12_000, side: 8 };
 
 /// What the file has to be, drawn by nobody but this test.
 fn expected(plan: Plan) -> Vec<u8> {
