@@ -33,6 +33,10 @@
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// What the macros make names this crate so.
+#[cfg(feature = "net")]
+extern crate self as dunlin;
+
 #[cfg(feature = "rt")]
 mod blocking;
 pub mod blocks;

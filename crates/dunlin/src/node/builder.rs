@@ -9,9 +9,11 @@ use dunlin_proto::{Config, Machine};
 
 use super::driver::Driver;
 use super::error::NodeError;
+use super::events::Log;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
-use super::{Inner, Node, id, message, serve};
+use super::roles::{Roles, Settings};
+use super::{Inner, Node, Peer, id, message, roles, serve};
 use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
@@ -28,6 +30,7 @@ pub struct NodeBuilder {
     message_max: Option<u64>,
     buffered_max: Option<u64>,
     relay: Option<bool>,
+    pub(super) roles: Settings,
 }
 
 impl NodeBuilder {
@@ -103,10 +106,14 @@ impl NodeBuilder {
 
     /// Joins the application.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait. With a [role](Self::role) it
+    /// returns once the node has that: a member waits for the main node.
     ///
     /// # Errors
-    /// [`NodeError::Setting`], [`NodeError::Listen`].
+    /// [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the node has not joined, or says goodbye.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -120,6 +127,9 @@ impl NodeBuilder {
         }
         let mut config = Config::new(self.application.clone());
         let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        for address in &listening {
+            tracing::info!(target: "dunlin::node", application = self.application, address, "listening");
+        }
         config.addresses = if self.advertise.is_empty() { listening.clone() } else { self.advertise };
         if let Some(grace) = self.grace {
             config.grace = grace;
@@ -143,7 +153,11 @@ impl NodeBuilder {
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
-        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
+        let roles = Roles::new(&self.roles, Peer(me));
+        let hub = Hub::new(me, self.roles.has_role());
+        let machine = Machine::new(config, me, id::seed());
+        let log = Log::new(self.application.clone());
+        let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
         if let Some(max) = self.buffered_max {
             driver.with(|state, _| state.buffered_max = max);
         }
@@ -155,8 +169,8 @@ impl NodeBuilder {
         }
         tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
         let tasks = tasks.into();
-        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
-        Ok(Node { inner: Arc::new(inner) })
+        let inner = Inner { driver, me, application: self.application, addresses, listening, roles, tasks, host };
+        roles::enter(Node { inner: Arc::new(inner) }, self.roles).await
     }
 }
 
