@@ -107,10 +107,9 @@ impl Crew {
             while !children.is_empty() {
                 let (at, status) = Choice::fair().all(children.iter_mut().map(|child| future(child.wait()))).await;
                 drop(children.swap_remove(at));
-                show.line(match status {
-                    Ok(status) => format!("warning: a worker that this farm has started has ended: {status}"),
-                    Err(error) => format!("warning: a worker that this farm has started is lost: {error}"),
-                });
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                show.object(&json!({ "event": "ended", "status": status }));
+                show.line(format_args!("warning: a worker that this farm has started has ended: {status}"));
                 if children.is_empty() {
                     show.line("warning: none is left of the workers that this farm has started; it goes on with those that join");
                 }

@@ -185,11 +185,14 @@ async fn joins(args: &Joining, leave: &Leave, json: bool) -> Result<Outcome, Wro
 
 /// Works with as many workers as were asked for, until all have ended.
 async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show) -> Result<Ended> {
+    // Where the system has no such file, the process alone has to do.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| String::new(), |host| format!("{} ", host.trim()));
     let (told, mut tales) = channel_with(unbounded());
     let told = told.share();
     let workers: Vec<_> = (1..=args.workers)
         .map(|number| {
-            let name = format!("process {} number {number}", std::process::id());
+            let name = format!("{host}process {} number {number}", std::process::id());
             let mut told = told.clone();
             // Nobody waits for those who listen.
             let tell = move |what| drop(told.send_nowait((number, what)));
