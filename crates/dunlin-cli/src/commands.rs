@@ -35,6 +35,9 @@ pub enum Command {
     Node(node::Options),
     /// Play nodes of the protocol over a simulated network, with faults, and check its laws
     Sim(sim::Options),
+    /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
+    #[command(subcommand)]
+    Farm(crate::farm::Farm),
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -52,6 +55,12 @@ pub fn run() -> ExitCode {
         Command::Ping(options) => exit(dunlin::block_on(ping::run(&options, output))),
         Command::Node(options) => exit(dunlin::block_on(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
+        Command::Farm(farm) => {
+            if let Some(what) = farm.wrong() {
+                Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();
+            }
+            farm.run(args.json)
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
             ExitCode::SUCCESS

@@ -12,5 +12,6 @@ pub mod output;
 pub mod ping;
 pub mod sim;
 pub mod who;
+pub mod farm;
 
 pub use commands::run;
