@@ -69,9 +69,13 @@ async fn receive<M: Portable>(task: Task, node: Node, counts: Counts, size: fn(&
 }
 
 async fn send<M: Portable + Clone + Sync>(task: Task, node: Node, gate: Gate, message: M) -> Result<()> {
-    let mut sends = JoinSet::new();
+    // Before anybody sends: who is busy with the first ones does not get to the others.
+    let mut outputs = Vec::new();
     for worker in 0..task.workers {
-        let mut output = node.sender::<M>(&name(task.role, worker)).await?;
+        outputs.push(node.sender::<M>(&name(task.role, worker)).await?);
+    }
+    let mut sends = JoinSet::new();
+    for mut output in outputs {
         let (message, mut gate) = (message.clone(), gate.clone());
         sends.spawn(async move {
             loop {

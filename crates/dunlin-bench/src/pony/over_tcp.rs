@@ -39,15 +39,19 @@ pub(super) fn carried(task: &Task, messages: u64) -> u64 {
 /// Receives for ever.
 pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: Counts) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
+    let (size, is_mux) = (task.payload(), task.who == MUX);
+    let (sockets, size_max) = if is_mux { (task.nodes, NUMBER + size) } else { (task.nodes * task.workers, size) };
+    // Before anybody receives: who is busy with the first ones does not get to the others.
+    let mut inputs = Vec::new();
+    for _ in 0..sockets {
+        let input = over_tcp::input(&listener, size_max, task.who == TCP_ACKED).await?;
+        inputs.push(if size <= SMALL { input.reading_ahead(TOGETHER) } else { input });
+    }
     let mut receives = JoinSet::new();
-    let size = task.payload();
-    if task.who == MUX {
-        for node in 0..task.nodes {
-            let mut input = over_tcp::input(&listener, NUMBER + size, false).await?;
-            if size <= SMALL {
-                input = input.reading_ahead(TOGETHER);
-            }
-            let (counts, first) = (counts.clone(), node * task.workers);
+    for (number, mut input) in inputs.into_iter().enumerate() {
+        let counts = counts.clone();
+        if is_mux {
+            let first = number * task.workers;
             receives.spawn(async move {
                 loop {
                     let mut message = &input.next().await?[LENGTH..];
@@ -55,18 +59,11 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
                     counts.one(first + message.get_u32_le() as usize);
                 }
             });
-        }
-    } else {
-        for worker in 0..task.nodes * task.workers {
-            let mut input = over_tcp::input(&listener, size, task.who == TCP_ACKED).await?;
-            if size <= SMALL {
-                input = input.reading_ahead(TOGETHER);
-            }
-            let counts = counts.clone();
+        } else {
             receives.spawn(async move {
                 loop {
                     ensure!(input.next().await?.len() == LENGTH + size, "another message has arrived");
-                    counts.one(worker);
+                    counts.one(number);
                 }
             });
         }
@@ -92,8 +89,11 @@ pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<(
             });
         }
     } else {
+        let mut outputs = Vec::new();
         for _ in 0..task.workers {
-            let mut output = over_tcp::output(master, task.who == TCP_ACKED).await?;
+            outputs.push(over_tcp::output(master, task.who == TCP_ACKED).await?);
+        }
+        for mut output in outputs {
             let message = over_tcp::message(task.payload());
             let mut gate = gate.clone();
             sends.spawn(async move {
