@@ -84,7 +84,7 @@ async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
     let is_names = task.part.role == Role::Names;
     let builder = Node::builder().app(&task.application).names(&task.names).grace(GRACE).heartbeat(HEARTBEAT);
     // That the connections are direct is to be seen: nobody relays.
-    let builder = builder.relay(false).may_serve_names(is_names);
+    let builder = builder.relay(false).serve_names(is_names);
     let joined = if is_names { builder.listen(&task.names) } else { builder }.join().await;
     let node = joined.as_ref().ok().cloned();
     let writer = std::thread::spawn(move || write(rx, node));
