@@ -210,9 +210,9 @@ fn nodes_show_who_joins_and_leaves() {
     let mut station = stage.start(&["--json", "node", "station"]);
     let up: Value = serde_json::from_str(&station.says("\"up\"")).unwrap();
     let node = up["node"].as_str().unwrap();
-    hub.says(&format!("node {node}: joined"));
+    hub.says(&format!("connected with {node}"));
     assert_eq!(station.ends_with("-INT"), Some(130));
-    assert_eq!(hub.says(&format!("node {node}: left")), format!("node {node}: left (it left)"));
+    hub.says(&format!("the connection with {node} is over"));
     assert_eq!(hub.ends_with("-INT"), Some(130));
 
     let stage = Stage::new(&FILE.replace("\"names\"", "\"stars\""));
@@ -225,6 +225,22 @@ fn nodes_show_who_joins_and_leaves() {
         "{}",
         wrong.err
     );
+}
+
+/// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
+#[test]
+fn a_member_ends_with_its_main_node() {
+    let roles = FILE
+        .replace("[node.hub]", "[node.hub]\nrole = 'main'")
+        .replace("[node.station]", "[node.station]\nrole = 'member'");
+    let stage = Stage::new(&roles);
+    let mut hub = stage.start(&["node", "hub"]);
+    let mut station = stage.start(&["node", "--json", "station"]);
+    station.says("\"up\"");
+    hub.says("station has joined");
+    assert_eq!(hub.ends_with("-INT"), Some(130));
+    station.says("closing");
+    assert_eq!(station.ends(), Some(0));
 }
 
 #[test]

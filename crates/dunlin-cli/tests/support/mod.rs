@@ -93,6 +93,11 @@ impl Running {
     pub fn ends_with(&mut self, signal: &str) -> Option<i32> {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+        self.ends()
+    }
+
+    /// Waits for its end.
+    pub fn ends(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dunlin_core::{Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded};
 
-use super::RoleName;
+use crate::node::Role;
 
 /// What stands in a file or in a variable, not yet read as a setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,14 +143,14 @@ pub(super) const RELAY: Key<bool> = Key {
     },
 };
 
-pub(super) const ROLE: Key<RoleName> = Key {
+pub(super) const ROLE: Key<Option<Role>> = Key {
     name: "role",
     variable: Some("DUNLIN_ROLE"),
     form: r#"role = "main", "member" or "none""#,
     read: |raw| match text(raw)?.as_str() {
-        "main" => Some(RoleName::Main),
-        "member" => Some(RoleName::Member),
-        "none" => Some(RoleName::None),
+        "main" => Some(Some(Role::Main)),
+        "member" => Some(Some(Role::Member)),
+        "none" => Some(None),
         _ => None,
     },
 };

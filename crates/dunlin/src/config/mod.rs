@@ -46,6 +46,8 @@ use file::{File, Section, refused};
 pub(crate) use keys::default_route;
 use keys::{Key, Raw, nearest, show_time};
 
+use crate::node::Role;
+
 /// The file's name, in the working directory and in the user's folder.
 const FILE: &str = "dunlin.toml";
 
@@ -101,18 +103,6 @@ impl<T> Setting<T> {
     }
 }
 
-/// What a node is in its application, as a configuration says it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RoleName {
-    /// The one main node.
-    Main,
-    /// A member of the main node's.
-    Member,
-    /// Neither.
-    #[default]
-    None,
-}
-
 /// What is said of a channel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -148,7 +138,7 @@ pub struct Config {
     /// Whether it relays for others.
     pub relay: Setting<bool>,
     /// What it is in its application.
-    pub role: Setting<RoleName>,
+    pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
     pub run: Setting<Option<String>>,
     /// What is said of channels, by their names.
@@ -171,7 +161,7 @@ impl Default for Config {
             message_max_bytes: Setting::default(machine.value_max as u64),
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
             relay: Setting::default(true),
-            role: Setting::default(RoleName::None),
+            role: Setting::default(None),
             run: Setting::default(None),
             channels: BTreeMap::new(),
             files: Vec::new(),
@@ -240,12 +230,7 @@ impl Config {
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("role", &self.role, |role| {
-                let role = match role {
-                    RoleName::Main => "main",
-                    RoleName::Member => "member",
-                    RoleName::None => "none",
-                };
-                Value::Text(role.to_owned())
+                Value::Text(role.map_or_else(|| "none".to_owned(), |role| role.to_string()))
             }),
             row("run", &self.run, text("nothing")),
         ];

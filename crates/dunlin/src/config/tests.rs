@@ -221,7 +221,7 @@ fn variables_are_of_any_type() {
     assert_eq!((config.app.value.as_str(), config.message_max_bytes.value, config.relay.value), ("sea", 500, false));
     assert_eq!(
         (config.listen.value, config.role.value),
-        (vec!["127.0.0.1:1".to_owned(), "unix:/run/a".to_owned()], RoleName::Member)
+        (vec!["127.0.0.1:1".to_owned(), "unix:/run/a".to_owned()], Some(Role::Member))
     );
 
     let refused =

@@ -10,9 +10,11 @@ use dunlin_proto::id::{Incarnation, Life};
 
 use super::driver::Driver;
 use super::error::NodeError;
+use super::events::Log;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
-use super::{Inner, Node, id, listen, message, serve};
+use super::roles::{Roles, Settings};
+use super::{Inner, Node, Peer, id, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources};
 use crate::world;
 
@@ -21,7 +23,6 @@ use crate::world;
 #[must_use = "`join` makes the node"]
 pub struct NodeBuilder {
     application: Option<String>,
-    named: Option<String>,
     source: Source,
     listen: Vec<String>,
     advertise: Vec<String>,
@@ -33,6 +34,7 @@ pub struct NodeBuilder {
     message_max: Option<u64>,
     buffered_max: Option<u64>,
     relay: Option<bool>,
+    pub(super) roles: Settings,
 }
 
 /// Where the configuration is.
@@ -48,12 +50,6 @@ impl NodeBuilder {
     /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
     pub fn app(mut self, application: &str) -> Self {
         self.application = Some(application.to_owned());
-        self
-    }
-
-    /// Which section of the configuration is this node's: `[node.NAME]`, if there is one. Default: the one that `DUNLIN_NODE` names.
-    pub fn named(mut self, name: &str) -> Self {
-        self.named = Some(name.to_owned());
         self
     }
 
@@ -150,7 +146,7 @@ impl NodeBuilder {
 
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
-        let (app, name) = (self.application.as_deref(), self.named.as_deref());
+        let (app, name) = (self.application.as_deref(), self.roles.name());
         let searched = |app, name| Sources::search()?.resolve(app, name);
         let mut config = match &self.source {
             _ if world::is_simulated() => Config::default(),
@@ -160,7 +156,7 @@ impl NodeBuilder {
         };
         let said = |addresses: &mut Vec<String>| Some(std::mem::take(addresses)).filter(|said| !said.is_empty());
         config.app.overridden(self.application.take());
-        config.node.overridden(self.named.take().map(Some));
+        config.node.overridden(self.roles.name().map(|name| Some(name.to_owned())));
         config.names.overridden(self.names.take().map(Some));
         config.listen.overridden(said(&mut self.listen));
         config.advertise.overridden(said(&mut self.advertise));
@@ -169,6 +165,7 @@ impl NodeBuilder {
         config.message_max_bytes.overridden(self.message_max);
         config.buffered_max_bytes.overridden(self.buffered_max);
         config.relay.overridden(self.relay);
+        self.roles.settle(&mut config);
         if config.app.value.is_empty() {
             let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
                         app = \"weather\" in dunlin.toml";
@@ -179,10 +176,14 @@ impl NodeBuilder {
 
     /// Joins the application, with the [configuration](crate::config) for all that was not said here.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait. With a [role](Self::role) it
+    /// returns once the node has that: a member waits for the main node.
     ///
     /// # Errors
-    /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`].
+    /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the node has not joined, or says goodbye.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -193,6 +194,9 @@ impl NodeBuilder {
         let listeners = listen::listen(&networks, &settings.listen).await?;
         let mut config = dunlin_proto::Config::new(settings.app.value.clone());
         let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
+        for address in &listening {
+            tracing::info!(target: "dunlin::node", application = settings.app.value, address, "listening");
+        }
         config.addresses =
             if settings.advertise.value.is_empty() { listening.clone() } else { settings.advertise.value.clone() };
         config.grace = settings.grace.value;
@@ -213,7 +217,11 @@ impl NodeBuilder {
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
-        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
+        let roles = Roles::new(&self.roles, Peer(me));
+        let hub = Hub::new(me, self.roles.has_role());
+        let machine = Machine::new(config, me, id::seed());
+        let log = Log::new(settings.app.value.clone());
+        let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
         driver.with(|state, _| state.buffered_max = settings.buffered_max_bytes.value);
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.
@@ -224,8 +232,8 @@ impl NodeBuilder {
         }
         tasks.push(world::spawn_own(serve::names(driver.clone(), networks, names, !self.abstains)));
         let tasks = tasks.into();
-        let inner = Inner { driver, me, config: settings, addresses, listening, tasks, host };
-        Ok(Node { inner: Arc::new(inner) })
+        let inner = Inner { driver, me, config: settings, addresses, listening, roles, tasks, host };
+        roles::enter(Node { inner: Arc::new(inner) }, self.roles).await
     }
 }
 

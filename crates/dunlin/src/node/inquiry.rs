@@ -139,7 +139,7 @@ impl fmt::Debug for Inquirer {
 impl Inquirer {
     pub(super) async fn new(node: &Node, address: Option<&str>, patience: Duration) -> Result<Self, NameError> {
         let name = address.map_or_else(|| NAME.to_owned(), |address| format!("{address}/{NAME}"));
-        let client = node.client::<Inquiry>(&name).within(patience).await?;
+        let client = node.client::<Inquiry>(&name).reserved().within(patience).await?;
         Ok(Self { client })
     }
 

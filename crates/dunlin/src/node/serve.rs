@@ -58,6 +58,7 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
         None => NAMES_PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
     };
     let lost = driver.names_lost();
+    let application = driver.log.application();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         let found = find_or_serve(&driver, &networks, &addresses, may_serve).await;
         let (Found::At(_, at) | Found::Here(_, at)) = &found;
@@ -66,12 +67,17 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
         match found {
             // The address leads to this node itself, which listens there already.
             Found::At(node, _) if node == driver.me() => {
+                tracing::info!(target: "dunlin::node", application, "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
                 let other = another(&driver, before).await;
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
-            Found::At(node, _) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
+            Found::At(node, _) => {
+                tracing::info!(target: "dunlin::node", application, peer = %node, "using its names");
+                driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node));
+            }
             Found::Here(listener, _) => {
+                tracing::info!(target: "dunlin::node", application, address = listener.address(), "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
                 let Some(other) = accept_until(another(&driver, before), Arc::downgrade(&driver), listener).await
                 else {
@@ -99,7 +105,7 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
         Timer::after(LOOK).await;
         for address in addresses {
             match ask(driver, address).await {
-                Some(node) if node != driver.me() => return node,
+                Ok(node) if node != driver.me() => return node,
                 _ => {}
             }
         }
@@ -107,10 +113,21 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
 }
 
 async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String], may_serve: bool) -> Found {
+    let mut said = String::new();
     loop {
         for (at, address) in addresses.iter().enumerate() {
-            if let Some(node) = ask(driver, address).await {
-                return Found::At(node, at);
+            match ask(driver, address).await {
+                Ok(node) => return Found::At(node, at),
+                // Of several addresses most lead to nobody.
+                Err(why) if addresses.len() == 1 && !is_local(address) && why != said => {
+                    let application = driver.log.application();
+                    tracing::warn!(
+                        target: "dunlin::node", application, address, why,
+                        "the name service is not reached, and will be asked again; ends that are declared wait"
+                    );
+                    said = why;
+                }
+                Err(_) => {}
             }
         }
         // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
@@ -120,7 +137,7 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // Once may not do: if its socket was lost just then, two would serve the same names.
                     for _ in 0..ASKS {
-                        if let Some(node) = ask(driver, address).await {
+                        if let Ok(node) = ask(driver, address).await {
                             return Found::At(node, at);
                         }
                         Timer::after(AGAIN).await;
@@ -134,9 +151,11 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
     }
 }
 
-async fn ask(driver: &Arc<Driver>, address: &str) -> Option<NodeId> {
-    let answer = driver.with_hub_now(|hub, cx| Some(hub.ask(cx, address.to_owned())))?;
-    answer.await.ok()?.ok()
+/// Which node is there, or why none is.
+async fn ask(driver: &Arc<Driver>, address: &str) -> Result<NodeId, String> {
+    let left = || "this node has left".to_owned();
+    let answer = driver.with_hub_now(|hub, cx| Some(hub.ask(cx, address.to_owned()))).ok_or_else(left)?;
+    answer.await.unwrap_or_else(|_| Err(left()))
 }
 
 /// Whether a node may serve the application's names there unasked.

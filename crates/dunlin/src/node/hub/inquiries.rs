@@ -7,7 +7,7 @@ use dunlin_proto::names::EntryState;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face};
 
-use super::guests::agents_of;
+use super::guests::{Accepted, agents_of};
 use super::{DeclaredEnd, Hub, Options, Role};
 use crate::node::driver::Locked;
 use crate::node::id;
@@ -35,7 +35,7 @@ impl Hub {
             let (client, server) = Inquiry::pair();
             let agents = agents_of(client).ok()?;
             world::spawn_own(answer(server, me.clone(), driver.clone(), listening.clone()));
-            Some(agents)
+            Some(Accepted { agents, full: false })
         });
         let end = DeclaredEnd {
             name: NAME.to_owned(),
@@ -46,6 +46,7 @@ impl Hub {
             answer: None,
             at: None,
             conflicts: Vec::new(),
+            over: None,
         };
         self.ends.insert(number, end);
         self.own.declare(cx.now, number, NAME, declaration, channel);
