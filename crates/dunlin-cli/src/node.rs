@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::component;
 use crate::config::is_there;
-use crate::failure::{Failure, after_leaving};
+use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::Output;
 use crate::who::Who;
 
@@ -35,7 +35,9 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
             }
         })?;
     let builder = Node::builder().app(&config.app.value).named(&options.name);
-    let node = (component.prepare)(builder, &config).join().await.map_err(Failure::failed)?;
+    let mut signals = Signals::hear()?;
+    let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
+    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
     let (me, listening) = (node.me().to_string(), node.listening().join(", "));
     let (app, name, runs) = (&config.app.value, &options.name, component.name);
     let line =
@@ -48,11 +50,14 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
             output.say(&object(&event), || event.to_string());
         }
     });
-    let ended = tokio::select! {
-        ended = (component.run)(node.clone(), output) => ended,
-        // The main node leaves, and waits for this one.
-        _ = node.closing() => Ok(()),
+    let running = async {
+        tokio::select! {
+            ended = (component.run)(node.clone(), output) => ended,
+            // The main node leaves, and waits for this one.
+            _ = node.closing() => Ok(()),
+        }
     };
+    let ended = signals.or(running).await;
     let left = node.leave().await;
     let _ = shows.await;
     after_leaving(ended, left)

@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// The name is one of the node's own.
     pub(crate) reserved: bool,
+    /// Each node has this name: it is declared to those who dial this one only.
+    pub(crate) own: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
     /// The largest message of its homes, in bytes, if that is less than the node's.
@@ -48,6 +50,7 @@ impl Default for Options {
             encoding,
             fail_fast: false,
             reserved: false,
+            own: false,
             patience: None,
             message_max: None,
         }
@@ -75,7 +78,7 @@ impl Half {
 }
 
 impl Hub {
-    fn declare(
+    pub(super) fn declare(
         &mut self,
         cx: &mut Locked<'_>,
         name: &str,
@@ -127,6 +130,7 @@ impl Hub {
         };
         self.ends.insert(number, end);
         match &at {
+            None if options.own => {}
             None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
             Some(address) => {
                 let directory = self.others.entry(address.clone()).or_default();
