@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::{Output, columns};
 use crate::ping::PATIENCE;
-use crate::who::{Who, visit};
+use crate::who::{Who, plain, visit};
 
 /// What it takes.
 #[derive(Debug, Subcommand)]
@@ -53,7 +53,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let (_, config) = options.who.application(None)?;
-    let mut builder = Node::builder().app(&config.app.value);
+    let mut builder = plain(&config);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.
         Some("default-route") => Some("default-route:7400"),
