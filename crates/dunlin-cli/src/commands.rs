@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::failure::exit;
 use crate::output::Output;
-use crate::{config, names, node, ping, sim};
+use crate::{config, demo, names, node, ping, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -35,6 +35,14 @@ pub enum Command {
     Node(node::Options),
     /// Play nodes of the protocol over a simulated network, with faults, and check its laws
     Sim(sim::Options),
+    /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
+    #[command(subcommand)]
+    Farm(crate::farm::Farm),
+    /// Watch a broker bring customers and workers together, each a process of its own
+    Demo(demo::Options),
+    /// A part of the demo: `demo` starts it
+    #[command(hide = true)]
+    DemoPart,
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -52,6 +60,14 @@ pub fn run() -> ExitCode {
         Command::Ping(options) => exit(dunlin::block_on(ping::run(&options, output))),
         Command::Node(options) => exit(dunlin::block_on(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
+        Command::Farm(farm) => {
+            if let Some(what) = farm.wrong() {
+                Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();
+            }
+            farm.run(args.json)
+        }
+        Command::Demo(options) => demo::run(&options, args.json),
+        Command::DemoPart => demo::play(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
             ExitCode::SUCCESS

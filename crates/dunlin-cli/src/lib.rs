@@ -5,7 +5,9 @@
 pub mod commands;
 pub mod component;
 pub mod config;
+pub mod demo;
 pub mod failure;
+pub mod farm;
 pub mod names;
 pub mod node;
 pub mod output;

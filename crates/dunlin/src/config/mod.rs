@@ -230,7 +230,12 @@ impl Config {
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("role", &self.role, |role| {
-                Value::Text(role.map_or_else(|| "none".to_owned(), |role| role.to_string()))
+                let role = match role {
+                    Some(Role::Main) => "main",
+                    Some(Role::Member) => "member",
+                    None => "none",
+                };
+                Value::Text(role.to_owned())
             }),
             row("run", &self.run, text("nothing")),
         ];

@@ -23,6 +23,7 @@ use crate::world;
 #[must_use = "`join` makes the node"]
 pub struct NodeBuilder {
     application: Option<String>,
+    named: Option<String>,
     source: Source,
     listen: Vec<String>,
     advertise: Vec<String>,
@@ -50,6 +51,13 @@ impl NodeBuilder {
     /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
     pub fn app(mut self, application: &str) -> Self {
         self.application = Some(application.to_owned());
+        self
+    }
+
+    /// How this node calls itself: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). And which section of the
+    /// configuration is its: `[node.NAME]`, if there is one. Default: what `DUNLIN_NODE` says; without that its [`Peer`] as text, and no section.
+    pub fn named(mut self, name: &str) -> Self {
+        self.named = Some(name.to_owned());
         self
     }
 
@@ -93,8 +101,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Whether this node may serve the application's names, where nobody does. Default: it may. One that only visits, to look at something, should not: it would be asked as
-    /// long as it is there, and then be missed.
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`). One that may not waits until there
+    /// is a service: so programs can be started before it, and one that only visits, to look at something, is not missed when it goes. The node that
+    /// listens at the address of the names serves them in any case.
     pub fn serve_names(mut self, may: bool) -> Self {
         self.abstains = !may;
         self
@@ -146,7 +155,7 @@ impl NodeBuilder {
 
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
-        let (app, name) = (self.application.as_deref(), self.roles.name());
+        let (app, name) = (self.application.as_deref(), self.named.as_deref());
         let searched = |app, name| Sources::search()?.resolve(app, name);
         let mut config = match &self.source {
             _ if world::is_simulated() => Config::default(),
@@ -156,7 +165,7 @@ impl NodeBuilder {
         };
         let said = |addresses: &mut Vec<String>| Some(std::mem::take(addresses)).filter(|said| !said.is_empty());
         config.app.overridden(self.application.take());
-        config.node.overridden(self.roles.name().map(|name| Some(name.to_owned())));
+        config.node.overridden(self.named.take().map(Some));
         config.names.overridden(self.names.take().map(Some));
         config.listen.overridden(said(&mut self.listen));
         config.advertise.overridden(said(&mut self.advertise));
@@ -165,7 +174,8 @@ impl NodeBuilder {
         config.message_max_bytes.overridden(self.message_max);
         config.buffered_max_bytes.overridden(self.buffered_max);
         config.relay.overridden(self.relay);
-        self.roles.settle(&mut config);
+        config.role.overridden(self.roles.role().map(Some));
+        self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {
             let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
                         app = \"weather\" in dunlin.toml";
@@ -218,7 +228,7 @@ impl NodeBuilder {
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let roles = Roles::new(&self.roles, Peer(me));
-        let hub = Hub::new(me, self.roles.has_role());
+        let hub = Hub::new(me, self.roles.role().is_some());
         let machine = Machine::new(config, me, id::seed());
         let log = Log::new(settings.app.value.clone());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use dunlin_core::Call;
 use dunlin_macros::Bundle;
+use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
 
 use super::driver::Driver;
-use super::{NameError, Node};
+use super::{Client, NameError, Naming, Node};
 use crate::{Deadline, Instant};
 
 /// The name of this acceptor, of every node.
@@ -139,7 +140,8 @@ impl fmt::Debug for Inquirer {
 impl Inquirer {
     pub(super) async fn new(node: &Node, address: Option<&str>, patience: Duration) -> Result<Self, NameError> {
         let name = address.map_or_else(|| NAME.to_owned(), |address| format!("{address}/{NAME}"));
-        let client = node.client::<Inquiry>(&name).reserved().within(patience).await?;
+        let client =
+            Naming::<Client<Inquiry>>::new(&node.inner.driver, &name, Face::Client).reserved().within(patience).await?;
         Ok(Self { client })
     }
 

@@ -280,11 +280,11 @@ impl Node {
 
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
         let said = self.inner.config.channels.get(name::split(name).1);
-        let mut naming = Naming::new(&self.inner.driver, name, face);
-        naming.options.message_max = said.and_then(|said| said.message_max_bytes.value);
-        naming.policy =
-            said.and_then(|said| said.policy.value.as_ref()).map_or_else(Policy::default, |(_, it)| it.clone());
-        naming
+        let message_max = said.and_then(|said| said.message_max_bytes.value);
+        let policy = said.and_then(|said| said.policy.value.as_ref()).map(|(_, policy)| policy.clone());
+        let naming = Naming::new(&self.inner.driver, name, face);
+        let options = hub::Options { message_max, ..naming.options };
+        Naming { options, policy: policy.unwrap_or_default(), ..naming }
     }
 
     /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see

@@ -61,7 +61,6 @@ use tokio::sync::watch;
 
 use super::driver::Driver;
 use super::{NameError, Node, NodeBuilder, NodeError, Peer};
-use crate::config::Config;
 use crate::world::{self, Timer};
 
 /// Where the main node is found.
@@ -226,17 +225,10 @@ pub(super) struct Settings {
 }
 
 impl NodeBuilder {
-    /// What this node is in its application: see [`roles`](super::roles). Default: what the [configuration](crate::config) says, or else none.
+    /// What this node is in its application: see [`roles`](super::roles). Default: it has no role.
     #[track_caller]
     pub fn role(mut self, role: Role) -> Self {
         self.roles.role = Some((role, Location::caller()));
-        self
-    }
-
-    /// How this node calls itself, for people: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). If the
-    /// [configuration](crate::config) has a section `[node.NAME]`, that is this node's. Default: `DUNLIN_NODE`, or else its [`Peer`] as text.
-    pub fn named(mut self, name: &str) -> Self {
-        self.roles.name = Some(name.to_owned());
         self
     }
 
@@ -263,20 +255,14 @@ impl NodeBuilder {
 }
 
 impl Settings {
-    pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+    pub(super) fn role(&self) -> Option<Role> {
+        Some(self.role?.0)
     }
 
-    /// What was not said, the configuration says; what was, it hears.
-    #[track_caller]
-    pub(super) fn settle(&mut self, config: &mut Config) {
-        config.role.overridden(self.role.map(|(role, _)| Some(role)));
-        self.role = self.role.or(config.role.value.map(|role| (role, Location::caller())));
-        self.name = config.node.value.clone();
-    }
-
-    pub(super) fn has_role(&self) -> bool {
-        self.role.is_some()
+    /// What the configuration says, and what was said in the program, which comes first.
+    pub(super) fn settle(&mut self, role: Option<Role>, name: Option<String>) {
+        self.role = self.role.or_else(|| Some((role?, Location::caller())));
+        self.name = name;
     }
 
     /// Waits, and says so, for what lets this node in.
