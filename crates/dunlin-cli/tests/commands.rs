@@ -5,7 +5,7 @@ mod support;
 
 use dunlin::prelude::*;
 use serde_json::Value;
-use support::{Ended, Stage, ended};
+use support::{Ended, Stage, ended, started};
 
 /// A name service, and a node.
 const FILE: &str = r#"app = "weather"
@@ -211,8 +211,14 @@ fn nodes_show_who_joins_and_leaves() {
     let up: Value = serde_json::from_str(&station.says("\"up\"")).unwrap();
     let node = up["node"].as_str().unwrap();
     hub.says(&format!("connected with {node}"));
+    assert_eq!(up["listening"][0], stage.address("station"));
     assert_eq!(station.ends_with("-INT"), Some(130));
     hub.says(&format!("the connection with {node} is over"));
+    // A variable is stronger than the file.
+    let mut command = stage.command(&["--json", "node", "station"]);
+    command.env("DUNLIN_LISTEN", stage.address("elsewhere"));
+    let up: Value = serde_json::from_str(&started(command).says("\"up\"")).unwrap();
+    assert_eq!(up["listening"][0], stage.address("elsewhere"));
     assert_eq!(hub.ends_with("-INT"), Some(130));
 
     let stage = Stage::new(&FILE.replace("\"names\"", "\"stars\""));

@@ -51,13 +51,18 @@ impl Stage {
 
     /// Starts it, and leaves it running.
     pub fn start(&self, line: &[&str]) -> Running {
-        let mut child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let (tell, lines) = mpsc::channel();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        // (It ends with the process.)
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).all(|line| tell.send(line).is_ok()));
-        Running { child, lines }
+        started(self.command(line))
     }
+}
+
+/// A command that has been started.
+pub fn started(mut command: Command) -> Running {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let (tell, lines) = mpsc::channel();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    // (It ends with the process.)
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).all(|line| tell.send(line).is_ok()));
+    Running { child, lines }
 }
 
 /// What a run came to.

@@ -253,7 +253,7 @@ fn an_unknown_key_is_told_with_its_line() {
     );
     assert_eq!(
         refused("[nodes.a]\nrun = 'x'"),
-        "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest."
+        "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest. Write a section, [node.worker]"
     );
     // Only a node's section says what runs, and an application's not which it is.
     assert!(refused("run = 'names'").starts_with(r#"dunlin.toml:1: there is no key "run" here; there are: app, "#));
@@ -300,7 +300,10 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
         ("listen = [1]", "listen = [1] is not accepted"),
         ("advertise = 'default-route'", "advertise = \"default-route\" is not accepted"),
         ("channels = 1", "channels = 1 is not accepted: write [channels] readings = { policy = \"fifo(64)\" }"),
-        ("channels.a = 'fifo(1)'", "a = \"fifo(1)\" is not accepted: write { policy = \"fifo(64)\" }"),
+        (
+            "channels.a = 'fifo(1)'",
+            "a = \"fifo(1)\" is not accepted: write [channels] readings = { policy = \"fifo(64)\" }",
+        ),
         ("channels.a.policy = 'fifo(0)'", "policy = \"fifo(0)\" is not accepted: write policy = \"fifo(64)\""),
         ("node = 'a'", "node = \"a\" is not accepted: write a section, [node.worker]"),
         ("application.a = 1", "a = 1 is not accepted: write a section, [application.weather]"),
