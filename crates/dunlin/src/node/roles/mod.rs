@@ -232,7 +232,7 @@ impl NodeBuilder {
         self
     }
 
-    /// How this node calls itself, for people: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). Default: its
+    /// How this node calls itself, for people, in up to 255 characters: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). Default: its
     /// [`Peer`] as text.
     pub fn named(mut self, name: &str) -> Self {
         self.roles.name = Some(name.to_owned());
