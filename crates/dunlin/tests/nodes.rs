@@ -780,7 +780,7 @@ fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
     run(async {
         let node = |may| {
             let builder = Node::builder().app("may not serve").names("memory:names-of-may-not-serve").listen("memory:");
-            builder.may_serve_names(may).join()
+            builder.serve_names(may).join()
         };
         let (a, b) = (node(false).await?, node(false).await?);
         let too_early = a.sender::<u8>("numbers").within(Duration::from_millis(50)).await.unwrap_err();
