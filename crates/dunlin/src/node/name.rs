@@ -2,6 +2,9 @@
 
 use dunlin_proto::wire::{Declaration, Expected, Face};
 
+/// Names that begin so are the nodes' own.
+pub(crate) const RESERVED: &str = "dunlin.";
+
 /// What an end expects of the other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expects {
