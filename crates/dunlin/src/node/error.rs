@@ -3,6 +3,8 @@
 use std::time::Duration;
 use std::{fmt, io};
 
+use dunlin_proto::schema::Difference;
+
 use super::Peer;
 
 /// Why a node could not join, or did not leave in order.
@@ -69,6 +71,16 @@ pub enum NameError {
         /// What is there.
         theirs: String,
         /// Who has it.
+        holder: String,
+    },
+    /// The messages of the two ends are not the same: one side would write what the other cannot read. What may differ says [`Encoding`](super::Encoding).
+    #[error("{name:?}: the messages of node {holder} do not fit: {difference}")]
+    Mismatch {
+        /// The name.
+        name: String,
+        /// The first difference that matters.
+        difference: Difference,
+        /// Who has the other end.
         holder: String,
     },
     /// The end is there already, shared as this one would be. In this version one holder has it, at one node.

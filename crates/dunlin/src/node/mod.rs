@@ -38,6 +38,13 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! # Programs of different age
+//!
+//! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields and variants, also of what ends in them carry. What one side
+//! writes has to be what the other one can read; [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
+//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". What a type looks like is found out from its `Deserialize`, which is called for
+//! that, once, without anything to be read. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//!
 //! # Nodes that cannot dial each other
 //!
 //! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
@@ -72,6 +79,7 @@ mod message;
 mod name;
 pub mod network;
 mod post;
+mod schema;
 mod serve;
 mod work;
 
@@ -96,6 +104,7 @@ pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
 pub use dunlin_proto::Down;
+pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
 pub use error::{NameError, NodeError, UnsettledEnd};
 use hub::{Acceptance, Half};
@@ -458,7 +467,8 @@ impl<'a, T: Portable> IntoFuture for Naming<'a, Sender<T>> {
         Box::pin(async move {
             let (tx, rx) = channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
+            let schema = schema::of_messages::<T>(self.options.encoding);
+            self.node.inner.driver.declare(&self.name, self.options, schema, Half::Sender(outlet)).await?;
             Ok(tx)
         })
     }
@@ -472,7 +482,8 @@ impl<'a, T: Portable> IntoFuture for Naming<'a, Receiver<T>> {
         Box::pin(async move {
             let (tx, rx) = channel_with::<T>(self.policy);
             let inlet = AnyInlet::from(Inlet::new(tx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
+            let schema = schema::of_messages::<T>(self.options.encoding);
+            self.node.inner.driver.declare(&self.name, self.options, schema, Half::Receiver(inlet)).await?;
             Ok(rx)
         })
     }
@@ -490,7 +501,8 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(server)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
+            let schema = schema::of_messages::<B::Client>(self.options.encoding);
+            self.node.inner.driver.declare(&self.name, self.options, schema, Half::Client(agents)).await?;
             Ok(client)
         })
     }
@@ -508,7 +520,8 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(client)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
+            let schema = schema::of_messages::<B::Client>(self.options.encoding);
+            self.node.inner.driver.declare(&self.name, self.options, schema, Half::Server(agents)).await?;
             Ok(server)
         })
     }
@@ -546,7 +559,8 @@ where
                 }
             });
             let driver = &self.node.inner.driver;
-            let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let schema = schema::of_messages::<B::Client>(self.options.encoding);
+            let number = driver.declare(&self.name, self.options, schema, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
             world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {

@@ -1,5 +1,6 @@
 //! Names and what is declared under them, in words.
 
+use dunlin_proto::schema::{Coding, Schema};
 use dunlin_proto::wire::{Declaration, Expected, Face};
 
 /// What an end expects of the other one.
@@ -43,8 +44,13 @@ pub(crate) fn describe(declared: &Declaration) -> String {
         Expected::Unshared => " that expects the other end to be unshared",
         Expected::Shared => " that expects the other end to be shared",
     };
-    let encoding = String::from_utf8_lossy(&declared.schema);
-    format!("{held} {face} ({encoding}){expects}")
+    let encoding = match Schema::decode(&declared.schema).ok().flatten().map(|schema| schema.coding()) {
+        Some(Coding::Bytes) => " (bytes)",
+        Some(Coding::Cbor) => " (cbor)",
+        Some(Coding::Compact) => " (compact)",
+        None => "",
+    };
+    format!("{held} {face}{encoding}{expects}")
 }
 
 /// Splits `host:port/name`. No address: the name service is asked.
