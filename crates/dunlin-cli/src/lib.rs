@@ -3,5 +3,15 @@
 //! Each subcommand has a module of its name. `main.rs` only hands over.
 
 pub mod commands;
+pub mod component;
+pub mod config;
+pub mod failure;
+pub mod names;
+pub mod node;
+pub mod output;
+pub mod ping;
+pub mod sim;
+pub mod who;
+pub mod farm;
 
 pub use commands::run;

@@ -43,9 +43,21 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What keeps two faces from each other, seen from `here`. `None`: what either writes, the other one reads; or one of them says nothing of its messages.
+/// What keeps two faces from each other, seen from `here`. `None`: what either writes, the other one reads; or one of them says nothing of its messages,
+/// or they are not for each other at all.
 pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
     if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
+        return None;
+    }
+    // The schema of a bundle is that of its client's face, which a server gives to its clients.
+    let side = |face| match face {
+        Face::Sender => (false, true),
+        Face::Receiver => (false, false),
+        Face::Client => (true, false),
+        Face::Server | Face::Acceptor => (true, true),
+    };
+    let ((is_face, here_writes), (is_face_there, there_writes)) = (side(here.face), side(there.face));
+    if is_face != is_face_there || here_writes == there_writes {
         return None;
     }
     let whole = |here: String, there: String| Difference { path: String::new(), there, here };
@@ -57,13 +69,6 @@ pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference>
             let text = |said: Result<_, _>| said.map_or_else(|why| format!("no schema ({why})"), |_| "a schema".into());
             return Some(whole(text(ours), text(theirs)));
         }
-    };
-    // The schema of a bundle is that of its client's face. An acceptor gives that to its clients.
-    let (is_face, here_writes) = match here.face {
-        Face::Sender => (false, true),
-        Face::Receiver => (false, false),
-        Face::Client => (true, false),
-        Face::Server | Face::Acceptor => (true, true),
     };
     compare(&ours, &theirs, here_writes, is_face).err()
 }

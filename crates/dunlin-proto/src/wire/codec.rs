@@ -317,11 +317,6 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
         out.put_u128(channel.0);
         number(out, count);
     };
-    let ended = |out: &mut BytesMut, end_of: Which, how: &End| {
-        out.put_u128(channel.0);
-        which(out, end_of);
-        end(out, how);
-    };
     match said {
         Travel::Where(epoch) => short(out, kind::WHERE, |out| counted(out, *epoch)),
         Travel::At { epoch, home, addresses } => long(out, kind::AT, |out| {
@@ -329,12 +324,22 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
             place(out, *epoch, *home, addresses);
         }),
         Travel::Fetch(claim) => short(out, kind::FETCH, |out| counted(out, *claim)),
-        Travel::Settled(end_of) => short(out, kind::SETTLED, |out| {
+        Travel::Settled(end_of, trip) => short(out, kind::SETTLED, |out| {
             out.put_u128(channel.0);
             which(out, *end_of);
+            number(out, *trip);
         }),
-        Travel::Over(end_of, how) => long(out, kind::OVER, |out| ended(out, *end_of, how)),
-        Travel::Lapsed(end_of, how) => long(out, kind::LAPSED, |out| ended(out, *end_of, how)),
+        Travel::Over(end_of, how) => long(out, kind::OVER, |out| {
+            out.put_u128(channel.0);
+            which(out, *end_of);
+            end(out, how);
+        }),
+        Travel::Lapsed(end_of, trip, how) => long(out, kind::LAPSED, |out| {
+            out.put_u128(channel.0);
+            which(out, *end_of);
+            number(out, *trip);
+            end(out, how);
+        }),
     }
 }
 
@@ -710,9 +715,9 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             Frame::Travel(channel, Travel::At { epoch, home, addresses })
         }
         kind::FETCH => Frame::Travel(r.channel()?, Travel::Fetch(r.number("a claim")?)),
-        kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?)),
+        kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?, r.number("a trip")?)),
         kind::OVER => Frame::Travel(r.channel()?, Travel::Over(r.which()?, r.end()?)),
-        kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.end()?)),
+        kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.number("a trip")?, r.end()?)),
         kind::REJECTED => {
             let channel = r.channel()?;
             let why = match r.byte("a rejection")? {

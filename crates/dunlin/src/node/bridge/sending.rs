@@ -210,7 +210,11 @@ impl SendingBridge {
     }
 
     fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
+        let written = message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says);
+        if let Err(NotNow::Never(Why::TooLarge { bytes, bytes_max })) = &written {
+            says.too_large(*bytes, *bytes_max);
+        }
+        written
     }
 
     /// When a message that is offered is complete.

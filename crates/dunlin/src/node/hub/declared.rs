@@ -18,8 +18,9 @@ use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::NameError;
-use crate::node::message::WINDOW;
-use crate::node::name::{describe, split, word};
+use crate::node::events::{Limit, NodeEvent};
+use crate::node::message::{OVERHEAD, WINDOW};
+use crate::node::name::{RESERVED, describe, split, word};
 use crate::node::{Peer, id};
 
 /// How an end is declared.
@@ -30,8 +31,12 @@ pub(crate) struct Options {
     pub(crate) expects: Expected,
     pub(crate) encoding: Encoding,
     pub(crate) fail_fast: bool,
+    /// The name is one of the node's own.
+    pub(crate) reserved: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
+    /// The largest message of its homes, in bytes, if that is less than the node's.
+    pub(crate) message_max: Option<u64>,
 }
 
 impl Default for Options {
@@ -43,7 +48,9 @@ impl Default for Options {
             expects: Expected::Unknown,
             encoding,
             fail_fast: false,
+            reserved: false,
             patience: None,
+            message_max: None,
         }
     }
 }
@@ -101,6 +108,7 @@ impl Hub {
             answer: Some(told),
             at: at.clone(),
             conflicts: Vec::new(),
+            over: None,
         };
         self.ends.insert(number, end);
         match &at {
@@ -137,7 +145,9 @@ impl Hub {
     ) {
         self.belongs(channel, number);
         let budget = Budget::of(&inlet, cx.state.buffered_max);
-        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
+        let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
+        let value_max = cx.state.machine.value_max().min(limit);
+        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
         let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
@@ -227,6 +237,11 @@ impl Hub {
         }
     }
 
+    /// The name of the end that this channel belongs to.
+    pub(crate) fn name_of(&self, channel: ChannelId) -> Option<String> {
+        self.channels.get(&channel).and_then(|number| self.ends.get(number)).map(|end| end.name.clone())
+    }
+
     /// The bridge of a channel is over.
     pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.remove(&channel)
@@ -234,6 +249,15 @@ impl Hub {
         {
             self.undeclare(number);
         }
+    }
+
+    /// Resolves when the end is declared no more.
+    pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
+        let (tell, over) = oneshot::channel();
+        if let Some(end) = self.ends.get_mut(&number) {
+            end.over = Some(tell);
+        }
+        over
     }
 
     fn answer(&mut self, number: u64) {
@@ -284,6 +308,16 @@ impl Hub {
                     } else {
                         NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
                     };
+                    let (name, why) = (end.name.clone(), error.clone());
+                    // A main node that tries to have its name back is no news.
+                    if !end.options.reserved || end.answer.is_none() {
+                        self.tell(match &why {
+                            NameError::Mismatch { difference, .. } => {
+                                NodeEvent::Mismatch { name: Some(name), difference: difference.to_string() }
+                            }
+                            _ => NodeEvent::Refused { name, why },
+                        });
+                    }
                     self.fail(cx, number, error);
                 }
             }
@@ -291,8 +325,8 @@ impl Hub {
                 if let Some(end) = self.ends.get_mut(&number) {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
                     let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
-                    self.conflict_watchers.retain_mut(|watcher| watcher.try_send(conflict.clone()).is_ok());
-                    end.conflicts.push(conflict);
+                    end.conflicts.push(conflict.clone());
+                    self.tell(NodeEvent::Conflict(conflict));
                 }
             }
             DirectoryEvent::BadName { number } => {
@@ -308,7 +342,9 @@ impl Hub {
                         Room::Names => "names",
                         Room::Bytes => "bytes of names and schemas of one node",
                     };
-                    let error = NameError::Full { name: end.name.clone(), what, max };
+                    let name = end.name.clone();
+                    self.tell(NodeEvent::Limit(Limit::Names { name: name.clone(), what, max }));
+                    let error = NameError::Full { name, what, max };
                     self.fail(cx, number, error);
                 }
             }
@@ -333,6 +369,9 @@ impl Driver {
         schema: Bytes,
         half: Half,
     ) -> Result<u64, NameError> {
+        if !options.reserved && split(name).1.starts_with(RESERVED) {
+            return Err(NameError::Reserved(name.to_owned()));
+        }
         let (number, answer) =
             self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, schema, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
@@ -347,9 +386,11 @@ impl Driver {
         let mut guard = Guard(self, Some(number));
         let answer = match options.patience {
             None => answer.await,
-            Some(patience) => crate::world::within(patience, answer)
-                .await
-                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+            Some(patience) => crate::world::within(patience, answer).await.ok_or_else(|| {
+                let asks_names = split(name).0.is_none();
+                let without_names = self.with_hub_now(|hub, _| hub.without_names()).filter(|_| asks_names);
+                NameError::TimedOut { name: name.to_owned(), patience, without_names }
+            })?,
         };
         guard.1 = None;
         answer.unwrap_or(Err(NameError::Left)).map(|()| number)
