@@ -38,7 +38,7 @@ mod before {
 
     #[derive(Serialize, Deserialize)]
     pub(crate) enum Turn {
-        Play { card: u8, next: Sender<Turn> },
+        Play { card: u8, next: Sender<Self> },
         Over,
     }
 
@@ -122,7 +122,7 @@ mod changed {
 
     #[derive(Serialize, Deserialize)]
     pub(crate) enum Turn {
-        Play { card: u16, next: Sender<Turn> },
+        Play { card: u16, next: Sender<Self> },
         Over,
     }
 

@@ -82,12 +82,12 @@ fn an_enum_s_variants_are_found() {
 #[test]
 fn recursion_is_one_kind() {
     #[derive(Serialize, Deserialize)]
-    struct Tree(Vec<Tree>);
+    struct Tree(Vec<Self>);
     assert_eq!(trace::<Tree>(), [Kind::List(0)]);
 
     #[derive(Serialize, Deserialize)]
     enum Turn {
-        Play { card: u8, next: Sender<Turn> },
+        Play { card: u8, next: Sender<Self> },
         Over,
     }
     let kinds = trace::<Turn>();
@@ -97,7 +97,7 @@ fn recursion_is_one_kind() {
     #[derive(Serialize, Deserialize)]
     struct Pair<T> {
         left: T,
-        right: Option<Box<Pair<T>>>,
+        right: Option<Box<Self>>,
     }
     // Of the same name, and not the same.
     let kinds = trace::<(Pair<u8>, Pair<String>)>();
