@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::failure::exit;
 use crate::output::Output;
-use crate::{config, names, node, ping, sim};
+use crate::{config, demo, names, node, ping, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -38,6 +38,11 @@ pub enum Command {
     /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
     #[command(subcommand)]
     Farm(crate::farm::Farm),
+    /// Watch a broker bring customers and workers together, each a process of its own
+    Demo(demo::Options),
+    /// A part of the demo: `demo` starts it
+    #[command(hide = true)]
+    DemoPart,
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -61,6 +66,8 @@ pub fn run() -> ExitCode {
             }
             farm.run(args.json)
         }
+        Command::Demo(options) => demo::run(&options, args.json),
+        Command::DemoPart => demo::play(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
             ExitCode::SUCCESS

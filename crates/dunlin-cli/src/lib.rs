@@ -5,13 +5,14 @@
 pub mod commands;
 pub mod component;
 pub mod config;
+pub mod demo;
 pub mod failure;
+pub mod farm;
 pub mod names;
 pub mod node;
 pub mod output;
 pub mod ping;
 pub mod sim;
 pub mod who;
-pub mod farm;
 
 pub use commands::run;

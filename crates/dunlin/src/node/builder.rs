@@ -101,8 +101,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Whether this node may serve the application's names, where nobody does. Default: it may. One that only visits, to look at something, should not: it would be asked as
-    /// long as it is there, and then be missed.
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`). One that may not waits until there
+    /// is a service: so programs can be started before it, and one that only visits, to look at something, is not missed when it goes. The node that
+    /// listens at the address of the names serves them in any case.
     pub fn serve_names(mut self, may: bool) -> Self {
         self.abstains = !may;
         self
