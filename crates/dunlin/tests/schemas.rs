@@ -77,7 +77,7 @@ mod after {
 
     #[derive(Serialize, Deserialize)]
     pub(crate) enum Turn {
-        Play { card: u8, next: Sender<Turn>, bid: Option<u8> },
+        Play { card: u8, next: Sender<Self>, bid: Option<u8> },
         Over,
     }
 
