@@ -9,8 +9,9 @@ use dunlin_proto::wire::Face;
 use super::guests::{Accepted, agents_of};
 use super::{Half, Hub, Options};
 use crate::node::driver::Locked;
-use crate::node::inquiry::{Inquiry, NAME, NameList, NamedEnd, State, answer};
-use crate::node::name::word;
+use crate::node::inquiry::{Inquiry, InquiryClient, NAME, NameList, NamedEnd, State, answer};
+use crate::node::name::{encoding, word};
+use crate::node::schema;
 use crate::world;
 
 impl Hub {
@@ -27,7 +28,8 @@ impl Hub {
         });
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
         // Nobody waits until it is admitted.
-        let _ = self.declare(cx, NAME, options, Half::Acceptor(accept));
+        let schema = schema::of_messages::<InquiryClient>(options.encoding);
+        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(accept));
     }
 
     /// What is declared to this node.
@@ -36,7 +38,7 @@ impl Hub {
             name: entry.name.to_owned(),
             face: word(entry.face.face).to_owned(),
             shared: entry.face.shared,
-            encoding: String::from_utf8_lossy(&entry.face.schema).into_owned(),
+            encoding: encoding(entry.face).to_owned(),
             node: entry.who.node.to_string(),
             addresses: entry.addresses.to_vec(),
             state: match entry.state {
