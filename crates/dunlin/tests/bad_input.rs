@@ -535,7 +535,7 @@ fn a_port_in_use_is_an_error() {
     run(async {
         let mut stage = Stage::new("port").await?;
         let taken = Node::builder().app("port").listen(stage.address()).join().await.unwrap_err();
-        let NodeError::Listen { address, error } = taken else { panic!("{taken}") };
+        let NodeError::Listen { address, error, .. } = taken else { panic!("{taken}") };
         assert_eq!(address, stage.address());
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         stage.goes_on().await;

@@ -316,7 +316,7 @@ fn an_address_in_use_is_an_error_that_says_what_to_do() {
         let taken = &node.listening()[0];
         let error = builder("in use too").listen(taken).join().await.unwrap_err();
         let text = error.to_string();
-        let NodeError::Listen { address, error } = error else { panic!("{text}") };
+        let NodeError::Listen { address, error, .. } = error else { panic!("{text}") };
         assert_eq!((&address, error.kind()), (taken, std::io::ErrorKind::AddrInUse));
         assert!(text.contains("end it, or choose"), "{text}");
         Ok(())

@@ -38,7 +38,7 @@ use crate::world::{self, Clock};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
-const BUFFERED_MAX: u64 = 16 << 20;
+pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,

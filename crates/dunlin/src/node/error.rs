@@ -5,6 +5,7 @@ use std::{fmt, io};
 
 use super::Peer;
 use super::roles::Member;
+use crate::config::{ConfigError, Origin};
 
 /// Why a node could not join, or did not leave in order.
 #[derive(Debug, thiserror::Error)]
@@ -13,11 +14,19 @@ pub enum NodeError {
     /// A setting that cannot be.
     #[error("{0}")]
     Setting(String),
+    /// The configuration is not accepted, or cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The node cannot listen there.
-    #[error("cannot listen at {address}: {error}")]
+    #[error("{error}{}", match .origin {
+        Origin::Code | Origin::Default => String::new(),
+        said => format!(" (listen = {address:?} is said at {said})"),
+    })]
     Listen {
-        /// Where.
+        /// Where, as it was said.
         address: String,
+        /// Who said it.
+        origin: Origin,
         /// Why not.
         #[source]
         error: io::Error,

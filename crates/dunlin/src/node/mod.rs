@@ -83,6 +83,8 @@ mod error;
 mod events;
 mod hub;
 mod id;
+pub mod inquiry;
+mod listen;
 mod message;
 mod name;
 pub mod network;
@@ -111,6 +113,7 @@ use tokio::sync::mpsc::error::TrySendError;
 pub(crate) use bell::lock;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
+pub(crate) use driver::BUFFERED_MAX;
 use driver::Driver;
 pub use dunlin_proto::Down;
 pub use dunlin_proto::wire::NoRelay;
@@ -118,11 +121,15 @@ pub use error::{NameError, NodeError, UnsettledEnd};
 pub use events::{Limit, NodeEvent};
 use hub::{Acceptance, Accepted, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
+pub use inquiry::Inquirer;
+pub use listen::LISTEN_PORTS;
 pub use name::Expects;
 pub use roles::Role;
 use roles::Roles;
+pub use serve::NAMES_PORTS;
 pub use sharing::Many;
 
+use crate::config::Config;
 use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
@@ -140,7 +147,7 @@ pub struct Node {
 struct Inner {
     driver: Arc<Driver>,
     me: Life,
-    application: String,
+    config: Config,
     addresses: Vec<String>,
     listening: Vec<String>,
     roles: Arc<Roles>,
@@ -157,7 +164,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 const HANDED_ON: Duration = Duration::from_secs(4);
 
 impl Node {
-    /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
+    /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback, with the name service at port 7400, which this
     /// node serves itself if nobody does. If another application has that port, or who has it does not answer, at the next, up to 7415.
     ///
     /// One pair has a name, as long as the nodes reach one name service; what holds if they do not, [names](self#names) has.
@@ -180,7 +187,12 @@ impl Node {
 
     /// The application's name.
     pub fn application(&self) -> &str {
-        &self.inner.application
+        &self.inner.config.app.value
+    }
+
+    /// All its settings, and where each came from.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
     }
 
     /// What others are told to dial: see [`NodeBuilder::advertise`].
@@ -267,7 +279,12 @@ impl Node {
     }
 
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
-        Naming::new(&self.inner.driver, name, face)
+        let said = self.inner.config.channels.get(name::split(name).1);
+        let message_max = said.and_then(|said| said.message_max_bytes.value);
+        let policy = said.and_then(|said| said.policy.value.as_ref()).map(|(_, policy)| policy.clone());
+        let naming = Naming::new(&self.inner.driver, name, face);
+        let options = hub::Options { message_max, ..naming.options };
+        Naming { options, policy: policy.unwrap_or_default(), ..naming }
     }
 
     /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
@@ -279,6 +296,15 @@ impl Node {
     /// The ends of this node that have not found their other end: every wait is visible.
     pub fn waiting(&self) -> Vec<WaitingEnd> {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
+    }
+
+    /// Asks the node at this address, or without one the node that serves the application's names, which answer by themselves: for pings, and for the names
+    /// that it knows.
+    ///
+    /// # Errors
+    /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if nobody answered within `patience`.
+    pub async fn inquire(&self, address: Option<&str>, patience: Duration) -> Result<Inquirer, NameError> {
+        Inquirer::new(self, address, patience).await
     }
 
     /// Whether this node serves the application's names.
@@ -300,7 +326,7 @@ impl Node {
     /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
-        tracing::info!(target: "dunlin::node", application = self.inner.application, "leaving");
+        tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
         let members = self.inner.roles.close(driver).await;
         driver.with_hub_now(|hub, _| hub.leave());
         let mut lost = Vec::new();
@@ -327,7 +353,7 @@ impl Node {
             task.ended().await;
         }
         self.inner.roles.over();
-        tracing::info!(target: "dunlin::node", application = self.inner.application, "left");
+        tracing::info!(target: "dunlin::node", application = self.application(), "left");
         match flushed {
             _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
             Some(_) if !late && lost.is_empty() => Ok(()),
@@ -356,7 +382,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.inner.application).finish()
+        f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.application()).finish()
     }
 }
 
@@ -432,6 +458,14 @@ impl<'a, E> Naming<'a, E> {
         self
     }
 
+    /// The largest encoded message that this node accepts under this name, in bytes, if that is less than [the node's](NodeBuilder::message_max_bytes). A larger one
+    /// is not sent: its sender hears [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: what the [configuration](crate::config) says of a channel
+    /// of this name. It counts where messages are received at this node from another one, and goes with no receiver that is handed on.
+    pub fn message_max_bytes(mut self, bytes: u64) -> Self {
+        self.options.message_max = Some(bytes);
+        self
+    }
+
     /// If the connection loses its socket, operations fail at once instead of waiting for it to come back.
     pub fn fail_fast(mut self) -> Self {
         self.options.fail_fast = true;
@@ -440,7 +474,7 @@ impl<'a, E> Naming<'a, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: rendezvous. From another node a buffer is also full when its values take more than so many bytes:
+    /// The channel's policy. Default: what the [configuration](crate::config) says of a channel of this name, or else rendezvous. From another node a buffer is also full when its values take more than so many bytes:
     /// [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();

@@ -18,7 +18,7 @@ use crate::node::codec::{self, Encoding};
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::NameError;
 use crate::node::events::{Limit, NodeEvent};
-use crate::node::message::WINDOW;
+use crate::node::message::{OVERHEAD, WINDOW};
 use crate::node::name::{RESERVED, describe, split, word};
 use crate::node::{Peer, id};
 
@@ -34,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) reserved: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
+    /// The largest message of its homes, in bytes, if that is less than the node's.
+    pub(crate) message_max: Option<u64>,
 }
 
 impl Default for Options {
@@ -47,6 +49,7 @@ impl Default for Options {
             fail_fast: false,
             reserved: false,
             patience: None,
+            message_max: None,
         }
     }
 }
@@ -157,7 +160,9 @@ impl Hub {
     ) {
         self.belongs(channel, number);
         let budget = Budget::of(&inlet, cx.state.buffered_max);
-        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
+        let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
+        let value_max = cx.state.machine.value_max().min(limit);
+        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
         let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);

@@ -6,6 +6,7 @@
 
 mod declared;
 mod guests;
+mod inquiries;
 mod joining;
 mod served;
 mod watchers;
@@ -105,6 +106,8 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// The address at which the application's names were found, or are served here.
+    names_at: Option<String>,
     /// It has served them, and left that to another node.
     ceded: bool,
     /// This node looks for nobody any more.
@@ -156,6 +159,7 @@ impl Hub {
             me,
             registry: Registry::new(names),
             serves: false,
+            names_at: None,
             ceded: false,
             leaving: false,
             directory: Directory::new(),

@@ -18,6 +18,11 @@ impl Hub {
         self.serves
     }
 
+    /// The application's names are found at this address, or served there.
+    pub(crate) fn names_are_at(&mut self, address: String) {
+        self.names_at = Some(address);
+    }
+
     /// Which node is at this address?
     pub(crate) fn ask(&mut self, cx: &mut Locked<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
         let (asked, answer) = oneshot::channel();

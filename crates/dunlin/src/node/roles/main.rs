@@ -140,16 +140,19 @@ impl Roles {
 
     fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
         let mut gone = None;
-        self.members.send_modify(|members| {
+        // Who waits for the last to be gone hears of it once the event has been told: the node may leave then.
+        self.members.send_if_modified(|members| {
             if members.get(&peer).is_none_or(|member| member.guest != guest) {
-                return;
+                return false;
             }
             gone = members.remove(&peer).map(|member| member.leaves);
             let in_order = gone.unwrap_or_default();
             members.values_mut().for_each(|other| other.tell(Notice::Left(peer.into(), in_order)));
+            false
         });
         if let Some(in_order) = gone {
             driver.with_hub_now(|hub, _| hub.left(peer, in_order));
+            self.members.send_modify(|_| {});
         }
     }
 

@@ -232,13 +232,6 @@ impl NodeBuilder {
         self
     }
 
-    /// How this node calls itself, for people, in up to 255 characters: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). Default: its
-    /// [`Peer`] as text.
-    pub fn named(mut self, name: &str) -> Self {
-        self.roles.name = Some(name.to_owned());
-        self
-    }
-
     /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is [`NodeError::NoMain`]. A main node waits as long for a name
     /// service: [`NodeError::NoNames`]. Default: for ever.
     pub fn wait_for_main(mut self, patience: Duration) -> Self {
@@ -262,8 +255,14 @@ impl NodeBuilder {
 }
 
 impl Settings {
-    pub(super) fn has_role(&self) -> bool {
-        self.role.is_some()
+    pub(super) fn role(&self) -> Option<Role> {
+        Some(self.role?.0)
+    }
+
+    /// What the configuration says, and what was said in the program, which comes first.
+    pub(super) fn settle(&mut self, role: Option<Role>, name: Option<String>) {
+        self.role = self.role.or_else(|| Some((role?, Location::caller())));
+        self.name = name;
     }
 
     /// Waits, and says so, for what lets this node in.
@@ -395,12 +394,14 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
         let Some(role) = inner.roles.role else { return Ok(node) };
         let entry = async {
             let task = match role {
-                Role::Main => main::enter(&inner.roles, &inner.driver, node.me(), &inner.application).await,
+                Role::Main => main::enter(&inner.roles, &inner.driver, node.me(), &inner.config.app.value).await,
                 Role::Member => member::enter(&inner.roles, &inner.driver).await,
             };
-            task.inspect(|_| tracing::info!(target: "dunlin::node", application = inner.application, %role, "joined"))
+            task.inspect(
+                |_| tracing::info!(target: "dunlin::node", application = inner.config.app.value, %role, "joined"),
+            )
         };
-        settings.patiently(&inner.driver, &inner.application, entry).await
+        settings.patiently(&inner.driver, &inner.config.app.value, entry).await
     };
     match entered {
         Ok(task) => {
