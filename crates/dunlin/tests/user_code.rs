@@ -290,10 +290,14 @@ fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
 }
 
 /// It asks its node while it is written, and writes the answer.
-#[derive(Deserialize)]
 struct Asks {
-    #[serde(skip)]
     node: Option<Node>,
+}
+
+impl<'de> Deserialize<'de> for Asks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        usize::deserialize(deserializer).map(|_| Self { node: None })
+    }
 }
 
 impl Serialize for Asks {
