@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin::node::{ConnectionState, Down, Encoding, NameError, NodeError, Peer};
+use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::schema::{Coding, Kind, Schema};
@@ -249,17 +249,28 @@ fn strangers_are_told_or_shut_out() {
         stage.goes_on().await;
         assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
 
-        // Who could be a node hears why not.
+        // Who could be a node hears why not, and this one's program that somebody was there.
+        let mut events = stage.node.events();
         let mut old = BytesMut::from(&encoded[..]);
         old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);
         let application = Hello { application: "krill".to_owned(), ..good.clone() };
         let elsewhere = Hello { wanted: NodeId(7), ..good.clone() };
-        for (said, expected) in [
-            (old.freeze(), Refusal::Version(VERSIONS)),
-            (application.encode(), Refusal::Application("strangers".to_owned())),
+        for (said, expected, told) in [
+            (old.freeze(), Refusal::Version(VERSIONS), "it speaks no protocol version from"),
+            (
+                application.encode(),
+                Refusal::Application("strangers".to_owned()),
+                "it belongs to the application \"krill\"",
+            ),
         ] {
             let answer = Answer::decode(&mut last_words(stage.address(), &said).await);
             assert_eq!(answer, Ok(Some(Answer::Refused(expected))));
+            let why = loop {
+                if let NodeEvent::Stranger { why, .. } = events.recv().await? {
+                    break why;
+                }
+            };
+            assert!(why.starts_with(told), "{why}");
             stage.goes_on().await;
         }
         let answer = Answer::decode(&mut last_words(stage.address(), &elsewhere.encode()).await);
@@ -287,6 +298,7 @@ fn strangers_are_told_or_shut_out() {
 fn who_breaks_the_protocol_is_cut_off() {
     run(async {
         let mut stage = Stage::new("violations").await?;
+        let mut events = stage.node.events();
         let (taken, more) =
             (Frame::FromHome(ChannelId(1), FromHome::Taken(1)), Frame::More(ChannelId(1), Bytes::from_static(b"x")));
         let mut number = 0;
@@ -325,7 +337,14 @@ fn who_breaks_the_protocol_is_cut_off() {
             // It may be in the way of others, but not for longer than that.
             intruder.stream.write_all(&said).await?;
             let why = stage.down(intruder.me).await;
-            assert!(matches!(why, Down::Violation(_)), "{what}: {why}");
+            let Down::Violation(said) = &why else { panic!("{what}: {why}") };
+            let limit = loop {
+                if let NodeEvent::Limit(limit) = events.recv().await? {
+                    break limit;
+                }
+            };
+            let Limit::Peer { peer, why } = limit else { panic!("{what}: {limit}") };
+            assert_eq!((peer.to_string(), &why), (intruder.me.node.to_string(), said), "{what}");
             rest(&mut intruder.stream).await;
             stage.goes_on().await;
         }

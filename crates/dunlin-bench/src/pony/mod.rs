@@ -40,8 +40,6 @@ pub(crate) enum PonyError {
         "only {heard} of {workers} workers could be heard in {patience:?}: is the machine busy, or are there too many?"
     )]
     Silent { heard: usize, workers: usize, patience: Duration },
-    #[error("no message has arrived in {seconds} s: give it more with --window SECONDS")]
-    Nothing { seconds: f64 },
     #[error("the master has stopped receiving")]
     Ended,
     #[error("{at} is no point of this sweep: {why}")]
@@ -193,10 +191,13 @@ impl How {
     /// Below a chart's title.
     fn below(&self, is_timed: bool) -> String {
         let Self { warm_up_s, window_s, rounds, threads, cores, quick } = self;
-        let times =
-            if is_timed { format!("mean of {rounds} x {window_s} s after {warm_up_s} s; ") } else { String::new() };
+        let how = if is_timed {
+            format!("mean of {rounds} x {window_s} s after {warm_up_s} s; processes on one machine, loopback TCP")
+        } else {
+            "counted in both directions; processes on one machine, packets of at most 1500 bytes".to_owned()
+        };
         let quick = if *quick { "; QUICK: a first look, no measurement" } else { "" };
-        format!("{times}processes on one machine with {cores} cores, {threads} threads each, over loopback TCP{quick}")
+        format!("{how}; {cores} cores, {threads} threads for each{quick}")
     }
 }
 

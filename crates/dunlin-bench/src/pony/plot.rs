@@ -84,7 +84,7 @@ pub(super) fn svg(chart: &Chart) -> String {
     if let Some((goal, says)) = &chart.goal {
         let at = y.place(*goal);
         out.stroke((LEFT, at), (RIGHT, at), "stroke=\"#c00\" stroke-dasharray=\"2 3\"");
-        out.text(RIGHT - 4.0, at - 5.0, "text-anchor=\"end\" fill=\"#c00\"", says);
+        out.text(LEFT + 6.0, at - 5.0, "fill=\"#c00\"", says);
     }
     for (number, series) in chart.series.iter().enumerate() {
         let colour = COLOURS[number % COLOURS.len()];

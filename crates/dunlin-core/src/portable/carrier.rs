@@ -53,8 +53,8 @@
 //! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]) have several agents, each for a channel of its own that the carrier makes for it, and on each side
-//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
+//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a broadcast, have several agents, or one, each for a channel of its own that the carrier makes
+//!   for it, and on each side a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
@@ -97,6 +97,13 @@ pub enum EndKind {
     SharedReceiver,
     /// An enrolment on a [`Barrier`](crate::Barrier).
     Barrier,
+    /// The sending end of a [broadcast](crate::Broadcast).
+    Broadcast,
+    /// A [`Joiner`](crate::Joiner) of a broadcast.
+    Joiner {
+        /// Whether those who join have the power to poison.
+        may_poison: bool,
+    },
     /// A [`Caller`](crate::Caller).
     Caller,
     /// A [`Callee`](crate::Callee).
@@ -113,6 +120,8 @@ impl EndKind {
             Self::Receiver { .. } => "dunlin::Receiver",
             Self::Shared | Self::SharedSender | Self::SharedReceiver => "dunlin::Shared",
             Self::Barrier => "dunlin::Barrier",
+            Self::Broadcast => "dunlin::Broadcast",
+            Self::Joiner { .. } => "dunlin::Joiner",
             Self::Caller => "dunlin::Caller",
             Self::Callee => "dunlin::Callee",
             Self::Reply => "dunlin::Reply",
@@ -137,6 +146,9 @@ impl EndKind {
             Self::SharedSender => "shared sender",
             Self::SharedReceiver => "shared receiver",
             Self::Barrier => "enrolment on a barrier",
+            Self::Broadcast => "broadcast",
+            Self::Joiner { may_poison: true } => "joiner of a broadcast",
+            Self::Joiner { may_poison: false } => "joiner of a broadcast that may not poison",
             Self::Caller => "caller",
             Self::Callee => "callee",
             Self::Reply => "place for a reply",
@@ -283,7 +295,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     /// Reads, of what it carries, what has this number: see [`EndKind::label`].
     fn trace<'de, A: de::VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error>;
     fn kind() -> EndKind;
-    fn place(&self) -> Place;
+    /// `None`: nothing that another value could be, too.
+    fn place(&self) -> Option<Place>;
     fn another(&self) -> Another<Self>;
     /// Whether more than one value stands for the end.
     fn is_several(&self) -> bool;
@@ -291,7 +304,7 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn alone(self) -> Option<Self>;
     /// The channel, if it is one.
     fn channel(&self) -> Option<ChannelId>;
-    /// Of an end that receives: the channel's policy, if that can be said.
+    /// Of an end that receives, and of a broadcast: the channels' policy, if that can be said.
     fn policy(&self) -> Option<PolicyNote>;
     /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
     fn is_stretched(&self) -> bool;
@@ -350,7 +363,7 @@ pub struct StagedEnd {
     /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
     /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
     pub channel: Option<ChannelId>,
-    /// Of an end that receives: the channel's policy. `None`: a user's own, which no other program has.
+    /// Of an end that receives, and of both of a broadcast: the channels' policy. `None`: a user's own, which no other program has.
     pub policy: Option<PolicyNote>,
     /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
     /// does: a carrier that cannot tell that half where this end goes has to refuse it.
@@ -362,7 +375,7 @@ pub struct StagedEnd {
 
 struct Staged {
     end: StagedEnd,
-    place: Place,
+    place: Option<Place>,
     another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
 }
 
@@ -739,7 +752,7 @@ impl Inbox {
     }
 
     /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
-    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives.
+    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives, or that of a broadcast's channels.
     ///
     /// A number that is here already, is this from now on.
     pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
@@ -814,7 +827,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
-        if staging.ends.iter().any(|other| other.place == place) {
+        if place.is_some() && staging.ends.iter().any(|other| other.place == place) {
             let twice = CarryError::Twice { kind };
             staging.error = Some(twice.clone());
             return Err(twice);

@@ -146,11 +146,17 @@ pub enum EndKind {
     SharedReceiver = 9,
     /// An enrolment on a barrier.
     Barrier = 10,
+    /// The sending end of a broadcast.
+    Broadcast = 11,
+    /// What joins a broadcast.
+    Joiner = 12,
+    /// What joins a broadcast for those who may not poison it.
+    MeekJoiner = 13,
 }
 
 impl EndKind {
     /// All of them; each is at the place of its code.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Sender,
         Self::MeekSender,
         Self::Caller,
@@ -162,13 +168,16 @@ impl EndKind {
         Self::SharedSender,
         Self::SharedReceiver,
         Self::Barrier,
+        Self::Broadcast,
+        Self::Joiner,
+        Self::MeekJoiner,
     ];
 
     /// What it carries: what each is called, and whether the end's holder writes it. Of a shared end that is the end itself, which is claimed.
     pub fn messages(self) -> &'static [(&'static str, bool)] {
         match self {
-            Self::Sender | Self::MeekSender => &[("message", true)],
-            Self::Receiver | Self::MeekReceiver => &[("message", false)],
+            Self::Sender | Self::MeekSender | Self::Broadcast => &[("message", true)],
+            Self::Receiver | Self::MeekReceiver | Self::Joiner | Self::MeekJoiner => &[("message", false)],
             Self::Caller => &[("request", true), ("reply", false)],
             Self::Callee => &[("request", false), ("reply", true)],
             Self::Reply => &[("reply", true)],
@@ -192,6 +201,9 @@ impl EndKind {
             Self::SharedSender => "shared sender",
             Self::SharedReceiver => "shared receiver",
             Self::Barrier => "enrolment on a barrier",
+            Self::Broadcast => "broadcast",
+            Self::Joiner => "joiner of a broadcast",
+            Self::MeekJoiner => "joiner of a broadcast that may not poison",
         }
     }
 }

@@ -158,7 +158,7 @@ impl SendingBridge {
 
     /// Nothing can be offered yet: it waits, and can be taken back.
     fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
-        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..)) {
+        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..) | Event::Watched) {
             // If its sender came in a message, this is its first use.
             says.speak(|locked| locked.state.machine.use_sender(locked.now, says.channel));
         }
@@ -188,7 +188,7 @@ impl SendingBridge {
                 return false;
             }
             // Nothing was sent on credits, and nothing reserved.
-            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) => {}
+            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) | Event::Watched => {}
         }
         true
     }
@@ -346,6 +346,8 @@ impl SendingBridge {
                     self.reserve(ticket, request, says);
                 }
             }
+            // It is in use.
+            Event::Watched => {}
             Event::Revoke(ticket) => {
                 says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
             }

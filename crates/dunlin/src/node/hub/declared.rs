@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// The name is one of the node's own.
     pub(crate) reserved: bool,
+    /// Each node has this name: it is declared to those who dial this one only.
+    pub(crate) own: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
     /// The largest message of its homes, in bytes, if that is less than the node's.
@@ -49,6 +51,7 @@ impl Default for Options {
             encoding,
             fail_fast: false,
             reserved: false,
+            own: false,
             patience: None,
             message_max: None,
         }
@@ -65,7 +68,7 @@ pub(crate) enum Half {
 }
 
 impl Hub {
-    fn declare(
+    pub(super) fn declare(
         &mut self,
         cx: &mut Locked<'_>,
         name: &str,
@@ -112,6 +115,7 @@ impl Hub {
         };
         self.ends.insert(number, end);
         match &at {
+            None if options.own => {}
             None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
             Some(address) => {
                 let directory = self.others.entry(address.clone()).or_default();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use dunlin_core::{Barrier, Caller, NoPoison, Receiver, Reply, Sender, Shared};
+use dunlin_core::{Barrier, Broadcast, Caller, Joiner, NoPoison, Receiver, Reply, Sender, Shared};
 use dunlin_proto::schema::{EndKind, Field, compare};
 use serde::{Deserialize, Serialize};
 
@@ -117,6 +117,9 @@ fn ends_are_their_kind_and_what_they_carry() {
     let handle = trace::<Shared<Sender<u8>>>();
     assert_eq!(handle[..2], [end(EndKind::SharedSender, vec![1]), end(EndKind::Sender, vec![2])]);
     assert_eq!(trace::<Barrier>(), [end(EndKind::Barrier, vec![])]);
+    assert_eq!(trace::<Broadcast<u8>>()[0], end(EndKind::Broadcast, vec![1]));
+    assert_eq!(trace::<Joiner<u8>>()[0], end(EndKind::Joiner, vec![1]));
+    assert_eq!(trace::<Joiner<u8, NoPoison>>()[0], end(EndKind::MeekJoiner, vec![1]));
     assert_eq!(trace::<Sender<Vec<u8>>>()[1], Kind::Raw);
     assert_eq!(trace::<(u8, Sender<bool>, u16)>().len(), 5);
 }

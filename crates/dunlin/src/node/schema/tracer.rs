@@ -1080,11 +1080,13 @@ impl<'de> de::VariantAccess<'de> for Variants<'_> {
 }
 
 /// The names of the newtype structs that are ends.
-const END_NAMES: [&str; 7] = [
+const END_NAMES: [&str; 9] = [
     CoreEnd::Sender { may_poison: true }.name(),
     CoreEnd::Receiver { may_poison: true }.name(),
     CoreEnd::Shared.name(),
     CoreEnd::Barrier.name(),
+    CoreEnd::Broadcast.name(),
+    CoreEnd::Joiner { may_poison: true }.name(),
     CoreEnd::Caller.name(),
     CoreEnd::Callee.name(),
     CoreEnd::Reply.name(),
