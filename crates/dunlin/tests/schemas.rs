@@ -287,7 +287,8 @@ fn bundles_and_calls_are_compared() {
             "`ShopClient.price.reply.price`: u32 there, text here"
         );
         let _server = one.server::<after::Shop>("stall").await?;
-        par!(one.leave(), two.leave()).0
+        // They are dropped while the last two are being joined.
+        Ok(())
     });
 }
 
