@@ -43,7 +43,7 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 560.0;
 /// Of the frame.
 const LEFT: f64 = 80.0;
-const RIGHT: f64 = WIDTH - 20.0;
+const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 70.0;
 const BOTTOM: f64 = HEIGHT - 130.0;
 /// Of a line of the legend, which stands in two columns below.
