@@ -6,11 +6,11 @@ use std::pin::Pin;
 use dunlin::config::Config;
 use dunlin::node::{Node, NodeBuilder};
 
-use crate::failure::{Failure, signal};
+use crate::failure::Failure;
 use crate::names;
 use crate::output::Output;
 
-/// What a component runs: until it ends, or until this process is asked to end, which is [`Failure::Interrupted`].
+/// What a component runs, until it ends. When this process is asked to end, it is dropped.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// Something that can be run on a node.
@@ -32,7 +32,7 @@ pub static COMPONENTS: &[Component] = &[
         name: "nothing",
         about: "only be a node of the application: its connections, its relaying",
         prepare: |builder, _| builder,
-        run: |_, _| Box::pin(async { Err(Failure::Interrupted(signal().await?)) }),
+        run: |_, _| Box::pin(std::future::pending()),
     },
     Component {
         name: "names",

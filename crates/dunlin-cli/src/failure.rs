@@ -1,5 +1,6 @@
 //! How a command ends that did not succeed.
 
+use std::future::Future;
 use std::process::ExitCode;
 
 /// Why a command ends early. Its text says what to do next.
@@ -65,22 +66,47 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Waits until this process is asked to end.
-///
-/// # Errors
-/// [`Failure::Failed`], if the system tells nobody of signals.
-pub async fn signal() -> Result<Signal, Failure> {
-    let no_signals = |error: std::io::Error| Failure::failed(format_args!("cannot hear of signals: {error}"));
+/// Hears when this process is asked to end, from when it is made on.
+#[derive(Debug)]
+pub struct Signals {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Asking this process to end does not kill it from now on.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`], if the system tells nobody of signals.
+    pub fn hear() -> Result<Self, Failure> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let hear =
+                |kind| signal(kind).map_err(|error| Failure::failed(format_args!("cannot hear of signals: {error}")));
+            Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    /// Does this until this process is asked to end: then it is dropped.
+    ///
+    /// # Errors
+    /// Its own, or [`Failure::Interrupted`].
+    pub async fn or<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        #[cfg(unix)]
         tokio::select! {
-            _ = terminate.recv() => Ok(Signal::Terminate),
-            _ = interrupt.recv() => Ok(Signal::Interrupt),
+            done = work => done,
+            _ = self.interrupt.recv() => Err(Failure::Interrupted(Signal::Interrupt)),
+            _ = self.terminate.recv() => Err(Failure::Interrupted(Signal::Terminate)),
+        }
+        #[cfg(not(unix))]
+        tokio::select! {
+            done = work => done,
+            _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted(Signal::Interrupt)),
         }
     }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await.map(|()| Signal::Interrupt).map_err(no_signals)
 }

@@ -6,10 +6,10 @@ use dunlin::node::Node;
 use dunlin::node::inquiry::NameList;
 use serde_json::json;
 
-use crate::failure::{Failure, after_leaving, signal};
+use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::{Output, columns};
 use crate::ping::PATIENCE;
-use crate::who::{Who, visit};
+use crate::who::{Who, plain, visit};
 
 /// What it takes.
 #[derive(Debug, Subcommand)]
@@ -53,7 +53,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let (_, config) = options.who.application(None)?;
-    let mut builder = Node::builder().app(&config.app.value);
+    let mut builder = plain(&config);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.
         Some("default-route") => Some("default-route:7400"),
@@ -63,20 +63,18 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     if let Some(address) = address {
         builder = builder.listen(address).names(address);
     }
-    let node = builder.join().await.map_err(Failure::failed)?;
-    let ended = served(&node, output).await;
+    let mut signals = Signals::hear()?;
+    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let ended = signals.or(served(&node, output)).await;
     after_leaving(ended, node.leave().await)
 }
 
-/// Until this process is asked to end.
+/// It goes on for ever.
 ///
 /// # Errors
 /// [`Failure::Failed`], if another node serves them.
 pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
-    let names = tokio::select! {
-        names = ask(node.config(), node) => names?,
-        signal = signal() => return Err(Failure::Interrupted(signal?)),
-    };
+    let names = ask(node.config(), node).await?;
     let (app, at) = (node.application(), names.address.clone().unwrap_or_default());
     if names.node != node.me().to_string() {
         return Err(Failure::failed(format_args!(
@@ -87,7 +85,7 @@ pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
     }
     let line = json!({ "event": "serving", "app": app, "address": at, "node": names.node });
     output.say(&line, || format!("serving the names of {app:?} at {at}"));
-    Err(Failure::Interrupted(signal().await?))
+    std::future::pending().await
 }
 
 /// What the application's name service knows.

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use dunlin::config::Origin;
-use dunlin::node::{ConnectionState, Node};
-use serde_json::json;
+use dunlin::node::{Node, NodeEvent};
+use serde_json::{Value, json};
 
 use crate::component;
 use crate::config::is_there;
-use crate::failure::{Failure, after_leaving};
+use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::Output;
 use crate::who::Who;
 
@@ -20,7 +20,7 @@ pub struct Options {
     name: String,
 }
 
-/// Runs it until what it runs ends, or until Ctrl-C.
+/// Runs it until what it runs ends, until its main node leaves, or until Ctrl-C.
 ///
 /// # Errors
 /// [`Failure`].
@@ -35,34 +35,50 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
             }
         })?;
     let builder = Node::builder().app(&config.app.value).named(&options.name);
-    let node = (component.prepare)(builder, &config).join().await.map_err(Failure::failed)?;
+    let mut signals = Signals::hear()?;
+    let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
+    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
     let (me, listening) = (node.me().to_string(), node.listening().join(", "));
     let (app, name, runs) = (&config.app.value, &options.name, component.name);
     let line =
         json!({ "event": "up", "app": app, "name": name, "node": me, "listening": node.listening(), "runs": runs });
     output.say(&line, || format!("{name} is node {me} of {app:?} at {listening}, and runs {runs}"));
-    let mut connections = node.connections();
+    let mut events = node.events();
     let shows = tokio::spawn(async move {
         // It ends when the node has left.
-        while let Ok((peer, state)) = connections.recv().await {
-            let (event, why) = match &state {
-                ConnectionState::Up => ("joined", None),
-                ConnectionState::Lost => ("lost", None),
-                ConnectionState::Resumed => ("back", None),
-                ConnectionState::Relayed(relay) => ("relayed", Some(relay.to_string())),
-                ConnectionState::Down(why) => ("left", Some(why.to_string())),
-                _ => continue,
-            };
-            let peer = peer.to_string();
-            let line = json!({ "event": event, "node": peer, "why": why });
-            output.say(&line, || match &why {
-                Some(why) => format!("node {peer}: {event} ({why})"),
-                None => format!("node {peer}: {event}"),
-            });
+        while let Ok(event) = events.recv().await {
+            output.say(&object(&event), || event.to_string());
         }
     });
-    let ended = (component.run)(node.clone(), output).await;
+    let running = async {
+        tokio::select! {
+            ended = (component.run)(node.clone(), output) => ended,
+            // The main node leaves, and waits for this one.
+            _ = node.closing() => Ok(()),
+        }
+    };
+    let ended = signals.or(running).await;
     let left = node.leave().await;
     let _ = shows.await;
     after_leaving(ended, left)
+}
+
+/// An event for scripts: what kind it is, about which node, and the text that people see.
+fn object(event: &NodeEvent) -> Value {
+    let (kind, node) = match event {
+        NodeEvent::Joined { peer, .. } => ("joined", Some(peer)),
+        NodeEvent::Left { peer, in_order: true, .. } => ("left", Some(peer)),
+        NodeEvent::Left { peer, in_order: false, .. } => ("lost", Some(peer)),
+        NodeEvent::Connection(peer, _) => ("connection", Some(peer)),
+        NodeEvent::MainLost { peer, .. } => ("main-lost", Some(peer)),
+        NodeEvent::Closing { .. } => ("closing", None),
+        NodeEvent::Refused { .. } => ("refused", None),
+        NodeEvent::Mismatch { .. } => ("mismatch", None),
+        NodeEvent::Stranger { .. } => ("stranger", None),
+        NodeEvent::Unwelcome { .. } => ("unwelcome", None),
+        NodeEvent::Limit(_) => ("limit", None),
+        NodeEvent::Conflict(_) => ("conflict", None),
+        _ => ("other", None),
+    };
+    json!({ "event": kind, "node": node.map(ToString::to_string), "text": event.to_string() })
 }

@@ -48,10 +48,15 @@ pub async fn visit(config: &Config) -> Result<Node, Failure> {
 }
 
 fn visitor(config: &Config) -> NodeBuilder {
-    let visitor = Node::builder().no_config().app(&config.app.value).listen("memory:").serve_names(false);
-    let visitor = visitor.grace(config.grace.value).heartbeat(config.heartbeat.value).relay(false);
+    let visitor = plain(config).listen("memory:").serve_names(false).relay(false);
     match &config.names.value {
         Some(names) => visitor.names(names),
         None => visitor,
     }
+}
+
+/// A node without a role, with the times of its application.
+pub fn plain(config: &Config) -> NodeBuilder {
+    let node = Node::builder().no_config().app(&config.app.value);
+    node.grace(config.grace.value).heartbeat(config.heartbeat.value)
 }

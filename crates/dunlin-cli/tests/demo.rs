@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -33,6 +33,8 @@ impl Demo {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         command.args(["demo", "--json"]).args(args).current_dir(folder.path()).env("TMPDIR", folder.path());
+        // As a shell does: a terminal's Ctrl-C is for all processes of such a group.
+        command.process_group(0);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let (tell, lines) = mpsc::channel();
@@ -120,9 +122,11 @@ fn run(args: &[&str]) -> Ended {
     Demo::start(args).end()
 }
 
-fn signal(name: &str, pid: u64) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
-    assert!(status.success(), "kill -{name} {pid}");
+/// To a process, or with a minus to a group.
+fn signal(name: &str, to: impl ToString) {
+    let to = to.to_string();
+    let status = Command::new("kill").args([&format!("-{name}"), "--", &to]).status().unwrap();
+    assert!(status.success(), "kill -{name} {to}");
 }
 
 /// Whether a process of this number runs. (One that has ended, and whose new parent does not ask for it, does not.)
@@ -304,7 +308,8 @@ fn it_can_be_ended_at_any_moment() {
             demo.end();
             continue;
         }
-        signal(name, demo.child.id().into());
+        let command = i64::from(demo.child.id());
+        signal(name, if round % 2 == 0 { -command } else { command });
         let demo = demo.end();
         let (code, number) = match name {
             "INT" => (130, 2),
@@ -338,6 +343,21 @@ fn the_command_itself_is_killed() {
     let patience = Instant::now() + LIMIT;
     while pids.iter().any(|&pid| is_alive(pid)) {
         assert!(Instant::now() < patience, "some of {pids:?} are left behind");
+    }
+}
+
+/// As with `dunlin demo | head`.
+#[test]
+fn nobody_reads_the_output_any_more() {
+    for args in [&["demo", "--json", "--pace", "5"][..], &["demo"], &["demo", "--inside"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        let command = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        // Processes that it has started would hold this pipe open.
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""), "{args:?}");
     }
 }
 

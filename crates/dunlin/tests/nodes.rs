@@ -245,7 +245,7 @@ fn encodings_must_agree() {
         assert_eq!(received?, 7);
         let _rx = a.receiver::<u32>("others").encoding(Encoding::Compact).await?;
         let error = b.sender::<u32>("others").await.unwrap_err();
-        assert!(error.to_string().contains("an unshared sender (cbor) does not fit an unshared receiver (compact)"));
+        assert!(error.to_string().contains("compact messages there, messages in cbor here"), "{error}");
         Ok(())
     });
 }
@@ -772,4 +772,25 @@ fn nobody_dials_on_a_caller_s_path() {
     }));
     let dials = watched.0.lock().unwrap();
     assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
+}
+
+/// So programs can be started before the name service, whoever is to be that.
+#[test]
+fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
+    run(async {
+        let node = |may| {
+            let builder = Node::builder().app("may not serve").names("memory:names-of-may-not-serve").listen("memory:");
+            builder.serve_names(may).join()
+        };
+        let (a, b) = (node(false).await?, node(false).await?);
+        let too_early = a.sender::<u8>("numbers").within(Duration::from_millis(50)).await.unwrap_err();
+        assert!(matches!(too_early, NameError::TimedOut { .. }), "{too_early}");
+        let ends = async { Ok::<_, Error>((a.sender::<u8>("numbers").await?, b.receiver::<u8>("numbers").await?)) };
+        let (ends, names) = par!(ends, node(true));
+        let ((mut tx, mut rx), names) = (ends?, names?);
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent?, received?), ((), 7));
+        assert_eq!([&names, &a, &b].map(Node::serves_names), [true, false, false]);
+        Ok(())
+    });
 }

@@ -319,6 +319,18 @@ fn who_stays_belongs_to_the_next_main_node() {
 }
 
 #[test]
+fn what_a_member_calls_itself_is_fit_to_be_read() {
+    run(async |_| {
+        let _names = names().await?;
+        let main = main_node().await?;
+        let member = member(&format!("wo\x1b[2Jrk\ner{}", "-".repeat(300))).await?;
+        let members = main.members();
+        assert_eq!(members[0].name, format!("wo[2Jrker{}", "-".repeat(246)));
+        member.leave().await
+    });
+}
+
+#[test]
 fn a_member_leaves_alone() {
     run(async |sim| {
         let _names = names().await?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,27 +43,24 @@ impl Display {
             let (workers, customers) = (many(workers, "worker"), many(customers, "customer"));
             let parts =
                 if is_inside { "all in this process" } else { "each a process of its own, with a name service" };
-            println!("A broker, {workers} and {customers}: {parts}.");
+            let _ = writeln!(io::stdout(), "A broker, {workers} and {customers}: {parts}.");
         }
         Self { tally: Tally::new(plan), view, is_inside, began: Instant::now() }
     }
 
-    /// Shows what a part says.
-    pub(super) fn hear(&mut self, said: Said) {
-        self.tally.hear(&said);
+    /// Shows what a part says. It fails if nobody reads it any more.
+    pub(super) fn hear(&mut self, said: &Said) -> io::Result<()> {
+        self.tally.hear(said);
         match &mut self.view {
-            View::Live(live) => live.hear(&said, &self.tally),
+            View::Live(live) => live.hear(said, &self.tally),
             View::Lines => {
-                if let Some(line) = line(&said) {
-                    println!("{:<12} {line}", said.part);
+                if let Some(line) = line(said) {
+                    writeln!(io::stdout(), "{:<12} {line}", said.part)?;
                 }
             }
-            View::Json => {
-                if let Ok(line) = serde_json::to_string(&said) {
-                    println!("{line}");
-                }
-            }
+            View::Json => writeln!(io::stdout(), "{}", serde_json::to_string(said)?)?,
         }
+        Ok(())
     }
 
     /// Shows what came of it all. Returns the exit code.
@@ -91,19 +89,20 @@ impl Display {
                 "seconds": took.as_secs_f64(),
                 "exit_code": code,
             });
-            println!("{summary}");
+            let _ = writeln!(io::stdout(), "{summary}");
             return code;
         }
         if let View::Live(live) = view {
             live.clear();
         }
-        match ending {
-            Ending::Stopped(_) => println!("Stopped. All processes have ended."),
-            Ending::Failed(why) => {
-                print!("{}", report(&tally, is_inside, took));
-                eprintln!("error: {why}");
-            }
-            Ending::Done => print!("{}", report(&tally, is_inside, took)),
+        let report = match ending {
+            Ending::Stopped(_) if is_inside => "Stopped.\n".to_owned(),
+            Ending::Stopped(_) => "Stopped. All processes have ended.\n".to_owned(),
+            Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took),
+        };
+        let _ = write!(io::stdout(), "{report}");
+        if let Ending::Failed(why) = ending {
+            eprintln!("error: {why}");
         }
         code
     }
@@ -163,7 +162,8 @@ struct Customer {
 
 impl Live {
     fn new(plan: &Plan) -> Self {
-        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
+        // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let style = |template: &str| {
             ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -185,7 +185,9 @@ impl Live {
             bar.set_message("starts");
             (name.to_owned(), Customer { bar, worker: String::new(), file: String::new() })
         });
-        Self { customers: customers.collect(), lines, broker, idle: Vec::new() }
+        let customers = customers.collect();
+        lines.set_draw_target(ProgressDrawTarget::stdout());
+        Self { customers, lines, broker, idle: Vec::new() }
     }
 
     fn hear(&mut self, said: &Said, tally: &Tally) {
@@ -212,7 +214,7 @@ impl Live {
                 Event::Closed { .. } => "has closed".to_owned(),
                 Event::Ended { in_order: false, .. } => "is gone".to_owned(),
                 Event::Ended { .. } => return,
-                _ => format!("has handles of {idle}; has given {}", tally.appointments),
+                _ => format!("free: {idle}; handed on: {}", tally.appointments),
             };
             self.broker.set_message(message);
         }
@@ -237,7 +239,8 @@ impl Live {
             Event::Progress { sent, .. } => bar.set_position(*sent),
             Event::Ended { .. } => {
                 let (all, done) = tally.of(&said.part);
-                bar.finish_with_message(format!("{done} of {}", many(all, "text")));
+                bar.set_position(bar.length().unwrap_or_default());
+                bar.set_message(format!("{done} of {}", many(all, "text")));
             }
             _ => {}
         }

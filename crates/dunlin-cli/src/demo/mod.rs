@@ -22,7 +22,7 @@ pub mod words;
 pub mod worker;
 
 use std::hash::{BuildHasher, RandomState};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,6 +35,9 @@ use event::Said;
 pub use part::play;
 use processes::Ending;
 use texts::Text;
+
+/// The exit code if nobody reads the output any more: that of whoever the system ends for this.
+const UNHEARD: u8 = 141;
 
 /// The options of `dunlin demo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -52,7 +55,7 @@ pub struct Options {
     /// Count the words of the files of this folder [default: some poems]
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Wait so long before each piece of a text (a text has about a hundred) [default: 5 on a terminal, else 0]
+    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else 0]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub pace: Option<u64>,
     /// Where the demo's name service listens [default: a free port of this machine]
@@ -151,9 +154,9 @@ pub fn run(options: &Options, json: bool) -> ExitCode {
             }
         },
     };
-    let live = !json && std::io::stdout().is_terminal();
+    let live = !json && io::stdout().is_terminal();
     let mut plan = Plan::new(options.customers, options.workers, texts);
-    plan.pace = Duration::from_millis(options.pace.unwrap_or(if live { 5 } else { 0 }));
+    plan.pace = Duration::from_millis(options.pace.unwrap_or(if live { 15 } else { 0 }));
     plan.patience = Duration::from_secs(options.patience);
     if let Some(seed) = options.order {
         plan.shuffle(seed);
@@ -170,24 +173,26 @@ pub fn run(options: &Options, json: bool) -> ExitCode {
 }
 
 /// All parts in this process.
-async fn run_inside(plan: &Plan, mut hear: impl FnMut(Said)) -> Ending {
+async fn run_inside(plan: &Plan, mut hear: impl FnMut(&Said) -> io::Result<()>) -> Ending {
     let (tx, mut rx) = channel();
     let mut signals = signals::signals();
     let mut parts = spawn({
         let plan = plan.clone();
         async move { inside::run(&plan, tx.share()).await }
     });
-    loop {
+    let code = loop {
         alt! { biased;
             signal = signals.recv() => if let Ok(code) = signal {
-                parts.cancel();
-                let _ = (&mut parts).await;
-                return Ending::Stopped(code);
+                break code;
             },
             said = rx.next() => match said {
-                Ok(Some(said)) => hear(said),
+                Ok(Some(said)) if hear(&said).is_err() => break UNHEARD,
+                Ok(Some(_)) => {}
                 _ => return Ending::Done,
             },
         }
-    }
+    };
+    parts.cancel();
+    let _ = (&mut parts).await;
+    Ending::Stopped(code)
 }

@@ -82,10 +82,11 @@ async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
     let tx = tx.share();
     let mut said = Reporter::new(&task.part.name, &tx);
     let is_names = task.part.role == Role::Names;
-    let builder = Node::builder().app(&task.application).names(&task.names).grace(GRACE).heartbeat(HEARTBEAT);
+    // What somebody's configuration says of other applications is nothing to the demo.
+    let builder = Node::builder().no_config().app(&task.application).names(&task.names);
     // That the connections are direct is to be seen: nobody relays.
-    let builder = builder.relay(false).serve_names(is_names);
-    let joined = if is_names { builder.listen(&task.names) } else { builder }.join().await;
+    let builder = builder.grace(GRACE).heartbeat(HEARTBEAT).relay(false).serve_names(is_names);
+    let joined = builder.listen(if is_names { &task.names } else { "127.0.0.1:0" }).join().await;
     let node = joined.as_ref().ok().cloned();
     let writer = std::thread::spawn(move || write(rx, node));
     let done = match joined {

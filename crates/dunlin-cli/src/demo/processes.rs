@@ -1,5 +1,6 @@
 //! Each part in a process of its own: they are started, heard, and ended.
 
+use std::io;
 use std::net::TcpListener;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use super::event::{Event, Said};
 use super::part::Task;
-use super::{Part, Plan, Role, random, signals};
+use super::{Part, Plan, Role, UNHEARD, random, signals};
 
 /// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes well.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -35,7 +36,7 @@ pub enum Ending {
 enum News {
     Said(Said),
     /// The process has ended.
-    Ended(usize, std::io::Result<ExitStatus>),
+    Ended(usize, io::Result<ExitStatus>),
 }
 
 /// What the task of a process is told.
@@ -70,10 +71,11 @@ impl Process {
 }
 
 /// Runs the parts of a plan, each in a process, until all have ended: there is none left when this returns. `names`: where the name service is to listen.
+/// If `hear` fails, they are ended.
 ///
 /// # Cancel safety
 /// Dropped, it kills the processes.
-pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(Said)) -> Ending {
+pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -> io::Result<()>) -> Ending {
     // Before the first process is there: from now on a signal ends them in order.
     let mut signals = signals::signals();
     let application = format!("demo {:016x}", random());
@@ -116,7 +118,9 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(Said)) -
                     if let (Event::Failed { why }, "names") = (&said.event, said.part.as_str()) {
                         stop = Some(Ending::Failed(format!("{why}: choose another address with --names, or leave that out")));
                     }
-                    hear(said);
+                    if hear(&said).is_err() {
+                        stop = Some(Ending::Stopped(UNHEARD));
+                    }
                 }
                 Ok(News::Ended(index, status)) => {
                     last_heard = Instant::now();
@@ -130,7 +134,9 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(Said)) -
                         silence = WITHOUT_BROKER;
                     }
                     let part = process.part.name.clone();
-                    hear(Said { part, event: Event::Ended { status, in_order } });
+                    if hear(&Said { part, event: Event::Ended { status, in_order } }).is_err() {
+                        stop = Some(Ending::Stopped(UNHEARD));
+                    }
                 }
                 Err(_) => break,
             },
@@ -209,7 +215,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
     let _ = news.send(News::Ended(index, ended)).await;
 }
 
-async fn start(task: &Task) -> std::io::Result<Child> {
+async fn start(task: &Task) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("demo-part").kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -77,9 +77,6 @@ struct Reading<'a> {
     text: &'a str,
 }
 
-/// A table in which tables stand.
-type Table<'a> = DeTable<'a>;
-
 impl Reading<'_> {
     fn line(&self, at: usize) -> usize {
         let before = self.text.as_bytes().iter().take(at);
@@ -90,7 +87,7 @@ impl Reading<'_> {
         ConfigError::Invalid { origin: Origin::File { path: self.file.path.clone(), line: self.line(at) }, what }
     }
 
-    fn section(&mut self, table: &Table<'_>, section: &Section) -> Result<(), ConfigError> {
+    fn section(&mut self, table: &DeTable<'_>, section: &Section) -> Result<(), ConfigError> {
         // Which keys there are depends on whom the section is for.
         let mut known: Vec<&'static dyn AnyKey> = keys::SETTINGS.to_vec();
         let mut tables = vec!["channels"];
@@ -103,36 +100,24 @@ impl Reading<'_> {
             (None, None) => tables.extend(["application", "node"]),
         }
         for (key, value) in table {
-            let (name, at) = (key.get_ref().as_ref(), key.span().start);
-            match name {
-                "channels" => {
-                    let channels =
-                        self.table(name, value.get_ref(), at, r#"[channels] readings = { policy = "fifo(64)" }"#)?;
-                    for (channel, value) in channels {
-                        let (name, at) = (channel.get_ref().as_ref(), channel.span().start);
-                        let settings = self.table(name, value.get_ref(), at, r#"{ policy = "fifo(64)" }"#)?;
-                        self.settings(settings, &keys::CHANNEL, section, Some(name), &[])?;
-                    }
-                }
-                "application" if tables.contains(&name) => {
-                    let applications = self.table(name, value.get_ref(), at, "a section, [application.weather]")?;
-                    for (application, value) in applications {
-                        let (name, at) = (application.get_ref().as_ref(), application.span().start);
-                        let inside = self.table(name, value.get_ref(), at, "a section, [application.weather]")?;
+            let (key, at, value) = (key.get_ref().as_ref(), key.span().start, value.get_ref());
+            if !tables.contains(&key) {
+                continue;
+            }
+            for (name, value) in self.table(key, value, at, form_of(key))? {
+                let (name, at, value) = (name.get_ref().as_ref(), name.span().start, value.get_ref());
+                let inside = self.table(name, value, at, form_of(key))?;
+                match key {
+                    "channels" => self.settings(inside, &keys::CHANNEL, section, Some(name), &[])?,
+                    "application" => {
                         self.section(inside, &Section { application: Some(name.to_owned()), node: None })?;
                     }
-                }
-                "node" if tables.contains(&name) => {
-                    let nodes = self.table(name, value.get_ref(), at, "a section, [node.worker]")?;
-                    for (node, value) in nodes {
-                        let (name, at) = (node.get_ref().as_ref(), node.span().start);
-                        let inside = self.table(name, value.get_ref(), at, "a section, [node.worker]")?;
+                    _ => {
                         let section = Section { node: Some(name.to_owned()), ..section.clone() };
                         self.file.nodes.push(section.clone());
                         self.section(inside, &section)?;
                     }
                 }
-                _ => {}
             }
         }
         self.settings(table, &known, section, None, &tables)
@@ -144,7 +129,7 @@ impl Reading<'_> {
         value: &'a DeValue<'i>,
         at: usize,
         form: &str,
-    ) -> Result<&'a Table<'i>, ConfigError> {
+    ) -> Result<&'a DeTable<'i>, ConfigError> {
         match value {
             DeValue::Table(table) => Ok(table),
             other => Err(self.refuse(at, format!("{name} = {} is not accepted: write {form}", raw(other)))),
@@ -153,7 +138,7 @@ impl Reading<'_> {
 
     fn settings(
         &mut self,
-        table: &Table<'_>,
+        table: &DeTable<'_>,
         known: &[&'static dyn AnyKey],
         section: &Section,
         channel: Option<&str>,
@@ -168,9 +153,9 @@ impl Reading<'_> {
                 let names = || known.iter().map(|key| key.name()).chain(tables.iter().copied());
                 let what = match nearest(name, names()) {
                     Some(near) => {
-                        let form = known.iter().find(|key| key.name() == near).map(|key| key.form());
-                        let form = form.map_or(String::new(), |form| format!(" Write {form}"));
-                        format!("there is no key {name:?} here; {near:?} is the nearest.{form}")
+                        let key = known.iter().find(|key| key.name() == near);
+                        let form = key.map_or_else(|| form_of(near), |key| key.form());
+                        format!("there is no key {name:?} here; {near:?} is the nearest. Write {form}")
                     }
                     None => {
                         format!("there is no key {name:?} here; there are: {}", names().collect::<Vec<_>>().join(", "))
@@ -180,7 +165,6 @@ impl Reading<'_> {
             };
             let raw = raw(value.get_ref());
             if !key.accepts(&raw) {
-                // Of a list that goes over several lines, the value's is where it begins.
                 return Err(self.refuse(at, refused(name, &raw, key.form())));
             }
             self.file.entries.push(Entry {
@@ -192,6 +176,15 @@ impl Reading<'_> {
             });
         }
         Ok(())
+    }
+}
+
+/// How a table of tables is written.
+fn form_of(key: &str) -> &'static str {
+    match key {
+        "channels" => r#"[channels] readings = { policy = "fifo(64)" }"#,
+        "application" => "a section, [application.weather]",
+        _ => "a section, [node.worker]",
     }
 }
 

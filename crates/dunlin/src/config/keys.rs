@@ -14,7 +14,7 @@ pub(super) enum Raw {
     Text(String),
     Number(String),
     Flag(bool),
-    List(Vec<Raw>),
+    List(Vec<Self>),
     /// What no setting is, in words.
     Other(&'static str),
 }

@@ -253,7 +253,7 @@ fn an_unknown_key_is_told_with_its_line() {
     );
     assert_eq!(
         refused("[nodes.a]\nrun = 'x'"),
-        "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest."
+        "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest. Write a section, [node.worker]"
     );
     // Only a node's section says what runs, and an application's not which it is.
     assert!(refused("run = 'names'").starts_with(r#"dunlin.toml:1: there is no key "run" here; there are: app, "#));
@@ -300,7 +300,10 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
         ("listen = [1]", "listen = [1] is not accepted"),
         ("advertise = 'default-route'", "advertise = \"default-route\" is not accepted"),
         ("channels = 1", "channels = 1 is not accepted: write [channels] readings = { policy = \"fifo(64)\" }"),
-        ("channels.a = 'fifo(1)'", "a = \"fifo(1)\" is not accepted: write { policy = \"fifo(64)\" }"),
+        (
+            "channels.a = 'fifo(1)'",
+            "a = \"fifo(1)\" is not accepted: write [channels] readings = { policy = \"fifo(64)\" }",
+        ),
         ("channels.a.policy = 'fifo(0)'", "policy = \"fifo(0)\" is not accepted: write policy = \"fifo(64)\""),
         ("node = 'a'", "node = \"a\" is not accepted: write a section, [node.worker]"),
         ("application.a = 1", "a = 1 is not accepted: write a section, [application.weather]"),
@@ -308,6 +311,35 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
         let error = refused(text);
         assert!(error.starts_with(&format!("dunlin.toml:1: {begins}")), "{error}");
     }
+}
+
+/// What `docs/config.md` says is so.
+#[test]
+fn the_document_is_right() {
+    let document = include_str!("../../../../docs/config.md");
+    let example = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let sources = search(&[], Some(example), None).unwrap();
+    assert_eq!(sources.nodes("weather"), ["hub", "station"]);
+    let station = sources.resolve(None, Some("station")).unwrap();
+    assert_eq!((station.app.value.as_str(), station.grace.value), ("weather", Duration::from_secs(60)));
+    let alarms = &station.channels["alarms"];
+    assert_eq!(
+        (alarms.policy.value.as_ref().unwrap().0.as_str(), alarms.message_max_bytes.value),
+        ("overwrite_oldest(8)", Some(1024))
+    );
+    // The example has every key, and so has the table, with its variable.
+    let said = sources.resolve(None, Some("hub")).unwrap().rows();
+    let defaults: Vec<_> = said.iter().filter(|(_, _, origin)| *origin == Origin::Default).collect();
+    assert!(defaults.is_empty(), "{defaults:?}");
+    for key in keys::SETTINGS.iter().chain([&(&keys::APP as &dyn keys::AnyKey)]) {
+        let row = document.lines().find(|line| line.starts_with(&format!("| `{}`", key.name()))).expect(key.name());
+        assert!(row.ends_with(&format!("| `{}` |", key.variable().unwrap())), "{row}");
+    }
+    // The errors that it shows are these.
+    let slip = refused("\n\ngraec = '20s'");
+    assert!(document.contains(&slip), "{slip}");
+    let slip = search(&[("DUNLIN_RELAY", "yes")], None, None).unwrap().resolve(None, None).unwrap_err().to_string();
+    assert!(document.contains(&slip), "{slip}");
 }
 
 #[test]

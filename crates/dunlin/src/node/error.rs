@@ -3,6 +3,8 @@
 use std::time::Duration;
 use std::{fmt, io};
 
+use dunlin_proto::schema::Difference;
+
 use super::Peer;
 use super::roles::Member;
 use crate::config::{ConfigError, Origin};
@@ -134,6 +136,16 @@ pub enum NameError {
         /// What is there.
         theirs: String,
         /// Who has it.
+        holder: String,
+    },
+    /// The messages of the two ends are not the same: one side would write what the other cannot read. What may differ says [`Encoding`](super::Encoding).
+    #[error("{name:?}: the messages of node {holder} do not fit: {difference}")]
+    Mismatch {
+        /// The name.
+        name: String,
+        /// The first difference that matters.
+        difference: Difference,
+        /// Who has the other end.
         holder: String,
     },
     /// The face is there already, shared as this one would be. One node has it.

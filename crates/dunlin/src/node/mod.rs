@@ -39,6 +39,13 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! # Programs of different age
+//!
+//! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields and variants, also of what ends in them carry. What one side
+//! writes has to be what the other one can read; [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
+//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". What a type looks like is found out from its `Deserialize`, which is called for
+//! that, once, without anything to be read. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//!
 //! # Nodes that cannot dial each other
 //!
 //! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
@@ -90,6 +97,7 @@ mod name;
 pub mod network;
 mod post;
 pub mod roles;
+mod schema;
 mod serve;
 mod sharing;
 mod work;
@@ -116,6 +124,7 @@ pub use codec::Encoding;
 pub(crate) use driver::BUFFERED_MAX;
 use driver::Driver;
 pub use dunlin_proto::Down;
+pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
 pub use error::{NameError, NodeError, UnsettledEnd};
 pub use events::{Limit, NodeEvent};
@@ -518,7 +527,8 @@ impl<T: Portable> Kind for Sender<T> {
         Box::pin(async move {
             let (tx, rx) = channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
-            let number = naming.driver.declare(&naming.name, naming.options, Half::Sender(outlet)).await?;
+            let schema = schema::of_messages::<T>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Sender(outlet)).await?;
             Ok((tx, number))
         })
     }
@@ -531,7 +541,8 @@ impl<T: Portable> Kind for Receiver<T> {
         Box::pin(async move {
             let (tx, rx) = channel_with::<T>(naming.policy);
             let inlet = AnyInlet::from(Inlet::new(tx));
-            let number = naming.driver.declare(&naming.name, naming.options, Half::Receiver(inlet)).await?;
+            let schema = schema::of_messages::<T>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Receiver(inlet)).await?;
             Ok((rx, number))
         })
     }
@@ -548,7 +559,8 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(server)?;
-            let number = naming.driver.declare(&naming.name, naming.options, Half::Client(agents)).await?;
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Client(agents)).await?;
             Ok((client, number))
         })
     }
@@ -565,7 +577,8 @@ where
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(client)?;
-            let number = naming.driver.declare(&naming.name, naming.options, Half::Server(agents)).await?;
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Server(agents)).await?;
             Ok((server, number))
         })
     }
@@ -602,7 +615,8 @@ where
                 }
             });
             let driver = naming.driver;
-            let number = driver.declare(&naming.name, naming.options, Half::Acceptor(accept)).await?;
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
             world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {

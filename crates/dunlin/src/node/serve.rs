@@ -160,7 +160,7 @@ async fn ask(driver: &Arc<Driver>, address: &str) -> Result<NodeId, String> {
 
 /// Whether a node may serve the application's names there unasked.
 fn is_local(address: &str) -> bool {
-    let tcp = address.strip_prefix("tcp:").unwrap_or(address);
+    let tcp = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("tcp:")).unwrap_or(address);
     crate::world::is_simulated()
         || ["memory:", "unix:"].iter().any(|scheme| address.starts_with(scheme))
         || ["127.", "localhost:", "[::1]:", ":"].iter().any(|host| tcp.starts_with(host))

@@ -87,7 +87,14 @@ where
                     Err(NameError::Shared { .. }) => {}
                     Err(error) => return Err(error),
                 }
-                if let Some(handle) = ask(driver, &handles).await? {
+                let asked = ask(driver, &handles).await.map_err(|error| match error {
+                    // Of the name that was asked for, not of the one beside it.
+                    NameError::Mismatch { difference, holder, .. } => {
+                        NameError::Mismatch { name: name.clone(), difference, holder }
+                    }
+                    error => error,
+                });
+                if let Some(handle) = asked? {
                     return Ok((handle, 0));
                 }
             }

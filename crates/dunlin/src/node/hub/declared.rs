@@ -7,6 +7,7 @@ use bytes::Bytes;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
+use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
@@ -14,7 +15,7 @@ use super::guests::numbered;
 use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
 use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
-use crate::node::codec::{self, Encoding};
+use crate::node::codec::Encoding;
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::NameError;
 use crate::node::events::{Limit, NodeEvent};
@@ -32,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// The name is one of the node's own.
     pub(crate) reserved: bool,
+    /// Each node has this name: it is declared to those who dial this one only.
+    pub(crate) own: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
     /// The largest message of its homes, in bytes, if that is less than the node's.
@@ -48,6 +51,7 @@ impl Default for Options {
             encoding,
             fail_fast: false,
             reserved: false,
+            own: false,
             patience: None,
             message_max: None,
         }
@@ -63,35 +67,19 @@ pub(crate) enum Half {
     Acceptor(Acceptance),
 }
 
-impl Half {
-    /// Whether its messages are bytes, which are not encoded.
-    fn is_raw(&self) -> bool {
-        match self {
-            Self::Sender(outlet) => codec::is_raw(outlet.shape()),
-            Self::Receiver(inlet) => codec::is_raw(inlet.shape()),
-            Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
-        }
-    }
-}
-
 impl Hub {
-    fn declare(
+    pub(super) fn declare(
         &mut self,
         cx: &mut Locked<'_>,
         name: &str,
         options: Options,
+        schema: Bytes,
         half: Half,
     ) -> (u64, oneshot::Receiver<Result<(), NameError>>) {
         let (told, answer) = oneshot::channel();
         let number = self.next;
         self.next += 1;
         let (at, bare) = split(name);
-        // What the two ends have to agree on. (The types of their messages come with a later version.)
-        let schema = Bytes::from_static(match options.encoding {
-            _ if half.is_raw() => b"bytes",
-            Encoding::Cbor => b"cbor",
-            Encoding::Compact => b"compact",
-        });
         let Options { face, shared, expects, .. } = options;
         let declaration = Declaration { face, shared, expects, schema };
         let channel = id::channel();
@@ -127,6 +115,7 @@ impl Hub {
         };
         self.ends.insert(number, end);
         match &at {
+            None if options.own => {}
             None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
             Some(address) => {
                 let directory = self.others.entry(address.clone()).or_default();
@@ -208,9 +197,9 @@ impl Hub {
         declaration: Declaration,
     ) {
         self.belongs(channel, number);
-        let attached = cx.state.machine.attach(cx.now, channel, home, declaration);
+        let attached = cx.state.machine.attach(cx.now, channel, home, declaration.clone());
         debug_assert!(attached.is_ok(), "the schema is short");
-        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home)));
+        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home, declaration)));
     }
 
     pub(super) fn attach_all(
@@ -222,9 +211,12 @@ impl Hub {
         options: Options,
         declaration: &Declaration,
     ) {
+        // The schema is of all of them: it is said once.
+        let mut said = declaration.clone();
         for (channel, outlet) in outlets {
             let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
-            self.attach(cx, number, channel, home, bridge, declaration.clone());
+            self.attach(cx, number, channel, home, bridge, said.clone());
+            said.schema = Bytes::new();
         }
     }
 
@@ -313,8 +305,9 @@ impl Hub {
                 if let Some(end) = self.ends.get(&number) {
                     let (name, mine, holder, here) =
                         (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
-                    let differ = mine.schema != there.schema;
-                    let error = if mine.face == there.face && mine.shared && there.shared {
+                    let error = if let Some(difference) = difference(mine, &there) {
+                        NameError::Mismatch { name, difference, holder }
+                    } else if mine.face == there.face && mine.shared && there.shared {
                         NameError::Shared { name, what: word(mine.face), holder, here }
                     } else {
                         NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
@@ -322,9 +315,11 @@ impl Hub {
                     let (name, why) = (end.name.clone(), error.clone());
                     // A main node that tries to have its name back is no news.
                     if !end.options.reserved || end.answer.is_none() {
-                        self.tell(match differ {
-                            true => NodeEvent::Mismatch { name: Some(name), difference: why.to_string() },
-                            false => NodeEvent::Refused { name, why },
+                        self.tell(match &why {
+                            NameError::Mismatch { difference, .. } => {
+                                NodeEvent::Mismatch { name: Some(name), difference: difference.to_string() }
+                            }
+                            _ => NodeEvent::Refused { name, why },
                         });
                     }
                     self.fail(cx, number, error);
@@ -371,12 +366,18 @@ fn poison(agent: &Agent, text: &str) {
 
 impl Driver {
     /// Declares an end, and waits until it is admitted. Gives its number.
-    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<u64, NameError> {
+    pub(crate) async fn declare(
+        self: &Arc<Self>,
+        name: &str,
+        options: Options,
+        schema: Bytes,
+        half: Half,
+    ) -> Result<u64, NameError> {
         if !options.reserved && split(name).1.starts_with(RESERVED) {
             return Err(NameError::Reserved(name.to_owned()));
         }
         let (number, answer) =
-            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
+            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, schema, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
         struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
         impl Drop for Guard<'_> {

@@ -2,33 +2,22 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use dunlin_proto::names::EntryState;
+use dunlin_proto::names::{EntryState, NameEntry};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, Expected, Face};
+use dunlin_proto::wire::Face;
 
 use super::guests::{Accepted, agents_of};
-use super::{DeclaredEnd, Hub, Options, Role};
+use super::{Half, Hub, Options};
 use crate::node::driver::Locked;
-use crate::node::id;
-use crate::node::inquiry::{Inquiry, NAME, NameList, NamedEnd, State, answer};
-use crate::node::name::word;
+use crate::node::inquiry::{Inquiry, InquiryClient, NAME, NameList, NamedEnd, State, answer};
+use crate::node::name::{encoding, word};
+use crate::node::schema;
 use crate::world;
 
 impl Hub {
     /// Declares the acceptor of those who ask, to those who dial this node only: the application's name service has each name once. (If it serves that, its
     /// own is the application's.)
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {
-        let number = self.next;
-        self.next += 1;
-        let channel = id::channel();
-        let options = Options { face: Face::Acceptor, reserved: true, ..Options::default() };
-        let declaration = Declaration {
-            face: Face::Acceptor,
-            shared: false,
-            expects: Expected::Unknown,
-            schema: Bytes::from_static(b"cbor"),
-        };
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
         let accept = Box::new(move |_, _: &mut Vec<Box<dyn Send>>| {
@@ -37,28 +26,19 @@ impl Hub {
             world::spawn_own(answer(server, me.clone(), driver.clone(), listening.clone()));
             Some(Accepted { agents, full: false })
         });
-        let end = DeclaredEnd {
-            name: NAME.to_owned(),
-            options,
-            declaration: declaration.clone(),
-            role: Role::Acceptor(accept),
-            channel,
-            answer: None,
-            at: None,
-            conflicts: Vec::new(),
-            over: None,
-        };
-        self.ends.insert(number, end);
-        self.own.declare(cx.now, number, NAME, declaration, channel);
+        let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
+        // Nobody waits until it is admitted.
+        let schema = schema::of_messages::<InquiryClient>(options.encoding);
+        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(accept));
     }
 
     /// What is declared to this node.
     pub(crate) fn list_names(&self, now: Time, listening: &[String]) -> NameList {
-        let end = |entry: dunlin_proto::names::NameEntry<'_>| NamedEnd {
+        let end = |entry: NameEntry<'_>| NamedEnd {
             name: entry.name.to_owned(),
             face: word(entry.face.face).to_owned(),
             shared: entry.face.shared,
-            encoding: String::from_utf8_lossy(&entry.face.schema).into_owned(),
+            encoding: encoding(entry.face).to_owned(),
             node: entry.who.node.to_string(),
             addresses: entry.addresses.to_vec(),
             state: match entry.state {

@@ -18,6 +18,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// So many notices are kept for a member that does not receive them.
 const NOTICES: usize = 1024;
 
+/// What a member calls itself may have so many characters; the rest is cut off.
+const NAME_MAX: usize = 255;
+
 /// A member.
 pub(crate) struct Enrolled {
     /// Which guest it was: it may have come again.
@@ -79,6 +82,7 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
     let enrol = |driver: Arc<Driver>| {
         let Hello { name, host, process } = hello;
         let since = driver.now();
+        let (name, host) = (tidy(&name), tidy(&host));
         let member = Enrolled { guest: number, name, host, process, since, leaves: false, notices };
         roles.admit(&driver, me, peer, member)
     };
@@ -104,6 +108,11 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
     if let Some(driver) = driver.upgrade() {
         roles.gone(&driver, peer, number);
     }
+}
+
+/// What another node calls itself, fit for people to read.
+fn tidy(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
 
 impl Roles {
