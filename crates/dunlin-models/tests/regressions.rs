@@ -330,8 +330,15 @@ fn a_home_that_has_ended_is_told_of_what_was_sent_on_credits() {
 fn who_answers_for_an_earlier_life_forgets_what_it_gave() {
     let mut nodes = Nodes::new(3);
     let (home, sponsor) = (id(1), id(1));
-    let place =
-        SenderPlace { transfer: 1, epoch: 0, home, addresses: Vec::new(), sponsor, sponsor_addresses: Vec::new() };
+    let place = SenderPlace {
+        trip: 1,
+        transfer: 1,
+        epoch: 0,
+        home,
+        addresses: Vec::new(),
+        sponsor,
+        sponsor_addresses: Vec::new(),
+    };
     assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(0)), Arrival::Guest);
     assert_eq!(nodes.move_sender(1, 2), Arrival::Guest);
     nodes.machines[2].use_sender(NOW, CHANNEL);
@@ -379,8 +386,15 @@ fn a_receiver_that_returns_to_where_its_channel_is_over_is_lost() {
 fn who_asks_where_its_home_is_looks_there_again() {
     let mut nodes = Nodes::new(3);
     let (home, sponsor) = (id(1), id(0));
-    let place =
-        SenderPlace { transfer: 5, epoch: 0, home, addresses: Vec::new(), sponsor, sponsor_addresses: Vec::new() };
+    let place = SenderPlace {
+        trip: 1,
+        transfer: 5,
+        epoch: 0,
+        home,
+        addresses: Vec::new(),
+        sponsor,
+        sponsor_addresses: Vec::new(),
+    };
     nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(0));
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
@@ -498,4 +512,44 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     nodes.machines[2].end_proxy(NOW, CHANNEL, End::Gone);
     nodes.run();
     assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
+}
+
+/// An end had gone in a circle and was given to a node again before the first message there was heard to have left. The word that the first gift was settled
+/// ended the second: nobody heard what became of the end.
+#[test]
+fn a_gift_is_settled_by_its_own_word() {
+    let mut nodes = Nodes::new(3);
+    let (place, first) = nodes.pack_receiver(0);
+    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, place, id(0)), Arrival::Guest);
+    assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
+    assert_eq!(nodes.move_receiver(2, 0), Arrival::Returned);
+    nodes.run();
+    assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
+    nodes.machines[0].receiver_left(NOW, CHANNEL, first, id(1));
+    nodes.run();
+    nodes.machines[1].drop_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
+    // The same of a sender, which was in use meanwhile.
+    let mut nodes = Nodes::new(4);
+    nodes.move_sender(0, 3);
+    nodes.machines[3].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (place, first) = nodes.pack_sender(3);
+    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(3)), Arrival::Guest);
+    assert_eq!(nodes.move_sender(1, 2), Arrival::Guest);
+    nodes.machines[2].use_sender(NOW, CHANNEL);
+    nodes.run();
+    assert_eq!(nodes.move_sender(2, 3), Arrival::Guest);
+    assert_eq!(nodes.move_sender(3, 1), Arrival::Guest);
+    nodes.machines[3].sender_left(NOW, CHANNEL, first, id(1));
+    nodes.run();
+    nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    assert_eq!(
+        nodes.machines[3].census().proxies,
+        0,
+        "the sender's home was not told that it is gone: {:?}",
+        nodes.homes
+    );
 }

@@ -54,6 +54,14 @@ pub enum Closed {
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),
+    /// Who dialled belongs to another application, and was told so.
+    #[error("it is node {node} of the application {application:?}")]
+    Stranger {
+        /// Who.
+        node: NodeId,
+        /// Its application.
+        application: String,
+    },
     /// What arrived on it was not the protocol.
     #[error("what arrived is not the protocol: {0}")]
     Garbage(String),
@@ -839,9 +847,12 @@ impl Machine {
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
         // Its relay has said who dials.
         let from = self.relays.from(id).unwrap_or(hello.me.node);
-        let refusal = if hello.application != self.config.application {
-            Some(Refusal::Application(self.config.application.clone()))
-        } else if !meant || from != hello.me.node {
+        if hello.application != self.config.application {
+            let answer = Answer::Refused(Refusal::Application(self.config.application.clone()));
+            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
+            return self.part(now, id, answer.encode(), stranger);
+        }
+        let refusal = if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
         } else if hello.me.node == self.me.node {
             Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })

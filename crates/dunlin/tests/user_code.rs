@@ -73,10 +73,12 @@ macro_rules! stops {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                // A node asks what the type wants to read before there is anything, and would be held up here.
+                let n = u32::deserialize(deserializer)?;
                 if $reading {
                     $gate.pass();
                 }
-                u32::deserialize(deserializer).map(Self)
+                Ok(Self(n))
             }
         }
 

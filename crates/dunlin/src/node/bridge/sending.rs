@@ -9,7 +9,8 @@ use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChoiceId, NodeId, Request, Ticket};
-use dunlin_proto::wire::{End, Failure, Rejection, Terms, Which};
+use dunlin_proto::schema::difference;
+use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::{Bridge, full_poison, poison, reason};
@@ -59,6 +60,8 @@ pub(crate) struct SendingBridge {
     outlet: Option<AnyOutlet>,
     /// `None`: it has not been found.
     home: Option<NodeId>,
+    /// What that was told of this end.
+    declared: Option<Box<Declaration>>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
     /// How the channel was ended here before the home was known: by poison that may be too weak, and then for good.
@@ -88,6 +91,7 @@ impl SendingBridge {
         Self {
             outlet: Some(outlet),
             home,
+            declared: None,
             early: Vec::new(),
             early_ends: Vec::new(),
             encoding,
@@ -130,8 +134,9 @@ impl SendingBridge {
         }
     }
 
-    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+    pub(crate) fn connected(mut self, home: NodeId, declared: Declaration) -> Self {
         self.home = Some(home);
+        self.declared = Some(Box::new(declared));
         self
     }
 
@@ -205,7 +210,11 @@ impl SendingBridge {
     }
 
     fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
+        let written = message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says);
+        if let Err(NotNow::Never(Why::TooLarge { bytes, bytes_max })) = &written {
+            says.too_large(*bytes, *bytes_max);
+        }
+        written
     }
 
     /// When a message that is offered is complete.
@@ -469,7 +478,11 @@ impl SendingBridge {
                     Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
                     Rejection::Full => full_poison("the other node has no room for another channel"),
                     Rejection::Mismatch(theirs) => {
-                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
+                        let differs = self.declared.as_ref().and_then(|mine| difference(mine, &theirs));
+                        full_poison(&match differs {
+                            Some(difference) => format!("the messages of the other end do not fit: {difference}"),
+                            None => format!("the other end does not fit: it is {}", describe(&theirs)),
+                        })
                     }
                 };
                 self.end(&end, says);
