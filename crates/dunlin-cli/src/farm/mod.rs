@@ -14,12 +14,15 @@ pub mod protocol;
 mod show;
 pub mod worker;
 
+use std::future::pending;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dunlin::prelude::*;
 use serde_json::json;
 
+use crate::failure::{Failure, Signal, Signals, exit};
 use hands::{Crew, Hands, dismiss};
 use master::Master;
 use protocol::{Calling, Job, Part};
@@ -69,15 +72,6 @@ enum Outcome {
     Interrupted,
 }
 
-/// What went wrong, in words that say what to do.
-struct Wrong(String);
-
-impl From<Error> for Wrong {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl Farm {
     /// What is wrong with the options beyond what each of them shows.
     pub fn wrong(&self) -> Option<String> {
@@ -90,42 +84,35 @@ impl Farm {
 
     /// Runs it.
     pub fn run(self, json: bool) -> ExitCode {
-        let outcome = dunlin::block_on(async {
-            let (leave, show) = (interrupted(), Show::new(json));
-            match self {
-                Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await,
-                Self::Fourier(args) => fourier::run(args, &leave, &show).await,
-                Self::Worker(args) => joins(&args, &leave, json).await,
+        exit(dunlin::block_on(async {
+            let ((leave, signal), show) = (interrupted()?, Show::new(json));
+            let outcome = match self {
+                Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await?,
+                Self::Fourier(args) => fourier::run(args, &leave, &show).await?,
+                Self::Worker(args) => joins(&args, &leave, &show).await?,
+            };
+            match (outcome, signal.get()) {
+                (Outcome::Interrupted, Some(&signal)) => Err(Failure::Interrupted(signal)),
+                _ => Ok(()),
             }
-        });
-        match outcome {
-            Ok(Outcome::Done) => ExitCode::SUCCESS,
-            Ok(Outcome::Interrupted) => INTERRUPTED.into(),
-            Err(Wrong(what)) => {
-                eprintln!("error: {what}");
-                ExitCode::FAILURE
-            }
-        }
+        }))
     }
 }
 
-/// The exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
-
-/// A channel that ends with the first Ctrl-C: then all leave in order. The second ends the program.
-fn interrupted() -> Leave {
-    let (stay, leave) = channel();
+/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once it has. Asked again, it ends at once.
+fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
+    let ((stay, leave), signal) = (channel(), Arc::new(OnceLock::new()));
+    let (mut signals, asked) = (Signals::hear()?, signal.clone());
     drop(spawn(async move {
-        // Without the signal there is nothing to wait for, and `stay` has to stay.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            let _ = asked.set(signal);
         }
         drop(stay);
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(INTERRUPTED.into());
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            std::process::exit(signal.code().into());
         }
     }));
-    leave.share()
+    Ok((leave.share(), signal))
 }
 
 /// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
@@ -134,7 +121,7 @@ async fn farms<J: Job, T>(
     leave: &Leave,
     show: &Show,
     work: impl AsyncFnOnce(&mut Master<J>) -> Result<T>,
-) -> Result<Option<T>, Wrong>
+) -> Result<Option<T>, Failure>
 where
     Calling: From<Part<J>>,
 {
@@ -142,7 +129,7 @@ where
     let mut crew = Crew::start(hands, master.part(), leave, show).await?;
     let watched = async {
         crew.watch(show).await;
-        std::future::pending().await
+        pending().await
     };
     let worked = alt! {
         _ = interrupted.next() => Ok(None),
@@ -152,11 +139,11 @@ where
     show.end();
     dismiss(master).await;
     crew.end(show).await;
-    Ok(worked?)
+    worked.map_err(Failure::failed)
 }
 
 /// Joins a farm with some workers.
-async fn joins(args: &Joining, leave: &Leave, json: bool) -> Result<Outcome, Wrong> {
+async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
     let (grace, mut interrupted) = (Duration::from_secs_f64(args.grace), leave.clone());
     let entered = alt! {
         _ = interrupted.next() => return Ok(Outcome::Interrupted),
@@ -164,19 +151,18 @@ async fn joins(args: &Joining, leave: &Leave, json: bool) -> Result<Outcome, Wro
     };
     let (node, calling) = entered.map_err(|error| {
         let at = &args.at;
-        Wrong(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
+        Failure::Failed(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
     })?;
-    let show = Show::new(json);
     if !args.quiet {
         show.line(format_args!("joined the farm at {}; Ctrl-C leaves it", args.at));
     }
     let worked = match calling {
-        Calling::Mandelbrot(part) => works(part, args, leave, &show).await,
-        Calling::Fourier(part) => works(part, args, leave, &show).await,
+        Calling::Mandelbrot(part) => works(part, args, leave, show).await,
+        Calling::Fourier(part) => works(part, args, leave, show).await,
     };
     let left = node.leave().await;
-    let ended = worked.map_err(|error| Wrong(format!("the farm at {} is lost: {error}", args.at)))?;
-    left?;
+    let ended = worked.map_err(|error| Failure::Failed(format!("the farm at {} is lost: {error}", args.at)))?;
+    left.map_err(Failure::failed)?;
     Ok(match ended {
         Ended::Dismissed => Outcome::Done,
         Ended::Left => Outcome::Interrupted,
