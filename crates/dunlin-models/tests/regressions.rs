@@ -553,3 +553,42 @@ fn a_gift_is_settled_by_its_own_word() {
         nodes.homes
     );
 }
+
+/// An end whose home, or sponsor, had been an earlier life of its node was taken for one that is used there, and went on a credit: what was said of it came first.
+#[test]
+fn an_end_that_an_earlier_life_has_used_is_a_guest() {
+    let mut nodes = Nodes::new(2);
+    let (home, sponsor) = (id(1), id(1));
+    let (trip, addresses, sponsor_addresses) = (1, Vec::new(), Vec::new());
+    let sender =
+        SenderPlace { trip, transfer: 1, epoch: 0, home: id(0), addresses: Vec::new(), sponsor, sponsor_addresses };
+    let receiver = ReceiverPlace { trip, claim: 0, epoch: 0, home, addresses };
+    let [node, other] = [1, 0];
+    let machine = &mut nodes.machines[node];
+    assert_eq!(machine.sender_arrives(NOW, CHANNEL, sender, id(other)), Arrival::Guest);
+    assert_eq!(machine.receiver_arrives(NOW, CHANNEL, receiver, id(other)), Arrival::Guest);
+    assert!(machine.is_guest(CHANNEL, Which::Sender) && machine.is_guest(CHANNEL, Which::Receiver));
+    let machine = &mut nodes.machines[other];
+    assert!(!machine.is_guest(CHANNEL, Which::Sender) && !machine.is_guest(CHANNEL, Which::Receiver));
+}
+
+/// A sender went on a credit, and before its message the word that its channel was over. It was passed on and used, and its home said the same; who had passed
+/// it on waited for its giver.
+#[test]
+fn who_hears_from_its_home_that_a_channel_is_over_tells_its_giver() {
+    let mut nodes = Nodes::new(4);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.move_receiver(0, 3);
+    nodes.run();
+    let (place, trip) = nodes.pack_sender(1);
+    nodes.machines[1].sender_left(NOW, CHANNEL, trip, id(2));
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Retired);
+    nodes.run();
+    assert_eq!(nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert_eq!(nodes.move_sender(2, 3), Arrival::Guest);
+    nodes.machines[3].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let halves = nodes.machines.iter().map(|machine| machine.census().proxies);
+    assert_eq!(halves.collect::<Vec<_>>(), [0; 4], "{:?}", nodes.proxies);
+}

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::wire::{End, Failure, Poison, Terms};
+use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
 
 use crate::coverage::{Fault, Met};
@@ -551,12 +551,9 @@ impl World {
     /// it is settled.
     pub(crate) fn may_go_on_a_credit(&self, cargo: &[usize]) -> bool {
         cargo.iter().all(|cargo| {
-            let Cargo { place, by, .. } = &self.cargos[*cargo];
-            let me = node_id(self.procs[*by].node);
-            match place {
-                Place::Sender(place) => place.sponsor == me,
-                Place::Receiver(place) => place.home == me,
-            }
+            let Cargo { place, by, line, .. } = &self.cargos[*cargo];
+            let which = if matches!(place, Place::Sender(_)) { Which::Sender } else { Which::Receiver };
+            !self.procs[*by].machine.is_guest(self.lines[*line].id, which)
         })
     }
 

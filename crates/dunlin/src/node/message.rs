@@ -278,7 +278,9 @@ fn pack_end(
         }
     };
     let going = match leaving {
-        dunlin_proto::Leaving::Ready(place, trip) if completion == Completion::Sent && is_passed_on(&place, locked) => {
+        dunlin_proto::Leaving::Ready(_, trip)
+            if completion == Completion::Sent && locked.state.machine.is_guest(channel, half.1) =>
+        {
             // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already. So it is used here first.
             match half.1 {
                 Which::Sender => {
@@ -301,15 +303,6 @@ fn pack_end(
         }
     };
     Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
-}
-
-/// Whether another node speaks for an end that goes on from here: nobody here has used it.
-fn is_passed_on(place: &Place, locked: &Locked<'_>) -> bool {
-    let speaks = match place {
-        Place::Sender(place) => place.sponsor,
-        Place::Receiver(place) => place.home,
-    };
-    speaks != locked.state.machine.me().node
 }
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
