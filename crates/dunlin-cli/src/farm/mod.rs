@@ -16,6 +16,7 @@ pub mod worker;
 
 use std::future::pending;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use dunlin::prelude::*;
 use serde_json::json;
 
 use crate::failure::{Failure, Signal, Signals, exit};
+use crate::output::Output;
 use hands::{Crew, Hands, dismiss};
 use master::Master;
 use protocol::{Calling, Job, Part};
@@ -210,4 +212,52 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
         show.line(format_args!("{how} after {done} jobs"));
     }
     Ok(ended)
+}
+
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's names.
+pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
+    if node.application() != door::APPLICATION {
+        return Err(Failure::failed(format_args!(
+            "farms are the application {:?}, and this node is of {:?}: write app = {:?} in dunlin.toml",
+            door::APPLICATION,
+            node.application(),
+            door::APPLICATION
+        )));
+    }
+    loop {
+        output.say(&json!({ "event": "waiting" }), || "waiting for a farm".to_owned());
+        let ended = match door::asks(&node).await {
+            Ok(Calling::Mandelbrot(part)) => serves(part, &node, output).await,
+            Ok(Calling::Fourier(part)) => serves(part, &node, output).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(done) => {
+                let line = json!({ "event": "dismissed", "done": done });
+                output.say(&line, || format!("dismissed after {done} jobs"));
+            }
+            Err(error) => {
+                let line = json!({ "event": "lost", "why": error.to_string() });
+                output.say(&line, || format!("the farm is lost: {error}"));
+                // It may be closing still.
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+/// Gives the number of jobs that it has done.
+async fn serves<J: Job>(part: Part<J>, node: &Node, output: Output) -> Result<u64> {
+    output.say(&json!({ "event": "enrolled" }), || "working for a farm".to_owned());
+    // Nobody asks it to leave: it is dropped then, and what it had is given to others.
+    let (_stay, leave) = channel();
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = done.clone();
+    let tell = move |told| {
+        if matches!(told, Told::Reported) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    worker(part, format!("node {}", node.name()), leave.share(), tell).await?;
+    Ok(done.load(Ordering::Relaxed))
 }
