@@ -125,6 +125,8 @@ pub enum Event<T> {
     Unlocked(u64),
     /// The choice that is reserved would like to decide for another branch.
     Revoke(u64),
+    /// Somebody here wants to know when the channel ends. Of an end that nobody has used since it came, its receiver may not know: now it is used.
+    Watched,
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
@@ -230,6 +232,7 @@ impl<T: Send + 'static> Outlet<T> {
                     FromSender::AskedBack(ticket) => Event::AskedBack(ticket),
                     FromSender::Unlocked(ticket) => Event::Unlocked(ticket),
                     FromSender::Revoke(ticket) => Event::Revoke(ticket),
+                    FromSender::Watched => Event::Watched,
                     FromSender::Retired => Event::Retired,
                     FromSender::Poisoned(reason) => Event::Poisoned(reason),
                     FromSender::Gone => Event::Gone,
@@ -518,6 +521,11 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.revoke(self.of(), number, after));
     }
 
+    /// The sender's half [wants to know](Event::Watched) when the channel ends.
+    pub fn watch_end(&self) {
+        self.chan.with_queue(|queue, _, after| queue.watch_end(after));
+    }
+
     /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits
     /// comes after this.
     pub fn retire(&self) {
@@ -708,6 +716,7 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
                 }
             }
             Event::Revoke(ticket) => self.inlet.revoke(ticket),
+            Event::Watched => self.inlet.watch_end(),
             Event::Retired => self.inlet.retire(),
             Event::Poisoned(reason) => self.inlet.poison(reason),
             Event::Gone => return false,

@@ -4,8 +4,14 @@
 //! [`Hub`] knows these channels: it counts them for the least number, and carries poison from one to all. A value is sent as one offer
 //! in each, so rule 1 is the channels'.
 //!
+//! The sending end, and the right to join, go to other nodes: see [`far`].
+//!
 //! Lock order: the hub's lock is never held together with a channel's.
 
+#[cfg(feature = "serde")]
+mod far;
+
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -17,6 +23,7 @@ use std::task::{Context, Poll, Waker};
 use crate::channel::policy::{Policy, rendezvous};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::channel::{MayPoison, NoPoison};
 use crate::error::{BroadcastError, Failed, Reason, Strength, Why};
@@ -42,27 +49,71 @@ struct State<T> {
     waker: Option<Waker>,
     /// Who has used the sending end last: whom a new receiver waits for.
     sender: Pid,
+    /// How many have to have joined. `None`: nobody has said.
+    least: Option<usize>,
+    /// So many values stand for the sending end: while it goes into a message there are two.
+    values: usize,
+    /// The sending end has come here, and what it knows is still on its way: those who had joined, and the least number.
+    coming: bool,
+    /// The sending end is elsewhere.
+    away: Option<Away<T>>,
+}
+
+/// What is to be said where the sending end is.
+struct Away<T> {
+    /// The sending ends of the channels of those who have joined.
+    joins: VecDeque<Sender<T>>,
+    /// That these were all who had joined there, when the sending end left: to be said behind them.
+    rest: bool,
+    /// Of who says it.
+    waker: Option<Waker>,
 }
 
 impl<T> State<T> {
+    fn new() -> Self {
+        Self {
+            members: Vec::new(),
+            joiners: 0,
+            over: None,
+            waker: None,
+            sender: Pid::current(),
+            least: None,
+            values: 1,
+            coming: false,
+            away: None,
+        }
+    }
+
+    fn least(&self) -> usize {
+        self.least.unwrap_or(0)
+    }
+
+    /// Who waits for more to join, and who says elsewhere that nobody will.
+    fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<T> {
+        let talks = self.away.as_mut().and_then(|away| away.waker.take());
+        self.waker.take().into_iter().chain(talks)
+    }
+
     fn find(&self, chan: &Chan<T>) -> Option<usize> {
         self.members.iter().position(|member| std::ptr::eq(&**member, chan))
     }
 }
 
 impl<T> Hub<T> {
-    /// The channels that a value goes to, as soon as there are `least`.
-    fn poll_members(&self, least: usize, waker: &Waker) -> Poll<Result<Vec<Arc<Chan<T>>>, Why>> {
+    /// The channels that a value goes to, as soon as there are enough.
+    fn poll_members(&self, waker: &Waker) -> Poll<Result<Vec<Arc<Chan<T>>>, Why>> {
         let mut state = self.state.lock();
         state.sender = Pid::current();
         if let Some(why) = &state.over {
             return Poll::Ready(Err(why.clone()));
         }
-        if state.members.len() >= least.max(usize::from(state.joiners == 0)) {
-            return Poll::Ready(Ok(state.members.clone()));
-        }
-        if state.joiners == 0 {
-            return Poll::Ready(Err(Why::Closed));
+        if !state.coming {
+            if state.members.len() >= state.least().max(usize::from(state.joiners == 0)) {
+                return Poll::Ready(Ok(state.members.clone()));
+            }
+            if state.joiners == 0 {
+                return Poll::Ready(Err(Why::Closed));
+            }
         }
         // Dropped after the lock is released: a task's last waker may drop the task.
         let old = state.waker.replace(waker.clone());
@@ -71,16 +122,34 @@ impl<T> Hub<T> {
         Poll::Pending
     }
 
+    /// A receiver joins, whose channel this is.
+    fn enter(self: &Arc<Self>, chan: &Arc<Chan<T>>) {
+        chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(self));
+        if let Err(why) = self.add(chan) {
+            end(chan, &why);
+        }
+    }
+
     fn add(&self, chan: &Arc<Chan<T>>) -> Result<(), Why> {
         let mut state = self.state.lock();
         if let Some(why) = &state.over {
             return Err(why.clone());
         }
-        chan.record.sender.hand_to(state.sender);
-        state.members.push(chan.clone());
-        let woken = state.waker.take();
+        let is_here = state.away.is_none();
+        let woken = if let Some(away) = &mut state.away {
+            away.joins.push_back(Sender::new(chan.clone()));
+            away.waker.take()
+        } else {
+            chan.record.sender.hand_to(state.sender);
+            state.members.push(chan.clone());
+            state.waker.take()
+        };
         drop(state);
         woken.into_iter().for_each(wakers::wake);
+        if is_here {
+            // If it leaves, that is to be heard.
+            chan.with_queue(|queue, _, after| queue.watch_end(after));
+        }
         Ok(())
     }
 
@@ -128,9 +197,9 @@ impl<T> Hub<T> {
     fn count_joiners(&self, count: impl FnOnce(&mut usize)) {
         let mut state = self.state.lock();
         count(&mut state.joiners);
-        let woken = if state.joiners == 0 { state.waker.take() } else { None };
+        let woken = (state.joiners == 0).then(|| state.take_wakers());
         drop(state);
-        woken.into_iter().for_each(wakers::wake);
+        woken.into_iter().flatten().for_each(wakers::wake);
     }
 }
 
@@ -178,18 +247,19 @@ pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
 /// ```
 #[track_caller]
 pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joiner<T>) {
-    let state = State { members: Vec::new(), joiners: 0, over: None, waker: None, sender: Pid::current() };
-    let hub = Arc::new(Hub { policy: policy.into(), state: Lock::new(state) });
+    let hub = Arc::new(Hub { policy: policy.into(), state: Lock::new(State::new()) });
     let joiner = Joiner::new(hub.clone());
-    (Broadcast { hub, least: 0, made: Location::caller() }, joiner)
+    (Broadcast { hub, made: Location::caller() }, joiner)
 }
 
 /// The sending end of a [`broadcast`].
 ///
 /// Dropped, it leaves: receivers get what is still in their channels, and then [`Closed`](crate::RecvError::Closed).
+///
+/// It can go to another node in a message. Those who have joined stay joined, each where it is, and its first value there waits until it has heard of
+/// them all. Joiners lead to it, wherever it is; those of a node that it has left lead there by that node, as long as that lives.
 pub struct Broadcast<T> {
     hub: Arc<Hub<T>>,
-    least: usize,
     made: &'static Location<'static>,
 }
 
@@ -208,8 +278,8 @@ impl<T> Broadcast<T> {
     /// # });
     /// ```
     #[must_use]
-    pub fn at_least(mut self, receivers: usize) -> Self {
-        self.least = receivers;
+    pub fn at_least(self, receivers: usize) -> Self {
+        self.hub.state.lock().least = Some(receivers);
         self
     }
 
@@ -221,7 +291,7 @@ impl<T> Broadcast<T> {
     /// Whether nothing can be received any more: it was retired or poisoned, or no receiver is left, nor anybody to join.
     pub fn is_closed(&self) -> bool {
         let state = self.hub.state.lock();
-        state.over.is_some() || state.members.is_empty() && state.joiners == 0
+        state.over.is_some() || state.members.is_empty() && state.joiners == 0 && !state.coming
     }
 
     /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its channel and then
@@ -290,6 +360,11 @@ impl<T: Clone> Broadcast<T> {
 impl<T> Drop for Broadcast<T> {
     fn drop(&mut self) {
         let mut state = self.hub.state.lock();
+        state.values -= 1;
+        if state.values > 0 || state.away.is_some() {
+            // It goes on: here in another value, or elsewhere.
+            return;
+        }
         let why = state.over.get_or_insert(Why::Closed).clone();
         let (members, waker) = (std::mem::take(&mut state.members), state.waker.take());
         drop(state);
@@ -303,7 +378,8 @@ impl<T> Drop for Broadcast<T> {
 
 impl<T> fmt::Debug for Broadcast<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Broadcast").field("joined", &self.joined()).field("least", &self.least).finish()
+        let least = self.hub.state.lock().least();
+        f.debug_struct("Broadcast").field("joined", &self.joined()).field("least", &least).finish()
     }
 }
 
@@ -312,6 +388,11 @@ impl<T> fmt::Debug for Broadcast<T> {
 /// A receiver that has joined is a [`Receiver`] like any other. Dropping it leaves the broadcast, and so does
 /// [retiring](Receiver::retire) it, which is its own channel's end. Poison is everybody's: from any receiver it ends the whole
 /// broadcast, as it does on every channel. `P` says whether those who join may do that.
+///
+/// Both can go to another node in a message: a receiver that has joined, and a joiner. Who joins elsewhere than at the sending end has joined when
+/// the word of it has come there: what is sent before goes without it. A sender that is to wait for it says [`at_least`](Broadcast::at_least).
+/// A node that is lost leaves with all its receivers and joiners. Of a policy of one's own, which the other node may not have, neither can go
+/// ([`Why::Unsendable`]).
 pub struct Joiner<T, P = MayPoison> {
     hub: Arc<Hub<T>>,
     power: PhantomData<fn() -> P>,
@@ -327,11 +408,8 @@ impl<T, P> Joiner<T, P> {
     #[track_caller]
     pub fn join(&self) -> Receiver<T, P> {
         let chan = Arc::new(Chan::new(&self.hub.policy, Location::caller()));
-        chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(&self.hub));
         let receiver = Receiver::new(chan.clone());
-        if let Err(why) = self.hub.add(&chan) {
-            end(&chan, &why);
-        }
+        self.hub.enter(&chan);
         receiver
     }
 
@@ -361,8 +439,10 @@ impl<T, P> fmt::Debug for Joiner<T, P> {
 
 /// The broadcast is over for this receiver.
 fn end<T>(chan: &Chan<T>, why: &Why) {
-    if let Why::Poisoned(reason) = why {
-        chan.poison_surely(reason.clone());
+    match why {
+        Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
+        Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
+        _ => {}
     }
     chan.sender_gone();
 }
@@ -399,8 +479,8 @@ impl<T: Clone> Broadcasting<'_, T> {
     }
 
     fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Part<T>>, Why>> {
-        let Broadcast { hub, least, made } = &*self.broadcast;
-        let polled = hub.poll_members(*least, cx.waker());
+        let Broadcast { hub, made } = &*self.broadcast;
+        let polled = hub.poll_members(cx.waker());
         let members = std::task::ready!(self.watch.note(polled, Doing::Join, Pid::OUTSIDE, made));
         let part = |chan| Part { chan, post: Post::new(Handle::END), value: self.value.clone() };
         // All clones are made before the first is offered: a panic then finds nothing half done.

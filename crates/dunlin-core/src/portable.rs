@@ -10,11 +10,12 @@ use std::any::TypeId;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, VariantAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::agent::{Inlet, Outlet};
 use crate::barrier::Barrier;
+use crate::broadcast::{Broadcast, Joiner};
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::MayPoison;
 use crate::channel::policy::{Policy, fifo, rendezvous};
@@ -118,12 +119,21 @@ pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + 'static> Portable for T {}
 
 impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Sender { may_poison: may_poison::<P>() }
     }
 
-    fn place(&self) -> Place {
-        Place::Sending(address(self.chan()))
+    fn place(&self) -> Option<Place> {
+        Some(Place::Sending(address(self.chan())))
     }
 
     fn channel(&self) -> Option<ChannelId> {
@@ -166,12 +176,21 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
 }
 
 impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Receiver { may_poison: may_poison::<P>() }
     }
 
-    fn place(&self) -> Place {
-        Place::Receiving(address(self.chan()))
+    fn place(&self) -> Option<Place> {
+        Some(Place::Receiving(address(self.chan())))
     }
 
     fn channel(&self) -> Option<ChannelId> {
@@ -213,12 +232,21 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 }
 
 impl<E: Lend> Mobile for Shared<E> {
+    const MESSAGES: &'static [&'static str] = &["end"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<E>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         E::KIND
     }
 
-    fn place(&self) -> Place {
-        Place::Handle(self.record().index())
+    fn place(&self) -> Option<Place> {
+        Some(Place::Handle(self.record().index()))
     }
 
     // A face of a bundle has several channels.
@@ -263,12 +291,18 @@ impl<E: Lend> Mobile for Shared<E> {
 }
 
 impl Mobile for Barrier {
+    const MESSAGES: &'static [&'static str] = &[];
+
+    fn trace<'de, A: VariantAccess<'de>>(_: u32, access: A) -> Result<(), A::Error> {
+        access.unit_variant()
+    }
+
     fn kind() -> EndKind {
         EndKind::Barrier
     }
 
-    fn place(&self) -> Place {
-        Place::Handle(self.number())
+    fn place(&self) -> Option<Place> {
+        Some(Place::Handle(self.number()))
     }
 
     fn channel(&self) -> Option<ChannelId> {
@@ -310,15 +344,138 @@ impl Mobile for Barrier {
     }
 }
 
+impl<T: Portable> Mobile for Broadcast<T> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
+    fn kind() -> EndKind {
+        EndKind::Broadcast
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::Sending(self.address()))
+    }
+
+    // It has one for each of those who have joined.
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    fn policy(&self) -> Option<PolicyNote> {
+        PolicyNote::of(self.policy())
+    }
+
+    fn is_stretched(&self) -> bool {
+        false
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn into_agent(self) -> Agent {
+        Agent::Several(self.into_agents())
+    }
+
+    fn adopt(policy: &Policy) -> (Self, Agent) {
+        let (broadcast, agents) = Self::adopt(policy);
+        (broadcast, Agent::Several(agents))
+    }
+
+    fn another(&self) -> Another<Self> {
+        Box::new(self.another())
+    }
+
+    fn is_several(&self) -> bool {
+        self.is_several()
+    }
+
+    fn alone(self) -> Option<Self> {
+        self.alone()
+    }
+}
+
+impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
+    fn kind() -> EndKind {
+        EndKind::Joiner { may_poison: may_poison::<P>() }
+    }
+
+    // Many may have one, so the same one twice is two joiners and nothing more.
+    fn place(&self) -> Option<Place> {
+        None
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    fn policy(&self) -> Option<PolicyNote> {
+        PolicyNote::of(self.policy())
+    }
+
+    fn is_stretched(&self) -> bool {
+        false
+    }
+
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    fn into_agent(self) -> Agent {
+        Agent::Several(self.into_agents())
+    }
+
+    fn adopt(policy: &Policy) -> (Self, Agent) {
+        let (joiner, agents) = Self::adopt(policy);
+        (joiner, Agent::Several(agents))
+    }
+
+    fn another(&self) -> Another<Self> {
+        Box::new(self.another())
+    }
+
+    fn is_several(&self) -> bool {
+        false
+    }
+
+    fn alone(self) -> Option<Self> {
+        Some(self)
+    }
+}
+
 /// An end that is another one with a name: moves as that does.
 macro_rules! moves_as {
-    ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
+    ($(<$($parameter:ident $message:literal),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
         impl<$($parameter: Portable),*> Mobile for $end {
+            const MESSAGES: &'static [&'static str] = &[$($message),*];
+
+            fn trace<'de, V: VariantAccess<'de>>(index: u32, access: V) -> Result<(), V::Error> {
+                $(if Self::MESSAGES.get(index as usize) == Some(&$message) {
+                    return access.newtype_variant::<$parameter>().map(drop);
+                })*
+                access.unit_variant()
+            }
+
             fn kind() -> EndKind {
                 $kind
             }
 
-            fn place(&self) -> Place {
+            fn place(&self) -> Option<Place> {
                 self.$inner().place()
             }
 
@@ -364,9 +521,9 @@ macro_rules! moves_as {
 }
 
 moves_as! {
-    <Q, A> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
-    <Q, A> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
-    <A> Reply<A>: EndKind::Reply, sender, adopt_slot;
+    <Q "request", A "reply"> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
+    <Q "request", A "reply"> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
+    <A "reply"> Reply<A>: EndKind::Reply, sender, adopt_slot;
 }
 
 /// The slot of a reply is where the reply is given, for that must not wait.
@@ -413,6 +570,8 @@ travels! {
     <T, P> Receiver<T, P> where { T: Portable, P: 'static }
     <E> Shared<E> where { E: Lend }
     <> Barrier where {}
+    <T> Broadcast<T> where { T: Portable }
+    <T, P> Joiner<T, P> where { T: Portable, P: 'static }
     <Q, A> Caller<Q, A> where { Q: Portable, A: Portable }
     <Q, A> Callee<Q, A> where { Q: Portable, A: Portable }
     <A> Reply<A> where { A: Portable }

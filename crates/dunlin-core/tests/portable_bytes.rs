@@ -14,22 +14,35 @@ use std::task::{Context, Poll, Waker};
 
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{
-    AdoptedEnd, Agent, AnyInlet, AnyOutlet, CarryError, EndKind, Inbox, Outbox, Sealed, Shape, Value,
+    AdoptedEnd, Agent, AnyInlet, AnyOutlet, CarryError, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Shape,
+    StagedEnd, Value,
 };
 use dunlin_core::doc::block_on;
 use dunlin_core::{
-    CallError, Callee, Caller, Portable, Receiver, RecvError, Sender, Shared, Why, alt, call, channel, channel_with,
-    fifo, future, par, rendezvous,
+    Broadcast, BroadcastError, CallError, Callee, Caller, Joiner, NoPoison, Portable, Reason, Receiver, RecvError,
+    Sender, Shared, Why, alt, broadcast, broadcast_with, call, channel, channel_with, fifo, future, par, rendezvous,
 };
 use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};
 
-/// A message as it stands in a frame: its body, and of each end in it, in the order of their numbers, what it is and the link that it will
-/// have.
+/// A message as it stands in a frame: its body, and its ends, in the order of their numbers.
 #[derive(Serialize, Deserialize)]
 struct Message {
     body: Vec<u8>,
-    ends: Vec<(EndKind, u64)>,
+    ends: Vec<End>,
+}
+
+/// What an end is, and the first of the links that it will have, every other number.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct End {
+    kind: EndKind,
+    policy: Option<PolicyNote>,
+    link: u64,
+}
+
+/// How many links an end of this kind has.
+fn links_of(kind: EndKind) -> u64 {
+    if kind == EndKind::Barrier { 2 } else { 1 }
 }
 
 /// All frames name their link first.
@@ -52,7 +65,7 @@ enum Frame {
     Abort(u64),
     // From either.
     Retired,
-    Poisoned(String),
+    Poisoned(String, u8),
     Gone,
 }
 
@@ -93,11 +106,19 @@ struct Side {
     moved: usize,
     /// Spoils the bodies of what it sends.
     garbles: bool,
+    chores: Vec<Chore>,
 }
 
 impl Side {
     fn new(first_link: u64) -> Self {
-        Self { links: BTreeMap::new(), next_link: first_link, frames_out: Vec::new(), moved: 0, garbles: false }
+        Self {
+            links: BTreeMap::new(),
+            next_link: first_link,
+            frames_out: Vec::new(),
+            moved: 0,
+            garbles: false,
+            chores: vec![],
+        }
     }
 
     fn say(&mut self, link: u64, frame: Frame) {
@@ -108,7 +129,12 @@ impl Side {
         let link_state = match agent {
             Agent::Outlet(agent) => Link::Out(OutLink { agent, away: BTreeMap::new(), later: vec![], gone: false }),
             Agent::Inlet(agent) => Link::In(InLink { agent, arrived: BTreeMap::new(), gone: false }),
-            Agent::Several(_) => panic!("this carrier has no tasks to run its chores"),
+            Agent::Several(several) => {
+                for (link, agent) in (link..).step_by(2).zip(several.agents) {
+                    self.install(link, agent);
+                }
+                return self.chores.push(several.chore);
+            }
         };
         assert!(self.links.insert(link, link_state).is_none());
     }
@@ -125,8 +151,13 @@ impl Side {
                 return Err(value);
             }
         }
-        let links: Vec<_> = sealed.ends().map(|_| (self.next_link, self.next_link += 2).0).collect();
-        let ends = sealed.ends().map(|end| end.kind).zip(links.iter().copied()).collect();
+        let mut end = |end: StagedEnd| {
+            let link = self.next_link;
+            self.next_link += 2 * links_of(end.kind);
+            End { kind: end.kind, policy: end.policy, link }
+        };
+        let ends: Vec<_> = sealed.ends().map(&mut end).collect();
+        let links = ends.iter().map(|end| end.link).collect();
         if self.garbles {
             body.pop();
         }
@@ -136,8 +167,8 @@ impl Side {
     /// Reads a value. Its ends are halves of channels whose agents nobody drives yet.
     fn decode(shape: Shape, message: &Message) -> Result<(Value, Vec<(u64, AdoptedEnd)>), String> {
         let mut inbox = Inbox::default();
-        for (token, (kind, _)) in (0..).zip(&message.ends) {
-            inbox.expect(token, *kind, rendezvous());
+        for (token, end) in (0..).zip(&message.ends) {
+            inbox.expect(token, end.kind, end.policy.and_then(PolicyNote::policy).unwrap_or_else(rendezvous));
         }
         let read = || {
             let mut from = serde_json::Deserializer::from_slice(&message.body);
@@ -146,7 +177,7 @@ impl Side {
         };
         let value = inbox.decode(read).map_err(|e: serde_json::Error| e.to_string())?;
         let adopted = inbox.into_adopted();
-        Ok((value, message.ends.iter().map(|(_, link)| *link).zip(adopted).collect()))
+        Ok((value, message.ends.iter().map(|end| end.link).zip(adopted).collect()))
     }
 
     /// The other side has taken the value: its ends are there from now on.
@@ -174,7 +205,7 @@ impl Side {
         for (link, end) in adopted {
             match end.agent {
                 Some(agent) => self.install(link, agent),
-                None => self.say(link, Frame::Gone),
+                None => (0..links_of(end.kind)).for_each(|n| self.say(link + 2 * n, Frame::Gone)),
             }
         }
     }
@@ -182,6 +213,7 @@ impl Side {
     /// Asks every agent for its news once. `false`: there was none.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let mut news = false;
+        self.chores.retain_mut(|chore| chore.as_mut().poll(cx).is_pending());
         for id in self.links.keys().copied().collect::<Vec<_>>() {
             match self.links.get_mut(&id) {
                 Some(Link::Out(link)) if !link.gone => {
@@ -239,8 +271,10 @@ impl Side {
                 }
             }
             Event::Revoke(ticket) => self.say(id, Frame::Revoke(ticket)),
+            // Every end is in use as soon as it is here.
+            Event::Watched => {}
             Event::Retired => self.say(id, Frame::Retired),
-            Event::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
+            Event::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string(), reason.strength().as_u8())),
             Event::Lost => unreachable!("no node is ever lost here"),
             Event::Gone => {
                 self.say(id, Frame::Gone);
@@ -302,7 +336,9 @@ impl Side {
             FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
             FromReceiver::Down => unreachable!("no node is ever lost here"),
             FromReceiver::Retired => self.say(id, Frame::Retired),
-            FromReceiver::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string())),
+            FromReceiver::Poisoned(reason) => {
+                self.say(id, Frame::Poisoned(reason.to_string(), reason.strength().as_u8()))
+            }
             FromReceiver::Gone => {
                 self.say(id, Frame::Gone);
                 self.links.remove(&id);
@@ -360,7 +396,7 @@ impl Side {
                 }
             }
             Frame::Retired => link.agent.retire(),
-            Frame::Poisoned(reason) => link.agent.poison(reason.into()),
+            Frame::Poisoned(reason, strength) => link.agent.poison(Reason::from(reason).of_strength(strength)),
             Frame::Gone => {
                 // What was on its way has met nobody.
                 for (ticket, away) in std::mem::take(&mut link.away) {
@@ -413,7 +449,7 @@ impl Side {
                 link.arrived.remove(&number);
             }
             Frame::Retired => link.agent.retire(),
-            Frame::Poisoned(reason) => link.agent.poison(reason.into()),
+            Frame::Poisoned(reason, strength) => link.agent.poison(Reason::from(reason).of_strength(strength)),
             Frame::Gone => link.gone = true,
             _ => panic!("not from a sender"),
         }
@@ -933,4 +969,212 @@ fn an_end_that_was_kept_here_ends_over_there() {
     drop(kept);
     assert_eq!(a_rx.try_recv(), Err(RecvError::Closed));
     assert_eq!(net.links(), [0, 0]);
+}
+
+/// Sends a value over, and gives what comes.
+async fn over<T: Portable + Debug>(tx: &mut Sender<T>, rx: &mut Receiver<T>, value: T) -> T {
+    let (sent, received) = par!(tx.send(value), rx.recv());
+    sent.unwrap();
+    received.unwrap()
+}
+
+/// Until what is carried has had this effect.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        give_way().await;
+    }
+}
+
+/// Lets the carrier carry.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut given, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+#[test]
+fn who_joins_over_there_gets_each_value() {
+    let (net, mut tx, mut rx) = Net::with::<Joiner<u8>>();
+    block_on(async {
+        par!(net.carry(), async {
+            let (cast, joiner) = broadcast();
+            let mut cast = cast.at_least(2);
+            let mut here = joiner.join();
+            let there = over(&mut tx, &mut rx, joiner.clone()).await;
+            drop((tx, rx, joiner));
+            // The join is on its way as the send begins.
+            let mut one = there.join();
+            assert_eq!(par!(cast.send(1), here.recv(), one.recv()), (Ok(()), Ok(1), Ok(1)));
+            let mut two = there.clone().join();
+            drop(there);
+            cast = cast.at_least(3);
+            let got = par!(cast.send(2), here.recv(), one.recv(), two.recv());
+            assert_eq!(got, (Ok(()), Ok(2), Ok(2), Ok(2)));
+            // Who is gone is not waited for; who has retired neither.
+            cast = cast.at_least(0);
+            let left = async {
+                assert_eq!(here.recv().await, Ok(3));
+                two.retire();
+                drop(one);
+            };
+            assert_eq!(par!(cast.send(3), left).0, Ok(()));
+            assert_eq!(cast.joined(), 1);
+            assert_eq!(par!(cast.send(4), here.recv()), (Ok(()), Ok(4)));
+            drop(here);
+            let closed = BroadcastError { value: 5, why: Why::Closed, received: 0 };
+            assert_eq!(cast.send(5).await, Err(closed));
+        });
+    });
+    assert_eq!(net.links(), [0, 0]);
+}
+
+/// A broadcast is not over as long as somebody there can join.
+#[test]
+fn the_last_joiner_is_over_there() {
+    let (net, mut tx, mut rx) = Net::with::<Joiner<u8, NoPoison>>();
+    block_on(async {
+        par!(net.carry(), async {
+            let (cast, joiner) = broadcast::<u8>();
+            let mut cast = cast.at_least(1);
+            let there = over(&mut tx, &mut rx, joiner.no_poison()).await;
+            drop((tx, rx));
+            let mut waits = Box::pin(cast.send(1));
+            for _ in 0..5 {
+                assert!(poll_once(waits.as_mut()).is_pending());
+                give_way().await;
+            }
+            drop(there);
+            let closed = BroadcastError { value: 1, why: Why::Closed, received: 0 };
+            assert_eq!(waits.await, Err(closed));
+        });
+    });
+    assert_eq!(net.links(), [0, 0]);
+}
+
+/// The sending end goes over, with those who have joined and what it was told; the joiner stays, and one goes after it.
+#[test]
+fn a_broadcast_goes_over() {
+    let (net, mut tx, mut rx) = Net::with::<(Broadcast<u8>, Option<Joiner<u8>>)>();
+    block_on(async {
+        par!(net.carry(), async {
+            let (cast, joiner) = broadcast_with(fifo(1));
+            let mut cast = cast.at_least(2);
+            let (mut one, mut two) = (joiner.join(), joiner.join());
+            assert_eq!(cast.send(1).await, Ok(()));
+            let gone = joiner.join();
+            let (mut cast, _) = over(&mut tx, &mut rx, (cast, None)).await;
+            drop(gone);
+            drop((tx, rx));
+            // The buffers are here, and full.
+            let (sent, ..) = par!(cast.send(2), async {
+                assert_eq!((one.recv().await, two.recv().await), (Ok(1), Ok(1)));
+            });
+            assert_eq!(sent, Ok(()));
+            drop(two);
+            assert_eq!(one.recv().await, Ok(2));
+            until(|| cast.joined() == 1).await;
+            // One is too few, as it was here.
+            let mut sending = Box::pin(cast.send(3));
+            for _ in 0..5 {
+                assert!(poll_once(sending.as_mut()).is_pending());
+                give_way().await;
+            }
+            let mut three = joiner.join();
+            drop(joiner);
+            assert_eq!(sending.await, Ok(()));
+            assert_eq!((one.recv().await, three.recv().await), (Ok(3), Ok(3)));
+            cast.retire();
+            assert_eq!((one.recv().await, three.recv().await), (Err(RecvError::Closed), Err(RecvError::Closed)));
+        });
+    });
+    assert_eq!(net.links(), [0, 0]);
+}
+
+/// What ended it before is known over there.
+#[test]
+fn a_broadcast_that_is_over_goes_over() {
+    for poison in [false, true] {
+        let (net, mut tx, mut rx) = Net::with::<Broadcast<u8>>();
+        block_on(async {
+            par!(net.carry(), async {
+                let (cast, joiner) = broadcast();
+                let mut one = joiner.join();
+                let why = if poison { Why::Poisoned(Reason::from("sick").of_strength(9)) } else { Why::Closed };
+                if poison {
+                    one.poison_with(9, "sick");
+                } else {
+                    cast.retire();
+                }
+                let mut cast = over(&mut tx, &mut rx, cast).await;
+                drop((tx, rx));
+                let failed = BroadcastError { value: 1, why: why.clone(), received: 0 };
+                assert_eq!(cast.send(1).await, Err(failed));
+                let recv =
+                    || if let Why::Poisoned(why) = &why { RecvError::Poisoned(why.clone()) } else { RecvError::Closed };
+                assert_eq!((one.recv().await, joiner.join().recv().await), (Err(recv()), Err(recv())));
+            });
+        });
+        assert_eq!(net.links(), [0, 0]);
+    }
+}
+
+/// From wherever it comes, everybody hears of it, with its strength; what is too weak does nothing.
+#[test]
+fn poison_goes_over() {
+    for from in 0..3 {
+        let (net, mut tx, mut rx) = Net::with::<Joiner<u8>>();
+        block_on(async {
+            par!(net.carry(), async {
+                let (mut cast, joiner) = broadcast_with(rendezvous().immunity(3));
+                let mut here = joiner.join();
+                let there = over(&mut tx, &mut rx, joiner).await;
+                drop((tx, rx));
+                let (mut one, mut two) = (there.join(), there.join());
+                assert!(!one.poison_with(3, "weak"));
+                until(|| cast.joined() == 3).await;
+                assert_eq!(par!(cast.send(1), here.recv(), one.recv(), two.recv()), (Ok(()), Ok(1), Ok(1), Ok(1)));
+                assert!(match from {
+                    0 => cast.poison_with(4, "sick"),
+                    1 => here.poison_with(4, "sick"),
+                    _ => two.poison_with(4, "sick"),
+                });
+                let sick = || Reason::from("sick").of_strength(4);
+                let heard = || Err(RecvError::Poisoned(sick()));
+                assert_eq!((here.recv().await, one.recv().await, two.recv().await), (heard(), heard(), heard()));
+                assert_eq!(there.join().recv().await, heard());
+                let failed = BroadcastError { value: 2, why: Why::Poisoned(sick()), received: 0 };
+                assert_eq!(cast.send(2).await, Err(failed));
+            });
+        });
+        assert_eq!(net.links(), [0, 0]);
+    }
+}
+
+/// Refused, or kept here: they are as they were.
+#[test]
+fn ends_of_a_broadcast_that_do_not_go() {
+    let (net, mut tx, rx) = Net::with::<(Broadcast<u8>, Joiner<u8>)>();
+    let mut message = Some(broadcast());
+    let mut sending = Box::pin(tx.send_from(&mut message));
+    assert!(poll_once(sending.as_mut()).is_pending());
+    net.settle();
+    drop((sending, rx));
+    let mut settling = Box::pin(tx.settle(&mut message));
+    while poll_once(settling.as_mut()).is_pending() {
+        net.settle();
+    }
+    drop(settling);
+    drop(tx);
+    net.settle();
+    let (mut cast, joiner) = message.unwrap();
+    let mut one = joiner.join();
+    drop(joiner);
+    block_on(async {
+        assert_eq!(par!(cast.send(1), one.recv()), (Ok(()), Ok(1)));
+        drop(one);
+        assert_eq!(cast.send(2).await.unwrap_err().why, Why::Closed);
+    });
 }

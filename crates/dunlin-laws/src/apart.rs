@@ -144,6 +144,7 @@ impl<T: Send + 'static> Carrier<T> {
                 }
                 return;
             }
+            Event::Watched => return self.inlet.watch_end(),
             Event::Revoke(ticket) => Forth::Revoke(ticket),
             Event::Retired => Forth::Retire,
             Event::Poisoned(reason) => Forth::Poison(reason),

@@ -97,26 +97,11 @@
 //! spawn(async move { tx.send(std::rc::Rc::new(1)).await });
 //! # }
 //! ```
-//! What stays in its program, in a message to another node: a broadcast, and what joins one.
+//! What serde cannot write, in a message to another node, also by a broadcast:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(node: Node) -> Result {
-//! drop(node.sender::<dunlin::Broadcast<u8>>("ticks").await?);
-//! # Ok(())
-//! # }
-//! ```
-//! ```compile_fail,E0277
-//! # use dunlin::prelude::*;
-//! # async fn f(node: Node) -> Result {
-//! drop(node.sender::<dunlin::Joiner<u8>>("clocks").await?);
-//! # Ok(())
-//! # }
-//! ```
-//! A receiver that has joined can be written, and is refused when it is sent (`tests/holes.rs`). So this compiles:
-//! ```
-//! # use dunlin::prelude::*;
-//! # async fn f(node: Node) -> Result {
-//! drop(node.sender::<Receiver<u8>>("ticks").await?);
+//! drop(node.sender::<dunlin::Joiner<std::fs::File>>("clocks").await?);
 //! # Ok(())
 //! # }
 //! ```

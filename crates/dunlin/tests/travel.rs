@@ -479,6 +479,21 @@ impl dunlin::Buffering for Mine {
     }
 }
 
+/// A sender that came through a node in between, and that nobody has used yet, hears that its receiver is gone.
+#[test]
+fn an_unused_sender_hears_the_end() {
+    run(async {
+        let [a, b, c] = nodes("an_unused_sender_hears_the_end").await;
+        let mut first = way::<Sender<u32>>(&a, &b, "first").await?;
+        let mut second = way::<Sender<u32>>(&b, &c, "second").await?;
+        let (tx, rx) = channel::<u32>();
+        let tx = carry(tx, &mut first).await?;
+        let mut tx = carry(tx, &mut second).await?;
+        let ((), ()) = par!(tx.closed(), async { drop(rx) });
+        Ok(())
+    });
+}
+
 /// What cannot go is refused, with the value.
 #[test]
 fn what_cannot_go_stays() {

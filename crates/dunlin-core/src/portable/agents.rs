@@ -140,14 +140,14 @@ pub enum Agent {
     Outlet(AnyOutlet),
     /// The sender is elsewhere.
     Inlet(AnyInlet),
-    /// Of a handle of an end that many share, or an enrolment on a barrier: see [`Several`].
+    /// Of a handle of an end that many share, an enrolment on a barrier, or an end of a broadcast: see [`Several`].
     Several(Several),
 }
 
 /// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends that.
 pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What stands for a handle of a shared end, or an enrolment on a barrier, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
+/// What stands for a handle of a shared end, an enrolment on a barrier, or an end of a broadcast, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
 /// place of the other node's list.
 pub struct Several {
     /// First that for operations without a claim, if there are such.
@@ -528,6 +528,7 @@ fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
         Event::AskedBack(ticket) => Event::AskedBack(ticket),
         Event::Unlocked(ticket) => Event::Unlocked(ticket),
         Event::Revoke(ticket) => Event::Revoke(ticket),
+        Event::Watched => Event::Watched,
         Event::Retired => Event::Retired,
         Event::Poisoned(reason) => Event::Poisoned(reason),
         Event::Gone => Event::Gone,

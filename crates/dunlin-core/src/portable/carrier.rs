@@ -53,8 +53,8 @@
 //! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
 //!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
 //!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]) have several agents, each for a channel of its own that the carrier makes for it, and on each side
-//!   a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
+//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a broadcast, have several agents, or one, each for a channel of its own that the carrier makes
+//!   for it, and on each side a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
 //! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
@@ -72,7 +72,7 @@ use std::thread::LocalKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
-use crate::channel::policy::{Bound, Kind, Overflow, Policy};
+use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -97,6 +97,13 @@ pub enum EndKind {
     SharedReceiver,
     /// An enrolment on a [`Barrier`](crate::Barrier).
     Barrier,
+    /// The sending end of a [broadcast](crate::Broadcast).
+    Broadcast,
+    /// A [`Joiner`](crate::Joiner) of a broadcast.
+    Joiner {
+        /// Whether those who join have the power to poison.
+        may_poison: bool,
+    },
     /// A [`Caller`](crate::Caller).
     Caller,
     /// A [`Callee`](crate::Callee).
@@ -113,6 +120,8 @@ impl EndKind {
             Self::Receiver { .. } => "dunlin::Receiver",
             Self::Shared | Self::SharedSender | Self::SharedReceiver => "dunlin::Shared",
             Self::Barrier => "dunlin::Barrier",
+            Self::Broadcast => "dunlin::Broadcast",
+            Self::Joiner { .. } => "dunlin::Joiner",
             Self::Caller => "dunlin::Caller",
             Self::Callee => "dunlin::Callee",
             Self::Reply => "dunlin::Reply",
@@ -120,9 +129,15 @@ impl EndKind {
     }
 }
 
-impl fmt::Display for EndKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl EndKind {
+    /// What people call it, and its name for whoever traces types.
+    ///
+    /// A tracer is a deserializer that wants to know what a type is made of, and has no bytes. To the newtype struct of an end
+    /// ([`name`](Self::name)) it answers with `visit_enum`. The seed for the variant then asks for an enum with the end's label as its name, and with what the end
+    /// carries as its variants: a tracer gives the number of the one that it wants to trace, and is asked for a newtype variant with a message of that
+    /// type; or [`NOTHING`](Self::NOTHING), and is asked for a unit variant. What it gets is an end whose other end is gone.
+    pub const fn label(self) -> &'static str {
+        match self {
             Self::Sender { may_poison: true } => "sender",
             Self::Sender { may_poison: false } => "sender that may not poison",
             Self::Receiver { may_poison: true } => "receiver",
@@ -131,10 +146,22 @@ impl fmt::Display for EndKind {
             Self::SharedSender => "shared sender",
             Self::SharedReceiver => "shared receiver",
             Self::Barrier => "enrolment on a barrier",
+            Self::Broadcast => "broadcast",
+            Self::Joiner { may_poison: true } => "joiner of a broadcast",
+            Self::Joiner { may_poison: false } => "joiner of a broadcast that may not poison",
             Self::Caller => "caller",
             Self::Callee => "callee",
             Self::Reply => "place for a reply",
-        })
+        }
+    }
+
+    /// See [`label`](Self::label).
+    pub const NOTHING: u32 = u32::MAX;
+}
+
+impl fmt::Display for EndKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
     }
 }
 
@@ -262,8 +289,14 @@ pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// An end that can be staged.
 pub(super) trait Mobile: Send + Sized + 'static {
+    /// What it carries, by name.
+    const MESSAGES: &'static [&'static str];
+
+    /// Reads, of what it carries, what has this number: see [`EndKind::label`].
+    fn trace<'de, A: de::VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error>;
     fn kind() -> EndKind;
-    fn place(&self) -> Place;
+    /// `None`: nothing that another value could be, too.
+    fn place(&self) -> Option<Place>;
     fn another(&self) -> Another<Self>;
     /// Whether more than one value stands for the end.
     fn is_several(&self) -> bool;
@@ -271,7 +304,7 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn alone(self) -> Option<Self>;
     /// The channel, if it is one.
     fn channel(&self) -> Option<ChannelId>;
-    /// Of an end that receives: the channel's policy, if that can be said.
+    /// Of an end that receives, and of a broadcast: the channels' policy, if that can be said.
     fn policy(&self) -> Option<PolicyNote>;
     /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
     fn is_stretched(&self) -> bool;
@@ -330,7 +363,7 @@ pub struct StagedEnd {
     /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
     /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
     pub channel: Option<ChannelId>,
-    /// Of an end that receives: the channel's policy. `None`: a user's own, which no other program has.
+    /// Of an end that receives, and of both of a broadcast: the channels' policy. `None`: a user's own, which no other program has.
     pub policy: Option<PolicyNote>,
     /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
     /// does: a carrier that cannot tell that half where this end goes has to refuse it.
@@ -342,7 +375,7 @@ pub struct StagedEnd {
 
 struct Staged {
     end: StagedEnd,
-    place: Place,
+    place: Option<Place>,
     another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
 }
 
@@ -719,7 +752,7 @@ impl Inbox {
     }
 
     /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
-    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives.
+    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives, or that of a broadcast's channels.
     ///
     /// A number that is here already, is this from now on.
     pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
@@ -794,7 +827,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
-        if staging.ends.iter().any(|other| other.place == place) {
+        if place.is_some() && staging.ends.iter().any(|other| other.place == place) {
             let twice = CarryError::Twice { kind };
             staging.error = Some(twice.clone());
             return Err(twice);
@@ -808,8 +841,10 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
 
 /// Reads an end's number and takes the end.
 pub(super) fn read<'de, E: Mobile, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
-    let token = deserializer.deserialize_newtype_struct(E::kind().name(), TokenVisitor::<E>(PhantomData))?;
-    take(token).map_err(de::Error::custom)
+    match deserializer.deserialize_newtype_struct(E::kind().name(), EndVisitor::<E>(PhantomData))? {
+        Found::Token(token) => take(token).map_err(de::Error::custom),
+        Found::Trace => Ok(E::adopt(&rendezvous()).0),
+    }
 }
 
 fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
@@ -821,29 +856,67 @@ fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
     taken.unwrap_or(Err(CarryError::NotArrived))
 }
 
-struct TokenVisitor<E>(PhantomData<fn() -> E>);
+enum Found {
+    Token(u64),
+    /// Somebody wants to know what the end carries: see [`EndKind::label`].
+    Trace,
+}
 
-impl<'de, E: Mobile> de::Visitor<'de> for TokenVisitor<E> {
-    type Value = u64;
+struct EndVisitor<E>(PhantomData<fn() -> E>);
+
+impl<'de, E: Mobile> de::Visitor<'de> for EndVisitor<E> {
+    type Value = Found;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the number of a {}", E::kind())
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        u64::deserialize(deserializer)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+        u64::deserialize(deserializer).map(Found::Token)
     }
 
     // Formats without newtype structs give what is inside.
-    fn visit_u64<R>(self, token: u64) -> Result<u64, R> {
-        Ok(token)
+    fn visit_u64<R>(self, token: u64) -> Result<Found, R> {
+        Ok(Found::Token(token))
     }
 
-    fn visit_i64<R: de::Error>(self, token: i64) -> Result<u64, R> {
-        u64::try_from(token).map_err(|_| R::invalid_value(de::Unexpected::Signed(token), &self))
+    fn visit_i64<R: de::Error>(self, token: i64) -> Result<Found, R> {
+        match u64::try_from(token) {
+            Ok(token) => Ok(Found::Token(token)),
+            Err(_) => Err(R::invalid_value(de::Unexpected::Signed(token), &self)),
+        }
     }
 
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<u64, A::Error> {
-        sequence.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Found, A::Error> {
+        sequence.next_element()?.map(Found::Token).ok_or_else(|| de::Error::invalid_length(0, &self))
+    }
+
+    // No format reads a newtype struct so.
+    fn visit_enum<A: de::EnumAccess<'de>>(self, access: A) -> Result<Found, A::Error> {
+        let (index, content) = access.variant_seed(WhichMessage::<E>(PhantomData))?;
+        E::trace(index, content).map(|()| Found::Trace)
+    }
+}
+
+/// Which of its messages is to be traced.
+struct WhichMessage<E>(PhantomData<fn() -> E>);
+
+impl<'de, E: Mobile> de::DeserializeSeed<'de> for WhichMessage<E> {
+    type Value = u32;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u32, D::Error> {
+        deserializer.deserialize_enum(E::kind().label(), E::MESSAGES, self)
+    }
+}
+
+impl<E: Mobile> de::Visitor<'_> for WhichMessage<E> {
+    type Value = u32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the number of what a {} carries", E::kind())
+    }
+
+    fn visit_u32<R>(self, index: u32) -> Result<u32, R> {
+        Ok(index)
     }
 }

@@ -422,7 +422,7 @@ pub struct Declaration {
     pub shared: bool,
     /// What it expects of the other face.
     pub expects: Expected,
-    /// What the messages look like; empty if that is not known. Opaque here.
+    /// What the messages look like, as [`Schema::encode`](crate::schema::Schema::encode) writes it; empty if that is not known.
     pub schema: Bytes,
 }
 
@@ -565,7 +565,7 @@ impl Names {
     }
 }
 
-fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
+pub(crate) fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
     if bytes <= bytes_max {
         return Ok(());
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::sync::{Notify, oneshot};
@@ -25,6 +26,7 @@ use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
+use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
 use super::message;
 use super::network::{Networks, Socket};
@@ -36,7 +38,7 @@ use crate::world::{self, Clock};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
-const BUFFERED_MAX: u64 = 16 << 20;
+pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
@@ -71,12 +73,18 @@ pub(crate) struct State {
     settled: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
+    /// What people are to read: written where nothing is locked, too.
+    pub(crate) lines: Vec<NodeEvent>,
 }
 
 /// A socket.
 struct Entry {
     bell: Arc<Bell>,
     post: Weak<Post>,
+    /// Who is at its other end, for people to read.
+    peer: String,
+    /// Where it was dialled. `None`: it was accepted.
+    dialled: Option<String>,
 }
 
 pub(crate) struct Driver {
@@ -94,11 +102,13 @@ pub(crate) struct Driver {
     /// So long a dial may take: a network that drops what is sent to it answers nothing.
     dial_max: Duration,
     closing: AtomicBool,
+    pub(crate) log: Log,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         Arc::new(Self {
+            log,
             clock: Clock::new(),
             read: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -120,6 +130,7 @@ impl Driver {
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),
+                lines: Vec::new(),
             }),
             given_up: Mutex::default(),
             abandoned: AtomicBool::new(false),
@@ -188,7 +199,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() {
+        if !state.garbage.is_empty() || !state.lines.is_empty() {
             self.bell.ring();
         }
     }
@@ -205,6 +216,7 @@ impl Driver {
                 }
             }
             Action::Close(socket, why) => {
+                self.tell_closed(state, now, socket, &why);
                 if let Some(entry) = state.sockets.get(&socket) {
                     state.parting.insert(socket, why);
                     entry.bell.ring();
@@ -259,6 +271,36 @@ impl Driver {
                 state.has_settled(channel);
             }
         }
+    }
+
+    /// Why a socket is closed may be worth knowing.
+    fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
+        let Some(Entry { peer, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
+        let event = match (dialled, why) {
+            (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: refusal.to_string() }
+            }
+            (Some(at), Closed::Garbage(why)) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
+            }
+            (None, Closed::Stranger { node, application }) => {
+                let why = format!("it belongs to the application {application:?}");
+                let (from, node) = (peer.clone(), *node);
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, from, why));
+            }
+            (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
+                from: peer.clone(),
+                why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
+            },
+            (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            _ => return,
+        };
+        self.with_hub(state, now, |hub, _| match event {
+            NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
+            event => hub.tell(event),
+        });
     }
 
     /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may declare it anew.
@@ -341,13 +383,14 @@ impl Driver {
         })
     }
 
-    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>) -> SocketId {
+    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>, dialled: Option<String>) -> SocketId {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
+        let peer = socket.peer();
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post) });
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, dialled });
         world::spawn_own(post.serve(0));
         id
     }
@@ -380,7 +423,7 @@ impl Driver {
                     driver.close();
                 });
             }
-            let (dials, garbage) = self.with(|state, now| {
+            let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
                 let State { machine, late, .. } = &mut *state;
                 late.retain(|channel, _| machine.has_home(*channel));
@@ -390,14 +433,18 @@ impl Driver {
                 }
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
-                (std::mem::take(&mut state.dials), std::mem::take(&mut state.garbage))
+                let State { dials, garbage, lines, .. } = state;
+                (std::mem::take(dials), std::mem::take(garbage), std::mem::take(lines))
             });
-            if self.bell.stirred() > 0 || !garbage.is_empty() {
+            let writes = !lines.is_empty();
+            self.log.keep(lines);
+            if self.bell.stirred() > 0 || !garbage.is_empty() || writes {
                 let driver = self.clone();
                 // Not here: it may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
                     garbage.into_iter().for_each(discard);
+                    driver.log.write();
                 });
             }
             if look_at.is_none_or(|at| self.now() >= at) {
@@ -437,11 +484,16 @@ impl Driver {
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
         let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        let application = self.log.application();
+        match &result {
+            Ok(_) => tracing::debug!(target: "dunlin::node", application, address, "dialled"),
+            Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "nobody answers"),
+        }
         self.with(|state, now| match result {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
-                let socket = self.add_socket(state, socket);
+                let socket = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
             }
             Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
@@ -454,7 +506,7 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let socket = self.add_socket(state, socket);
+            let socket = self.add_socket(state, socket, None);
             state.machine.accepted(now, socket);
         });
     }
@@ -470,10 +522,13 @@ impl Driver {
             }
             (std::mem::take(stretched), hub.take())
         });
+        let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {
-            hub.farewell();
+            hub.farewell(&mut lines);
         }
+        self.log.keep(lines);
         self.end_all(stretched);
+        self.log.write();
         self.bell.ring();
     }
 }

@@ -72,7 +72,7 @@ enum Place {
 struct LeavingEnd {
     /// Its number in the message, which all parts of a handle of a shared end have.
     token: u64,
-    /// The first part of a handle of a shared end of this kind.
+    /// It is the first part of an end that has several, of this kind.
     handle: Option<EndKind>,
     channel: ChannelId,
     core: Option<CoreId>,
@@ -152,8 +152,8 @@ pub(crate) fn leave(
     if let Some(end) = staged.iter().find(|end| code(end.kind).is_none()) {
         return Err(Why::Unsendable(format!("a {} cannot leave its node yet", end.kind).into()).into());
     }
-    if staged.iter().any(|end| which(end.kind) == Which::Receiver && end.policy.is_none()) {
-        let why = "a receiver cannot leave its node if its channel has a policy of your own, which the other node may not have";
+    if staged.iter().any(|end| has_policy(end.kind) && end.policy.is_none()) {
+        let why = "a receiver, or a broadcast, cannot leave its node with a policy of your own, which the other node may not have; make it of one of dunlin's (`rendezvous`, `fifo`, ...), or leave it here and pass its values on";
         return Err(Why::Unsendable(why.into()).into());
     }
     let leaving = Leaving {
@@ -183,6 +183,11 @@ fn which(kind: EndKind) -> Which {
     }
 }
 
+/// Whether its channel's policy goes with it.
+fn has_policy(kind: EndKind) -> bool {
+    which(kind) == Which::Receiver || matches!(kind, EndKind::Broadcast | EndKind::Joiner { .. })
+}
+
 /// How each of these ends goes. If one cannot yet, none does.
 fn pack(
     staged: &[StagedEnd],
@@ -197,7 +202,7 @@ fn pack(
         if !parts.is_empty() {
             let first = ends.len();
             ends.extend(parts.iter().map(|part| pack_new(end.token, None, *part, None, completion, locked)));
-            ends[first].handle = Some(end.kind);
+            (ends[first].handle, ends[first].policy) = (Some(end.kind), end.policy);
             continue;
         }
         let goes_with = |other: &StagedEnd| other.token != end.token && other.channel == end.channel;
@@ -236,7 +241,10 @@ fn pack_end(
             return Err(NotNow::Later);
         }
         if end.stretched {
-            return never("an end whose name was joined to its other end on this node cannot leave it");
+            return never(
+                "an end that another node of this program has (of another application, perhaps), or whose name was joined to its other end on \
+                 this node, cannot leave it: send it one of a new channel, and pass the values on",
+            );
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
             // The other end is on its way, and it is still to be known whether it goes.
@@ -253,14 +261,15 @@ fn pack_end(
         Which::Sender => locked.state.machine.has_half(channel),
         Which::Receiver => locked.state.machine.has_home(channel),
     };
-    if !known {
+    let is_quiet = locked.state.is_quiet(half);
+    if !known && is_quiet {
         return never("an end whose name has not found its other end cannot leave its node");
     }
     if half.1 == Which::Receiver && stays_here(carrying, locked) {
         return never(STAYS_HERE);
     }
-    // What it has been used for, and the machine has not heard, comes first.
-    let leaving = if !locked.state.is_quiet(half) {
+    // What it has been used for, and the machine has not heard, comes first; and so does what it has not heard: it may be over.
+    let leaving = if !is_quiet {
         dunlin_proto::Leaving::Wait
     } else {
         match half.1 {
@@ -361,7 +370,7 @@ fn pack_new(
 }
 
 /// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of an enrolment on a
-/// barrier: what its group says, and what it hears. Of other ends: nothing.
+/// barrier: what its group says, and what it hears. Of a broadcast: what it hears of who joins; of a joiner: what it says of that. Of other ends: nothing.
 fn parts(kind: EndKind) -> &'static [EndKind] {
     const SENDER: EndKind = EndKind::Sender { may_poison: true };
     const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
@@ -369,6 +378,8 @@ fn parts(kind: EndKind) -> &'static [EndKind] {
         EndKind::Shared | EndKind::Barrier => &[SENDER, RECEIVER],
         EndKind::SharedSender => &[SENDER, SENDER, RECEIVER],
         EndKind::SharedReceiver => &[RECEIVER, SENDER, RECEIVER],
+        EndKind::Broadcast => &[RECEIVER],
+        EndKind::Joiner { .. } => &[SENDER],
         _ => &[],
     }
 }
@@ -425,8 +436,16 @@ const OVER: u8 = 0x20;
 
 /// `encoding`: how a new channel's messages are written.
 fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
-    if let Some(code) = end.handle.and_then(code) {
+    let mut policy = end.policy;
+    if let Some(handle) = end.handle
+        && let Some(code) = code(handle)
+    {
         out.put_u8(code);
+        // Of a handle's parts none: the reader knows.
+        let policy = policy.take();
+        if has_policy(handle) {
+            write_policy(policy, out);
+        }
     }
     let Some(code) = code(end.kind) else { return };
     let flags = match &end.going {
@@ -437,10 +456,7 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
     out.put_u8(code | flags);
     out.put_u128(end.channel.0);
     if which(end.kind) == Which::Receiver {
-        // A few numbers: that cannot fail, nor be long. Of a handle's parts none: the reader knows.
-        let policy = end.policy.map(|policy| postcard::to_allocvec(&policy).unwrap_or_default()).unwrap_or_default();
-        out.put_u8(policy.len() as u8);
-        out.put_slice(&policy);
+        write_policy(policy, out);
     }
     match &end.going {
         Going::First | Going::Over => {}
@@ -460,6 +476,24 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
                 }
             }
         }
+    }
+}
+
+fn write_policy(policy: Option<PolicyNote>, out: &mut BytesMut) {
+    // A few numbers: that cannot fail, nor be long.
+    let policy = policy.map(|policy| postcard::to_allocvec(&policy).unwrap_or_default()).unwrap_or_default();
+    out.put_u8(policy.len() as u8);
+    out.put_slice(&policy);
+}
+
+fn read_policy(bytes: &mut Bytes) -> Option<Policy> {
+    let length = usize::from(bytes.try_get_u8().ok()?);
+    if bytes.len() < length {
+        return None;
+    }
+    match length {
+        0 => Some(rendezvous()),
+        _ => postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy(),
     }
 }
 
@@ -507,6 +541,8 @@ struct ComingEnd {
 /// What is said of an end, or of all parts of a handle of a shared one.
 struct ComingWhole {
     handle: Option<EndKind>,
+    /// Of a handle that has one.
+    policy: Policy,
     parts: Vec<ComingEnd>,
 }
 
@@ -517,16 +553,7 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
     let policy = match kind {
         EndKind::Reply => fifo(1),
         _ if which(kind) == Which::Sender => rendezvous(),
-        _ => {
-            let length = usize::from(bytes.try_get_u8().ok()?);
-            if bytes.len() < length {
-                return None;
-            }
-            match length {
-                0 => rendezvous(),
-                _ => postcard::from_bytes::<PolicyNote>(&bytes.split_to(length)).ok()?.policy()?,
-            }
-        }
+        _ => read_policy(bytes)?,
     };
     let coming = match code & (ON | OVER) {
         0 => Coming::First,
@@ -561,7 +588,7 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     let mut inbox = Inbox::new(Vec::new());
     for (token, coming) in (0..).zip(&comings) {
         match (coming.handle, coming.parts.as_slice()) {
-            (Some(kind), _) => inbox.expect(token, kind, rendezvous()),
+            (Some(kind), _) => inbox.expect(token, kind, coming.policy.clone()),
             (None, ends) => ends.iter().for_each(|end| inbox.expect(token, end.kind, end.policy.clone())),
         }
     }
@@ -591,16 +618,20 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     for _ in 0..count {
         let handle = bytes.first().and_then(|code| kind(*code)).filter(|kind| !parts(*kind).is_empty());
         let mut read = Vec::with_capacity(1);
+        let mut policy = rendezvous();
         match handle {
             None => read.push(read_end(bytes)?),
             Some(kind) => {
                 bytes.advance(1);
+                if has_policy(kind) {
+                    policy = read_policy(bytes)?;
+                }
                 for part in parts(kind) {
                     read.push(read_end(bytes).filter(|end| which(end.kind) == which(*part))?);
                 }
             }
         }
-        comings.push(ComingWhole { handle, parts: read });
+        comings.push(ComingWhole { handle, policy, parts: read });
     }
     Some(comings)
 }
@@ -633,6 +664,9 @@ fn code(kind: EndKind) -> Option<u8> {
         EndKind::SharedSender => 8,
         EndKind::SharedReceiver => 9,
         EndKind::Barrier => 10,
+        EndKind::Broadcast => 11,
+        EndKind::Joiner { may_poison: true } => 12,
+        EndKind::Joiner { may_poison: false } => 13,
         _ => return None,
     })
 }
@@ -650,6 +684,9 @@ fn kind(code: u8) -> Option<EndKind> {
         8 => EndKind::SharedSender,
         9 => EndKind::SharedReceiver,
         10 => EndKind::Barrier,
+        11 => EndKind::Broadcast,
+        12 => EndKind::Joiner { may_poison: true },
+        13 => EndKind::Joiner { may_poison: false },
         _ => return None,
     })
 }

@@ -26,6 +26,7 @@ use super::bell::{Bell, EndWaker};
 use super::bridge::Bridge;
 use super::codec::{Encoding, catch};
 use super::driver::{Driver, Locked, State};
+use super::events::{Limit, NodeEvent};
 use super::message;
 use crate::world;
 
@@ -101,6 +102,14 @@ impl Says<'_> {
 
     pub(super) fn end_home(&self, how: End) {
         self.speak(|locked| locked.state.machine.end_home(locked.now, self.channel, how));
+    }
+
+    /// A message was not sent because of its size.
+    pub(super) fn too_large(&self, bytes: u64, bytes_max: u64) {
+        self.driver.with_hub_now(|hub, _| {
+            let name = hub.name_of(self.channel);
+            hub.tell(NodeEvent::Limit(Limit::Message { name, bytes, bytes_max }));
+        });
     }
 
     pub(super) fn withdraw(&self, ticket: Ticket) {

@@ -115,6 +115,7 @@ pub(crate) enum FromSender<T> {
     Unlocked(u64),
     /// The offer's choice wants its reservation back.
     Revoke(u64),
+    Watched,
     Retired,
     Poisoned(Reason),
     Gone,
@@ -940,6 +941,13 @@ impl<T> Queue<T> {
     pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
         self.withdraw_all_from_far(Handle::END, after);
+    }
+
+    /// Somebody here wants to know when the channel ends: so has the agent that is the receiver.
+    pub(crate) fn watch_end(&mut self, after: &mut After<T>) {
+        if let Some(outlet) = &mut self.outlet {
+            outlet.tell(FromSender::Watched, &mut after.wakes);
+        }
     }
 
     /// The agent is gone: what its choices offered is granted to nobody any more.

@@ -1051,7 +1051,12 @@ impl<T> Queue<T> {
     pub(crate) fn wait_for_end(&mut self, handle: Handle, sending: bool, waker: &Waker, after: &mut After<T>) {
         match self.idle.iter_mut().find(|i| i.handle == handle && i.sending == sending) {
             Some(idle) => after.stale.store(&mut idle.waker, waker),
-            None => self.idle.push(Idle { handle, sending, waker: Some(wakers::keep(waker)) }),
+            None => {
+                self.idle.push(Idle { handle, sending, waker: Some(wakers::keep(waker)) });
+                if sending {
+                    self.watch_end(after);
+                }
+            }
         }
     }
 

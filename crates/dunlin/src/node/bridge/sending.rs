@@ -9,7 +9,8 @@ use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChoiceId, NodeId, Request, Ticket};
-use dunlin_proto::wire::{End, Failure, Rejection, Terms, Which};
+use dunlin_proto::schema::difference;
+use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::{Bridge, full_poison, poison, reason};
@@ -59,6 +60,8 @@ pub(crate) struct SendingBridge {
     outlet: Option<AnyOutlet>,
     /// `None`: it has not been found.
     home: Option<NodeId>,
+    /// What that was told of this end.
+    declared: Option<Box<Declaration>>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
     /// How the channel was ended here before the home was known: by poison that may be too weak, and then for good.
@@ -90,6 +93,7 @@ impl SendingBridge {
         Self {
             outlet: Some(outlet),
             home,
+            declared: None,
             early: Vec::new(),
             early_ends: Vec::new(),
             encoding,
@@ -133,8 +137,9 @@ impl SendingBridge {
         }
     }
 
-    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+    pub(crate) fn connected(mut self, home: NodeId, declared: Declaration) -> Self {
         self.home = Some(home);
+        self.declared = Some(Box::new(declared));
         self
     }
 
@@ -156,7 +161,7 @@ impl SendingBridge {
 
     /// Nothing can be offered yet: it waits, and can be taken back.
     fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
-        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..)) {
+        if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..) | Event::Watched) {
             // If its sender came in a message, this is its first use.
             says.speak(|locked| locked.state.machine.use_sender(locked.now, says.channel));
         }
@@ -194,7 +199,7 @@ impl SendingBridge {
                 return false;
             }
             // Nothing was sent on credits, and nothing reserved.
-            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) => {}
+            Event::Sent(_) | Event::Unlocked(_) | Event::Revoke(_) | Event::Watched => {}
         }
         true
     }
@@ -216,7 +221,11 @@ impl SendingBridge {
     }
 
     fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
+        let written = message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says);
+        if let Err(NotNow::Never(Why::TooLarge { bytes, bytes_max })) = &written {
+            says.too_large(*bytes, *bytes_max);
+        }
+        written
     }
 
     /// When a message that is offered is complete.
@@ -348,6 +357,8 @@ impl SendingBridge {
                     self.reserve(ticket, request, says);
                 }
             }
+            // It is in use.
+            Event::Watched => {}
             Event::Revoke(ticket) => {
                 says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
             }
@@ -497,7 +508,11 @@ impl SendingBridge {
                     Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
                     Rejection::Full => full_poison("the other node has no room for another channel"),
                     Rejection::Mismatch(theirs) => {
-                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
+                        let differs = self.declared.as_ref().and_then(|mine| difference(mine, &theirs));
+                        full_poison(&match differs {
+                            Some(difference) => format!("the messages of the other end do not fit: {difference}"),
+                            None => format!("the other end does not fit: it is {}", describe(&theirs)),
+                        })
                     }
                 };
                 self.end(&end, says);

@@ -1,0 +1,5 @@
+//! The `dunlin` command.
+
+fn main() -> std::process::ExitCode {
+    dunlin_cli::run()
+}

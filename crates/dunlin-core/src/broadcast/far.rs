@@ -1,0 +1,282 @@
+//! A broadcast over nodes.
+//!
+//! The [`Hub`](super::Hub) with all who have joined is where the sending end is. A receiver elsewhere has its channel there: that one's sending end is sent
+//! to the hub, which then has a member like any other. So all that there is to say is: one more has joined.
+//!
+//! A [`Joiner`] that goes elsewhere becomes there one of a hub that is *away*: who joins makes a channel, and its sending end goes where the joiner came from.
+//! The sending end of the broadcast goes the other way round: here the hub is away from then on, first of all with those who have joined until
+//! now; there a new one comes to be. Each sent on from there makes the way longer by one node. When nobody can join at a hub that is away, its channel
+//! ends, and where that leads is one joiner less; so it is when its node is lost.
+
+use std::panic::Location;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Away, Broadcast, Hub, Joiner, State, end};
+use crate::agent::{Inlet, Outlet};
+use crate::channel::policy::{Policy, fifo, rendezvous};
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::channel::{MayPoison, ends};
+use crate::error::{Reason, Why};
+use crate::lock::Lock;
+use crate::portable::carrier::{Agent, Chore, Several};
+use crate::portable::{Portable, one_gives_up};
+use crate::wakers;
+
+/// How many words may be on their way. More wait where they are said.
+const WORDS: usize = 4;
+
+/// What a hub that is away says.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "T: Portable")]
+enum Word<T> {
+    /// Of a receiver that has joined.
+    Join(Sender<T>),
+    /// These were all who had joined when the sending end left.
+    Rest { least: Option<u64>, over: Option<Over> },
+}
+
+/// Why nothing can be sent any more.
+#[derive(Serialize, Deserialize)]
+enum Over {
+    Closed,
+    Poisoned { text: String, strength: u8 },
+}
+
+impl Over {
+    fn new(why: &Why) -> Self {
+        match why {
+            Why::Poisoned(reason) => {
+                Self::Poisoned { text: reason.as_str().to_owned(), strength: reason.strength().as_u8() }
+            }
+            _ => Self::Closed,
+        }
+    }
+
+    fn why(self) -> Why {
+        match self {
+            Self::Closed => Why::Closed,
+            Self::Poisoned { text, strength } => Why::Poisoned(Reason::from(text).of_strength(strength)),
+        }
+    }
+}
+
+impl<T: Portable> Hub<T> {
+    fn make(policy: &Policy, change: impl FnOnce(&mut State<T>)) -> Arc<Self> {
+        let mut state = State::new();
+        change(&mut state);
+        Arc::new(Self { policy: policy.clone(), state: Lock::new(state) })
+    }
+
+    /// What is to be said next where the sending end is. `None`: nobody can join here any more.
+    fn poll_word(&self, cx: &mut Context<'_>) -> Poll<Option<Word<T>>> {
+        let mut state = self.state.lock();
+        let State { over, least, coming, joiners, away: Some(away), .. } = &mut *state else {
+            return Poll::Ready(None);
+        };
+        if let Some(sender) = away.joins.pop_front() {
+            return Poll::Ready(Some(Word::Join(sender)));
+        }
+        if !*coming {
+            if std::mem::take(&mut away.rest) {
+                let least = least.map(|least| least as u64);
+                return Poll::Ready(Some(Word::Rest { least, over: over.as_ref().map(Over::new) }));
+            }
+            if *joiners == 0 {
+                return Poll::Ready(None);
+            }
+        }
+        // Dropped after the lock is released: a task's last waker may drop the task.
+        let old = away.waker.replace(cx.waker().clone());
+        drop(state);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// One more has joined, elsewhere.
+    fn welcome(self: &Arc<Self>, sender: Sender<T>) {
+        let chan = sender.chan().clone();
+        // The hub stands for the sender from now on.
+        sender.into_inlet();
+        self.enter(&chan);
+        // What became of it before it was known here has been heard by nobody.
+        match chan.why_no_send() {
+            Some(Why::Poisoned(reason)) => self.poison(&reason, Some(&chan)),
+            Some(_) => self.left(&chan, true),
+            None => {}
+        }
+    }
+
+    /// All who had joined are known, so far as they will be.
+    fn has_come(&self, least: Option<usize>, over: Option<Why>) {
+        let mut state = self.state.lock();
+        if !std::mem::take(&mut state.coming) {
+            return;
+        }
+        state.least = state.least.or(least);
+        if state.over.is_none() {
+            state.over = over;
+        }
+        let woken = state.take_wakers();
+        drop(state);
+        woken.for_each(wakers::wake);
+    }
+
+    /// Nothing can be said any more where the sending end is.
+    fn lose(&self) {
+        let mut state = self.state.lock();
+        let why = state.over.get_or_insert(Why::NodeLost).clone();
+        let unsaid = state.away.as_mut().map(|away| std::mem::take(&mut away.joins)).unwrap_or_default();
+        drop(state);
+        for sender in unsaid {
+            lose(sender, &why);
+        }
+    }
+}
+
+/// Its receiver has joined nothing.
+fn lose<T>(sender: Sender<T>, why: &Why) {
+    let chan = sender.chan().clone();
+    sender.into_inlet();
+    end(&chan, why);
+}
+
+impl<T: Portable> Broadcast<T> {
+    /// Which it is, among all that are here.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.hub).addr()
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.hub.policy
+    }
+
+    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T> {
+        let (hub, made) = (Arc::downgrade(&self.hub), self.made);
+        move || {
+            let hub: Arc<Hub<T>> = Weak::upgrade(&hub)?;
+            let mut state = hub.state.lock();
+            let is_there = state.values > 0;
+            state.values += usize::from(is_there);
+            drop(state);
+            is_there.then_some(Self { hub, made })
+        }
+    }
+
+    pub(crate) fn is_several(&self) -> bool {
+        self.hub.state.lock().values > 1
+    }
+
+    /// This value, if no other one stands for the end.
+    pub(crate) fn alone(self) -> Option<Self> {
+        let _others_wait = one_gives_up();
+        (!self.is_several()).then_some(self)
+    }
+
+    /// The sending end goes elsewhere: what stands here for it.
+    pub(crate) fn into_agents(self) -> Several {
+        let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+        let hub = self.hub.clone();
+        let mut state = hub.state.lock();
+        let joins = std::mem::take(&mut state.members).into_iter().map(Sender::new).collect();
+        state.away = Some(Away { joins, rest: true, waker: None });
+        drop(state);
+        Several { agents: vec![Agent::Outlet(Outlet::new(words).into())], chore: talk(Talking(hub), says) }
+    }
+
+    /// The sending end of a broadcast whose receivers are elsewhere.
+    pub(crate) fn adopt(policy: &Policy) -> (Self, Several) {
+        let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let hub = Hub::make(policy, |state| state.coming = true);
+        // It counts for all who can join where it comes from.
+        let chore = listen(Listening(Joiner::new(hub.clone())), words);
+        let agents = vec![Agent::Inlet(Inlet::new(says).into())];
+        (Self { hub, made: Location::caller() }, Several { agents, chore })
+    }
+}
+
+impl<T: Portable, P> Joiner<T, P> {
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.hub.policy
+    }
+
+    /// Makes, when it is called, one joiner more, unless there is none any more.
+    pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
+        let hub = Arc::downgrade(&self.hub);
+        move || {
+            let hub: Arc<Hub<T>> = Weak::upgrade(&hub)?;
+            let is_there = hub.state.lock().joiners > 0;
+            is_there.then(|| Self::new(hub))
+        }
+    }
+
+    /// This joiner goes elsewhere: what stands here for it.
+    pub(crate) fn into_agents(self) -> Several {
+        let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let chore = listen(Listening(Joiner::new(self.hub.clone())), words);
+        Several { agents: vec![Agent::Inlet(Inlet::new(says).into())], chore }
+    }
+
+    /// A joiner of a broadcast whose sending end is elsewhere.
+    pub(crate) fn adopt(policy: &Policy) -> (Self, Several) {
+        let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+        let away = Away { joins: Default::default(), rest: false, waker: None };
+        let hub = Hub::make(policy, |state| state.away = Some(away));
+        let agents = vec![Agent::Outlet(Outlet::new(words).into())];
+        (Self::new(hub.clone()), Several { agents, chore: talk(Talking(hub), says) })
+    }
+}
+
+/// A hub that is away. Dropped, nobody joins there any more.
+struct Talking<T: Portable>(Arc<Hub<T>>);
+
+impl<T: Portable> Drop for Talking<T> {
+    fn drop(&mut self) {
+        self.0.lose();
+    }
+}
+
+fn talk<T: Portable>(talking: Talking<T>, mut says: Sender<Word<T>>) -> Chore {
+    Box::pin(async move {
+        let hub = &talking.0;
+        while let Some(word) = std::future::poll_fn(|cx| hub.poll_word(cx)).await {
+            let Err(error) = says.send(word).await else { continue };
+            let over = says.is_closed();
+            if let Word::Join(sender) = error.into_value() {
+                lose(sender, if over { &Why::NodeLost } else { &Why::Closed });
+            }
+            if over {
+                return;
+            }
+        }
+    })
+}
+
+/// What leads from a hub that is away to where it leads. Dropped, nobody can join there any more.
+struct Listening<T: Portable>(Joiner<T>);
+
+impl<T: Portable> Drop for Listening<T> {
+    fn drop(&mut self) {
+        // Who has not been said will not be: its node is lost.
+        self.0.hub.has_come(None, None);
+    }
+}
+
+fn listen<T: Portable>(listening: Listening<T>, mut words: Receiver<Word<T>>) -> Chore {
+    Box::pin(async move {
+        let hub = &listening.0.hub;
+        while let Ok(word) = words.recv().await {
+            match word {
+                Word::Join(sender) => hub.welcome(sender),
+                Word::Rest { least, over } => {
+                    let least = least.map(|least| usize::try_from(least).unwrap_or(usize::MAX));
+                    hub.has_come(least, over.map(Over::why));
+                }
+            }
+        }
+    })
+}
