@@ -873,29 +873,29 @@ impl World {
                     self.procs[proc].machine.end_proxy(now, id, End::Gone);
                 }
             }
-            ProxyHears::Lost { unknown, not_taken, taken }
-                if let Some(orphan) = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc)) =>
-            {
-                let (_, _, open) = self.orphans.remove(orphan);
-                self.claims_loss(at, "another sender has taken the place of this one".to_owned());
-                if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
-                    self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
-                }
-                not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
-            }
             ProxyHears::Lost { unknown, not_taken, taken } => {
-                if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
-                    self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                let orphan = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc));
+                if let Some(orphan) = orphan {
+                    let (_, _, open) = self.orphans.remove(orphan);
+                    self.claims_loss(at, "another sender has taken the place of this one".to_owned());
+                    if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
+                        self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
+                    }
+                    not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
+                } else {
+                    if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
+                        self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                    }
+                    if !unknown.is_empty() {
+                        self.claims_loss(at, format!("nobody knows of {unknown:?}"));
+                    }
+                    for (tickets, outcome) in
+                        [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
+                    {
+                        tickets.into_iter().for_each(|ticket| self.value_told(at, proc, ticket, outcome));
+                    }
+                    self.half_over(at, proc, None);
                 }
-                if !unknown.is_empty() {
-                    self.claims_loss(at, format!("nobody knows of {unknown:?}"));
-                }
-                for (tickets, outcome) in
-                    [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
-                {
-                    tickets.into_iter().for_each(|ticket| self.value_told(at, proc, ticket, outcome));
-                }
-                self.half_over(at, proc, None);
             }
         }
     }
