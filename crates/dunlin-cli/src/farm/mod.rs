@@ -1,6 +1,6 @@
 //! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
 //!
-//! - `protocol.rs`: what they say to each other; [`master`], [`worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
+//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
 //! - `door.rs`: how they find each other over nodes; `hands.rs`: the workers that a farm starts itself; `show.rs`: what people and scripts see;
 //! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
 
