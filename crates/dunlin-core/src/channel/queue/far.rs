@@ -400,7 +400,7 @@ impl<T> Queue<T> {
         self.unwatch(Handle::END, after);
         self.outlet = Some(Heard::new());
         self.buffering = None;
-        let buffered = std::mem::take(&mut self.buffer);
+        let buffered = self.buffer.take();
         self.carried = u32::try_from(buffered.len()).unwrap_or(u32::MAX);
         buffered
     }
