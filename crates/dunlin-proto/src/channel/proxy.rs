@@ -228,6 +228,7 @@ impl Machine {
             self.use_sender(now, channel);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        proxy.spent |= how == End::Retired;
         if how == End::Gone {
             proxy.gone = true;
             self.offer_waiting(now, channel);
