@@ -180,3 +180,81 @@ fn a_receiver_goes_on_with_what_is_buffered() {
         })
     });
 }
+
+/// Ends in messages that are complete when they are sent, over a channel whose receiver moves and then ends: whoever has the other ends hears of it.
+#[test]
+fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
+    for_all(0..60, &(), |sim, seed| {
+        let (first, next) = (Duration::from_micros(sim.below(3000)), 100 + sim.below(400));
+        sim.run(async {
+            let nodes = nodes(3).await?;
+            let mut ways = ways::<Receiver<Sender<u32>>>(&nodes).await?;
+            let (mut mail, rx) = channel_with::<Sender<u32>>(unbounded());
+            let goes = async {
+                let rx = go(rx, &mut ways).await?;
+                match seed % 3 {
+                    0 => drop(rx),
+                    1 => rx.poison("enough"),
+                    _ => rx.retire(),
+                }
+                Result::<_>::Ok(())
+            };
+            let sends = async {
+                sleep(first).await;
+                let mut others = Vec::new();
+                for _ in 0..20 {
+                    let (tx, other) = channel();
+                    others.push(other);
+                    if mail.send(tx).await.is_err() {
+                        break;
+                    }
+                    sleep(Duration::from_micros(next)).await;
+                }
+                others
+            };
+            let (gone, others) = par!(goes, sends);
+            gone?;
+            for mut other in others {
+                assert!(other.recv().await.is_err());
+            }
+            Ok(())
+        })
+    });
+}
+
+/// A sender that was only passed on, in a message that is complete when it is sent: its giver's word that it is settled must not come before it does.
+#[test]
+fn a_sender_that_was_passed_on_goes_over_a_buffer() {
+    for_all(0..15, &(), |sim, seed| {
+        sim.run(async {
+            let nodes = nodes(4).await?;
+            let mut ways = ways::<Sender<u32>>(&nodes[..2]).await?;
+            // Values are large, and so control overtakes them.
+            let mut mail = nodes[1].sender::<(Vec<u8>, Sender<u32>)>("mail").await?;
+            let mut letters = nodes[2].receiver::<(Vec<u8>, Sender<u32>)>("mail").policy(unbounded()).await?;
+            let mut back = (nodes[2].sender::<Sender<u32>>("on").await?, nodes[3].receiver::<Sender<u32>>("on").await?);
+            // So that there are credits.
+            let (first, _of_first) = channel();
+            mail.send((Vec::new(), first)).await?;
+            drop(letters.recv().await?);
+            for round in 0..4 {
+                let (tx, mut rx) = channel::<u32>();
+                let tx = go(tx, &mut ways).await?;
+                mail.send((vec![0; 1 << (12 + seed % 6)], tx)).await?;
+                let (_, tx) = letters.recv().await?;
+                let mut tx = if round % 2 == 0 { tx } else { go(tx, std::slice::from_mut(&mut back)).await? };
+                let (sent, received) = par!(tx.send(round), rx.recv());
+                sent?;
+                assert_eq!(received?, round);
+                drop(tx);
+                assert_eq!(rx.recv().await, Err(RecvError::Closed));
+            }
+            drop((ways, mail, letters, back));
+            // Nobody answers for anything any more.
+            for node in nodes {
+                node.leave().await?;
+            }
+            Ok(())
+        })
+    });
+}
