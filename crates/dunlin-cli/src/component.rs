@@ -7,8 +7,8 @@ use dunlin::config::Config;
 use dunlin::node::{Node, NodeBuilder};
 
 use crate::failure::Failure;
-use crate::names;
 use crate::output::Output;
+use crate::{farm, names};
 
 /// What a component runs, until it ends. When this process is asked to end, it is dropped.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
@@ -43,6 +43,13 @@ pub static COMPONENTS: &[Component] = &[
             _ => builder,
         },
         run: |node, output| Box::pin(async move { names::served(&node, output).await }),
+    },
+    Component {
+        name: "farm-worker",
+        about: "work for the farms that open at the names of this node, one after the other",
+        // The master serves the names: this node waits for it.
+        prepare: |builder, _| builder.serve_names(false),
+        run: |node, output| Box::pin(farm::serve(node, output)),
     },
 ];
 

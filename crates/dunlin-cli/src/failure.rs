@@ -26,6 +26,16 @@ pub enum Signal {
     Terminate,
 }
 
+impl Signal {
+    /// The exit code of a process that it has ended.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}
+
 impl Failure {
     /// Something failed.
     pub fn failed(why: impl ToString) -> Self {
@@ -36,8 +46,7 @@ impl Failure {
         match self {
             Self::Line(_) => 2,
             Self::Failed(_) => 1,
-            Self::Interrupted(Signal::Interrupt) => 130,
-            Self::Interrupted(Signal::Terminate) => 143,
+            Self::Interrupted(signal) => signal.code(),
         }
     }
 }

@@ -258,3 +258,27 @@ fn the_simulator_runs() {
         assert_eq!(lines(&played)[0]["played"], 5);
     }
 }
+
+/// A configured node works for one farm after the other, of those that open at its names.
+#[test]
+fn a_node_works_for_farms() {
+    let file =
+        "app = 'dunlin-farm'\nnames = 'unix:DIR/farm'\n[node.hand]\nlisten = 'unix:DIR/hand'\nrun = 'farm-worker'\n";
+    let stage = Stage::new(file);
+    let mut hand = stage.start(&["node", "hand", "--json"]);
+    hand.says("\"waiting\"");
+    let at = stage.address("farm");
+    for _ in 0..2 {
+        let line = ["farm", "fourier", "--coefficients", "50", "--packages", "5", "--trapeziums", "10"];
+        let farm = stage.run(&[&line[..], &["--workers", "0", "--listen", &at, "--json"]].concat());
+        assert_eq!(farm.code, Some(0), "{}", farm.err);
+        hand.says("\"enrolled\"");
+        let done: Value = serde_json::from_str(&hand.says("\"dismissed\"")).unwrap();
+        assert_eq!(done["done"], 5);
+    }
+    assert_eq!(hand.ends_with("-INT"), Some(130));
+    let elsewhere = Stage::new(&file.replace("dunlin-farm", "weather"));
+    let refused = elsewhere.run(&["node", "hand"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("write app = \"dunlin-farm\" in dunlin.toml"), "{}", refused.err);
+}

@@ -171,7 +171,12 @@ pub struct Machine {
     pub(crate) trips: u64,
     /// What this node has said to itself.
     said_here: VecDeque<(Time, Frame)>,
+    /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
+    left: VecDeque<NodeId>,
 }
+
+/// So many of those who have left are remembered.
+const LEFT_MAX: usize = 64;
 
 impl Machine {
     /// A node that knows nobody.
@@ -200,6 +205,7 @@ impl Machine {
             visitors: BTreeMap::new(),
             trips: 0,
             said_here: VecDeque::new(),
+            left: VecDeque::new(),
         }
     }
 
@@ -378,8 +384,13 @@ impl Machine {
     }
 
     /// Whether everything that was said has been heard.
+    ///
+    /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
-        self.connections.values().all(|connection| connection.outbox.is_done() && !connection.goodbye_waits)
+        self.connections.iter().all(|(node, connection)| {
+            let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
+            is_heard || (!connection.was_up && self.left.contains(node))
+        })
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
@@ -1250,6 +1261,10 @@ impl Machine {
                     self.connection(node).carried = Carried::Idle;
                 }
                 self.die(now, node, Down::Left);
+                self.left.push_back(node);
+                if self.left.len() > LEFT_MAX {
+                    self.left.pop_front();
+                }
             }
             Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
             Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,

@@ -4,7 +4,7 @@
 //! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at nodes of their own send to a master as fast as it takes, each over a channel of its own; the
 //! master makes a fair choice among all, and counts. Nodes are processes of the system.
 //!
-//! - [`run`]: one run, whatever is measured; [`over_dunlin`], [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
+//! - [`mod@run`]: one run, whatever is measured; [`over_dunlin`], [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
 //! - [`throughput`], [`overhead`], [`cpu`]: what is run for each of them, and its rows; [`plot`]: SVG.
 
 mod cpu;

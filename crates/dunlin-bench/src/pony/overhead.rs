@@ -37,8 +37,8 @@ pub(super) struct Row {
 pub(super) fn points(how: &How, asked: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
     let usual = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
     let point = |size: usize| {
-        // Enough that a heartbeat or two do not count; 400 MB of large ones.
-        let count = (400_000_000 / size as u64).clamp(100, 20_000) / if how.quick { 20 } else { 1 };
+        // Enough that a heartbeat or two do not count; 100 MB of large ones.
+        let count = (100_000_000 / size as u64).clamp(100, 20_000) / if how.quick { 20 } else { 1 };
         ALL.map(|who| Task { count, ..how.task(who, size) }).to_vec()
     };
     Ok(at(&usual, asked, 16_000_000)?.into_iter().map(point).collect())

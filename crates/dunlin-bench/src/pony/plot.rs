@@ -43,7 +43,7 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 560.0;
 /// Of the frame.
 const LEFT: f64 = 80.0;
-const RIGHT: f64 = WIDTH - 20.0;
+const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 70.0;
 const BOTTOM: f64 = HEIGHT - 130.0;
 /// Of a line of the legend, which stands in two columns below.
@@ -86,7 +86,9 @@ pub(super) fn svg(chart: &Chart) -> String {
         out.stroke((LEFT, at), (RIGHT, at), "stroke=\"#c00\" stroke-dasharray=\"2 3\"");
         out.text(LEFT + 6.0, at - 5.0, "fill=\"#c00\"", says);
     }
-    for (number, series) in chart.series.iter().enumerate() {
+    // Each keeps its colour, whoever else is missing.
+    let drawn = chart.series.iter().enumerate().filter(|(_, series)| !series.points.is_empty());
+    for (slot, (number, series)) in drawn.enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
         let dash = if series.is_dashed { " stroke-dasharray=\"7 5\"" } else { "" };
         let mut places: Vec<(f64, f64)> = series.points.clone();
@@ -97,8 +99,8 @@ pub(super) fn svg(chart: &Chart) -> String {
         let path = path.join(" ");
         out.line(&format!("<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"));
         places.iter().for_each(|place| out.mark(*place, number, colour));
-        let column = LEFT + (number % 2) as f64 * (RIGHT - LEFT) / 2.0;
-        let line = BOTTOM + 64.0 + (number / 2) as f64 * LINE;
+        let column = LEFT + (slot % 2) as f64 * (RIGHT - LEFT) / 2.0;
+        let line = BOTTOM + 64.0 + (slot / 2) as f64 * LINE;
         out.stroke(
             (column, line - 4.0),
             (column + 30.0, line - 4.0),

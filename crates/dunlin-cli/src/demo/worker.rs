@@ -21,6 +21,7 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
     loop {
         let (mut client, mut desk) = Desk::pair();
         let why = loop {
+            // A way home is for one round: with the handle that comes over it, it has served.
             let (home, mut back) = channel();
             let handle = Handle { desk: client, home: home.share() };
             if let Err(error) = register(&mut registry, &name, handle).await {

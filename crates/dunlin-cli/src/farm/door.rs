@@ -9,7 +9,7 @@ use dunlin::prelude::*;
 use super::protocol::{Calling, Door, DoorClient, DoorServer};
 
 /// The application of all farms.
-const APPLICATION: &str = "dunlin-farm";
+pub(super) const APPLICATION: &str = "dunlin-farm";
 /// The name of the door.
 const DOOR: &str = "door";
 
@@ -18,7 +18,7 @@ const DOOR: &str = "door";
 /// # Errors
 /// It cannot listen there.
 pub(super) async fn opens(address: &str, grace: Duration, calling: Calling) -> Result<Node> {
-    let node = Node::builder().app(APPLICATION).listen(address).names(address).grace(grace).join().await?;
+    let node = Node::builder().app(APPLICATION).no_config().listen(address).names(address).grace(grace).join().await?;
     let mut guests = node.acceptor::<Door>(DOOR).encoding(Encoding::Compact).await?;
     drop(spawn(async move {
         while let Ok(Some(guest)) = guests.next().await {
@@ -38,14 +38,24 @@ async fn welcomes(mut guest: Guest<DoorServer>, calling: Calling) {
 /// # Errors
 /// Nobody answers at the address; or who does has no farm.
 pub(super) async fn enters(address: &str, grace: Duration) -> Result<(Node, Calling)> {
-    // Else this node would serve the names there itself, where no farm would find it.
+    // Else it would wait for one without a word.
     Networks::default().dial(address).await?;
-    let node = Node::builder().app(APPLICATION).names(address).grace(grace).join().await?;
-    let mut door: DoorClient = naming(&node).await?;
+    let node =
+        Node::builder().app(APPLICATION).no_config().names(address).serve_names(false).grace(grace).join().await?;
+    let mut door: DoorClient = naming(&node).within(Duration::from_secs(10)).await?;
     let calling = door.calling.recv().await?;
     Ok((node, calling))
 }
 
+/// What there is to do, for a node that is there already: it waits for a farm.
+///
+/// # Errors
+/// The farm has closed in this moment.
+pub(super) async fn asks(node: &Node) -> Result<Calling> {
+    let mut door: DoorClient = naming(node).await?;
+    Ok(door.calling.recv().await?)
+}
+
 fn naming(node: &Node) -> Naming<'_, Client<Door>> {
-    node.client::<Door>(DOOR).encoding(Encoding::Compact).within(Duration::from_secs(10))
+    node.client::<Door>(DOOR).encoding(Encoding::Compact)
 }

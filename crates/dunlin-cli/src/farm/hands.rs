@@ -7,12 +7,12 @@ use dunlin::prelude::*;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::Wrong;
 use super::door;
 use super::master::{Master, Sharing};
 use super::protocol::{Calling, Job, Part};
 use super::show::Show;
 use super::worker::{Leave, worker};
+use crate::failure::Failure;
 
 /// So long what has been told to end may take to do so.
 const ENDING: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ pub(super) enum Crew {
 
 impl Crew {
     /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if they are in this process.
-    pub(super) async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Wrong>
+    pub(super) async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
     where
         Calling: From<Part<J>>,
     {
@@ -86,7 +86,7 @@ impl Crew {
         }
         let grace = Duration::from_secs_f64(hands.grace);
         let node = door::opens(&hands.listen, grace, part.into()).await.map_err(|error| {
-            Wrong(format!(
+            Failure::Failed(format!(
                 "{error}. If another farm is there, give this one another --listen ADDRESS, and its workers the same as --at"
             ))
         })?;
@@ -96,7 +96,7 @@ impl Crew {
         let mut children = Vec::new();
         for _ in 0..hands.count() {
             let child = starts(&address, hands.grace);
-            children.push(child.map_err(|error| Wrong(format!("cannot start a worker: {error}")))?);
+            children.push(child.map_err(|error| Failure::Failed(format!("cannot start a worker: {error}")))?);
         }
         Ok(Self::Processes(node, children))
     }

@@ -1,6 +1,6 @@
 //! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
 //!
-//! - `protocol.rs`: what they say to each other; [`master`], [`worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
+//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
 //! - `door.rs`: how they find each other over nodes; `hands.rs`: the workers that a farm starts itself; `show.rs`: what people and scripts see;
 //! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
 
@@ -14,12 +14,17 @@ pub mod protocol;
 mod show;
 pub mod worker;
 
+use std::future::pending;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dunlin::prelude::*;
 use serde_json::json;
 
+use crate::failure::{Failure, Signal, Signals, exit};
+use crate::output::Output;
 use hands::{Crew, Hands, dismiss};
 use master::Master;
 use protocol::{Calling, Job, Part};
@@ -69,15 +74,6 @@ enum Outcome {
     Interrupted,
 }
 
-/// What went wrong, in words that say what to do.
-struct Wrong(String);
-
-impl From<Error> for Wrong {
-    fn from(error: Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl Farm {
     /// What is wrong with the options beyond what each of them shows.
     pub fn wrong(&self) -> Option<String> {
@@ -90,42 +86,35 @@ impl Farm {
 
     /// Runs it.
     pub fn run(self, json: bool) -> ExitCode {
-        let outcome = dunlin::block_on(async {
-            let (leave, show) = (interrupted(), Show::new(json));
-            match self {
-                Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await,
-                Self::Fourier(args) => fourier::run(args, &leave, &show).await,
-                Self::Worker(args) => joins(&args, &leave, json).await,
+        exit(dunlin::block_on(async {
+            let ((leave, signal), show) = (interrupted()?, Show::new(json));
+            let outcome = match self {
+                Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await?,
+                Self::Fourier(args) => fourier::run(args, &leave, &show).await?,
+                Self::Worker(args) => joins(&args, &leave, &show).await?,
+            };
+            match (outcome, signal.get()) {
+                (Outcome::Interrupted, Some(&signal)) => Err(Failure::Interrupted(signal)),
+                _ => Ok(()),
             }
-        });
-        match outcome {
-            Ok(Outcome::Done) => ExitCode::SUCCESS,
-            Ok(Outcome::Interrupted) => INTERRUPTED.into(),
-            Err(Wrong(what)) => {
-                eprintln!("error: {what}");
-                ExitCode::FAILURE
-            }
-        }
+        }))
     }
 }
 
-/// The exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
-
-/// A channel that ends with the first Ctrl-C: then all leave in order. The second ends the program.
-fn interrupted() -> Leave {
-    let (stay, leave) = channel();
+/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once it has. Asked again, it ends at once.
+fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
+    let ((stay, leave), signal) = (channel(), Arc::new(OnceLock::new()));
+    let (mut signals, asked) = (Signals::hear()?, signal.clone());
     drop(spawn(async move {
-        // Without the signal there is nothing to wait for, and `stay` has to stay.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            let _ = asked.set(signal);
         }
         drop(stay);
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(INTERRUPTED.into());
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            std::process::exit(signal.code().into());
         }
     }));
-    leave.share()
+    Ok((leave.share(), signal))
 }
 
 /// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
@@ -134,7 +123,7 @@ async fn farms<J: Job, T>(
     leave: &Leave,
     show: &Show,
     work: impl AsyncFnOnce(&mut Master<J>) -> Result<T>,
-) -> Result<Option<T>, Wrong>
+) -> Result<Option<T>, Failure>
 where
     Calling: From<Part<J>>,
 {
@@ -142,7 +131,7 @@ where
     let mut crew = Crew::start(hands, master.part(), leave, show).await?;
     let watched = async {
         crew.watch(show).await;
-        std::future::pending().await
+        pending().await
     };
     let worked = alt! {
         _ = interrupted.next() => Ok(None),
@@ -152,11 +141,11 @@ where
     show.end();
     dismiss(master).await;
     crew.end(show).await;
-    Ok(worked?)
+    worked.map_err(Failure::failed)
 }
 
 /// Joins a farm with some workers.
-async fn joins(args: &Joining, leave: &Leave, json: bool) -> Result<Outcome, Wrong> {
+async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
     let (grace, mut interrupted) = (Duration::from_secs_f64(args.grace), leave.clone());
     let entered = alt! {
         _ = interrupted.next() => return Ok(Outcome::Interrupted),
@@ -164,19 +153,18 @@ async fn joins(args: &Joining, leave: &Leave, json: bool) -> Result<Outcome, Wro
     };
     let (node, calling) = entered.map_err(|error| {
         let at = &args.at;
-        Wrong(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
+        Failure::Failed(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
     })?;
-    let show = Show::new(json);
     if !args.quiet {
         show.line(format_args!("joined the farm at {}; Ctrl-C leaves it", args.at));
     }
     let worked = match calling {
-        Calling::Mandelbrot(part) => works(part, args, leave, &show).await,
-        Calling::Fourier(part) => works(part, args, leave, &show).await,
+        Calling::Mandelbrot(part) => works(part, args, leave, show).await,
+        Calling::Fourier(part) => works(part, args, leave, show).await,
     };
     let left = node.leave().await;
-    let ended = worked.map_err(|error| Wrong(format!("the farm at {} is lost: {error}", args.at)))?;
-    left?;
+    let ended = worked.map_err(|error| Failure::Failed(format!("the farm at {} is lost: {error}", args.at)))?;
+    left.map_err(Failure::failed)?;
     Ok(match ended {
         Ended::Dismissed => Outcome::Done,
         Ended::Left => Outcome::Interrupted,
@@ -224,4 +212,52 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
         show.line(format_args!("{how} after {done} jobs"));
     }
     Ok(ended)
+}
+
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's names.
+pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
+    if node.application() != door::APPLICATION {
+        return Err(Failure::failed(format_args!(
+            "farms are the application {:?}, and this node is of {:?}: write app = {:?} in dunlin.toml",
+            door::APPLICATION,
+            node.application(),
+            door::APPLICATION
+        )));
+    }
+    loop {
+        output.say(&json!({ "event": "waiting" }), || "waiting for a farm".to_owned());
+        let ended = match door::asks(&node).await {
+            Ok(Calling::Mandelbrot(part)) => serves(part, &node, output).await,
+            Ok(Calling::Fourier(part)) => serves(part, &node, output).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(done) => {
+                let line = json!({ "event": "dismissed", "done": done });
+                output.say(&line, || format!("dismissed after {done} jobs"));
+            }
+            Err(error) => {
+                let line = json!({ "event": "lost", "why": error.to_string() });
+                output.say(&line, || format!("the farm is lost: {error}"));
+                // It may be closing still.
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+/// Gives the number of jobs that it has done.
+async fn serves<J: Job>(part: Part<J>, node: &Node, output: Output) -> Result<u64> {
+    output.say(&json!({ "event": "enrolled" }), || "working for a farm".to_owned());
+    // Nobody asks it to leave: it is dropped then, and what it had is given to others.
+    let (_stay, leave) = channel();
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = done.clone();
+    let tell = move |told| {
+        if matches!(told, Told::Reported) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    worker(part, format!("node {}", node.name()), leave.share(), tell).await?;
+    Ok(done.load(Ordering::Relaxed))
 }

@@ -178,7 +178,15 @@ async fn works<J: Job>(
                         held.push_back(job);
                         continue 'next;
                     }
-                    None => return Ok((Ended::Dismissed, Vec::new())),
+                    None => {
+                        // The last may have been received, and that is still to be heard. If not, nobody wants them.
+                        for posted in unreceived {
+                            if posted.await.is_ok() {
+                                tell(Told::Reported);
+                            }
+                        }
+                        return Ok((Ended::Dismissed, Vec::new()));
+                    }
                 },
                 outcome = &mut computing.as_mut().expect("it is there").call, if computing.is_some() => {
                     let number = computing.take().expect("it is there").number;

@@ -12,28 +12,28 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A folder with `dunlin.toml`, in which the command runs.
-pub struct Stage {
+pub(crate) struct Stage {
     folder: TempDir,
 }
 
 impl Stage {
-    pub fn new(file: &str) -> Self {
+    pub(crate) fn new(file: &str) -> Self {
         // In the system's own, since a socket's path must be short.
         let stage = Self { folder: tempfile::Builder::new().prefix("dn").tempdir_in("/tmp").unwrap() };
         std::fs::write(stage.path().join("dunlin.toml"), file.replace("DIR", stage.path().to_str().unwrap())).unwrap();
         stage
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// The address of a unix socket here.
-    pub fn address(&self, name: &str) -> String {
+    pub(crate) fn address(&self, name: &str) -> String {
         format!("unix:{}/{name}", self.path().display())
     }
 
-    pub fn command(&self, line: &[&str]) -> Command {
+    pub(crate) fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("DUNLIN_") {
@@ -45,18 +45,18 @@ impl Stage {
     }
 
     /// Runs it to its end.
-    pub fn run(&self, line: &[&str]) -> Ended {
+    pub(crate) fn run(&self, line: &[&str]) -> Ended {
         ended(self.command(line).output().unwrap())
     }
 
     /// Starts it, and leaves it running.
-    pub fn start(&self, line: &[&str]) -> Running {
+    pub(crate) fn start(&self, line: &[&str]) -> Running {
         started(self.command(line))
     }
 }
 
 /// A command that has been started.
-pub fn started(mut command: Command) -> Running {
+pub(crate) fn started(mut command: Command) -> Running {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let (tell, lines) = mpsc::channel();
     let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -66,26 +66,26 @@ pub fn started(mut command: Command) -> Running {
 }
 
 /// What a run came to.
-pub struct Ended {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-pub fn ended(output: Output) -> Ended {
+pub(crate) fn ended(output: Output) -> Ended {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// A command that runs. Dropped, it is killed.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Running {
     /// Waits for a line that contains this.
-    pub fn says(&self, what: &str) -> String {
+    pub(crate) fn says(&self, what: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("never said {what:?}"));
             if line.contains(what) {
@@ -95,14 +95,14 @@ impl Running {
     }
 
     /// Sends a signal, and waits for its end.
-    pub fn ends_with(&mut self, signal: &str) -> Option<i32> {
+    pub(crate) fn ends_with(&mut self, signal: &str) -> Option<i32> {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         self.ends()
     }
 
     /// Waits for its end.
-    pub fn ends(&mut self) -> Option<i32> {
+    pub(crate) fn ends(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }

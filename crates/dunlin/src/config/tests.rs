@@ -332,7 +332,10 @@ fn the_document_is_right() {
     let defaults: Vec<_> = said.iter().filter(|(_, _, origin)| *origin == Origin::Default).collect();
     assert!(defaults.is_empty(), "{defaults:?}");
     for key in keys::SETTINGS.iter().chain([&(&keys::APP as &dyn keys::AnyKey)]) {
-        let row = document.lines().find(|line| line.starts_with(&format!("| `{}`", key.name()))).expect(key.name());
+        let row = document
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}`", key.name())))
+            .unwrap_or_else(|| panic!("{}", key.name()));
         assert!(row.ends_with(&format!("| `{}` |", key.variable().unwrap())), "{row}");
     }
     // The errors that it shows are these.

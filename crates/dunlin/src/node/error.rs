@@ -144,7 +144,7 @@ pub enum NameError {
         /// The name.
         name: String,
         /// The first difference that matters.
-        difference: Difference,
+        difference: Box<Difference>,
         /// Who has the other end.
         holder: String,
     },

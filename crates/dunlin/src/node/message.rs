@@ -321,7 +321,9 @@ fn pack_end(
         }
     };
     let going = match leaving {
-        dunlin_proto::Leaving::Ready(place, trip) if completion == Completion::Sent && is_passed_on(&place, locked) => {
+        dunlin_proto::Leaving::Ready(_, trip)
+            if completion == Completion::Sent && locked.state.machine.is_guest(channel, half.1) =>
+        {
             // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already. So it is used here first.
             match half.1 {
                 Which::Sender => {
@@ -344,15 +346,6 @@ fn pack_end(
         }
     };
     Ok(LeavingEnd { token: end.token, handle: None, number: 0, channel, core, kind, policy, going })
-}
-
-/// Whether another node speaks for an end that goes on from here: nobody here has used it.
-fn is_passed_on(place: &Place, locked: &Locked<'_>) -> bool {
-    let speaks = match place {
-        Place::Sender(place) => place.sponsor,
-        Place::Receiver(place) => place.home,
-    };
-    speaks != locked.state.machine.me().node
 }
 
 const OTHER_TYPE: &str = "a handle that has come to the node of its shared end as another Rust type than the end was shared as cannot go on from there: send a clone of one \

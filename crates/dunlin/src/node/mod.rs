@@ -44,7 +44,7 @@
 //! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields and variants, also of what ends in them carry. What one side
 //! writes has to be what the other one can read; [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
 //! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". What a type looks like is found out from its `Deserialize`, which is called for
-//! that, once, without anything to be read. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//! that, once, without anything to be read; so a type has to write what it reads. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
 //!
 //! # Nodes that cannot dial each other
 //!

@@ -45,7 +45,7 @@ macro_rules! shared {
         $(impl<B> Naming<'_, $face<B>> {
             /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared once, since a face goes to whoever claims it, and
             /// its name does not go along; its handles are made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
-            /// [`NameError::Shared`]. For clients at several nodes there are [acceptors](Node::acceptor).
+            /// [`NameError::Shared`]. For clients at several nodes there are [acceptors](super::Node::acceptor).
             pub fn $once(self) -> Self {
                 self.shared_here()
             }

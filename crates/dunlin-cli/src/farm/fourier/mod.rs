@@ -11,7 +11,8 @@ use super::hands::Hands;
 use super::master::{Event, Master};
 use super::show::Show;
 use super::worker::Leave;
-use super::{Outcome, Wrong, farms};
+use super::{Outcome, farms};
+use crate::failure::Failure;
 
 pub use series::{Coefficients, KNOWN, PERIOD, Package, coefficient};
 
@@ -85,7 +86,7 @@ struct Run {
     sum: f64,
 }
 
-pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcome, Wrong> {
+pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
     let (coefficients, workers) = (args.coefficients, args.hands.count());
     let measured = farms(&args.hands, leave, show, async |master| {
         // They are there before the first run begins.
@@ -116,7 +117,7 @@ pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcom
     print(&args, &runs, show);
     let checked: Vec<&Run> = runs.iter().filter(|run| run.trapeziums == CHECKED_WITH).collect();
     if let Some(run) = checked.iter().find(|run| run.off > NEAR) {
-        return Err(Wrong(format!(
+        return Err(Failure::Failed(format!(
             "with {CHECKED_WITH} trapeziums a coefficient is {} from what it should be",
             run.off
         )));

@@ -13,7 +13,8 @@ use super::hands::Hands;
 use super::master::{Event, Master};
 use super::show::Show;
 use super::worker::Leave;
-use super::{Outcome, Wrong, farms};
+use super::{Outcome, farms};
+use crate::failure::Failure;
 
 pub use picture::{Picture, Plan, Target};
 pub use rectangle::{Counts, Rectangle};
@@ -81,9 +82,10 @@ pub async fn draw(master: &mut Master<Rectangle>, plan: Plan, mut tell: impl FnM
     Ok(picture)
 }
 
-pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcome, Wrong> {
+pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
     let plan = args.plan();
-    let unwritable = |error| Wrong(format!("{} cannot be written: {error}; choose another --out", args.out.display()));
+    let unwritable =
+        |error| Failure::Failed(format!("{} cannot be written: {error}; choose another --out", args.out.display()));
     let target = Target::open(&args.out).map_err(unwritable)?;
     show.object(&json!({ "event": "begun", "rectangles": plan.count() }));
     let drawn = farms(&args.hands, leave, show, async |master| {

@@ -74,6 +74,15 @@ impl Machine {
         })
     }
 
+    /// Whether this end came to this node in a message and has not been used. It goes on in a message that waits for its receive; on a credit only when it
+    /// has been used, for what is said of it overtakes such a message.
+    pub fn is_guest(&self, channel: ChannelId, which: Which) -> bool {
+        match which {
+            Which::Sender => self.proxies.get(&channel).is_some_and(|half| half.way.state == Whereabouts::Resting),
+            Which::Receiver => self.visitors.get(&channel).is_some_and(|visitor| !visitor.fetching),
+        }
+    }
+
     /// The life of a node that is, or was last, met.
     fn life_of(&self, node: NodeId) -> Option<Life> {
         let incarnation = self.connections.get(&node)?.met?;

@@ -201,6 +201,11 @@ impl Machine {
             self.forget_home_if_over(channel);
             return Arrival::Returned;
         }
+        if is_mine {
+            // Its home was over before it came back, or was that of an earlier life. Nobody could fetch it.
+            self.say(now, from, Frame::Travel(channel, lost));
+            return Arrival::Stale;
+        }
         let (mut late_answers, silent) = (Vec::new(), self.has_lost(from) || self.is_me(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
@@ -229,9 +234,7 @@ impl Machine {
                 return Arrival::Returned;
             }
         }
-        if !self.is_me(place.home) {
-            self.introduced(place.home, from, &place.addresses);
-        }
+        self.introduced(place.home, from, &place.addresses);
         let visitor = Visitor {
             givers: Vec::from_iter((!silent).then_some((from, place.trip))),
             place,

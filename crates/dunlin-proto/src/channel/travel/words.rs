@@ -124,13 +124,17 @@ impl Machine {
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if asks || hears || told {
-            if told {
-                proxy.way.givers.clear();
-            }
+            let mut givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
+            givers.retain(|(giver, _)| *giver != from);
             proxy.way.givers.retain(|(giver, _)| *giver != from);
+            for (giver, trip) in givers {
+                // Of a gift in a message on a credit its giver may have said before it came that its channel is over.
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
+            }
             if how == End::Lost {
                 return self.lose_proxy(now, channel);
             }
+            let Some(proxy) = self.proxies.get_mut(&channel) else { return };
             proxy.backlog.clear();
             proxy.way.again.clear();
             self.proxy_hears(channel, ProxyHears::Ended(how.clone()));

@@ -49,6 +49,8 @@ pub(crate) struct ReceivingBridge {
     outlet: Option<AnyOutlet>,
     shipping: VecDeque<Value>,
     shipped: Vec<(Bytes, Leaving, Value)>,
+    /// The sender has retired the channel, and the receiver is away.
+    retired: bool,
     /// There is no sender any more, and why.
     over: Option<End>,
 }
@@ -73,6 +75,7 @@ impl ReceivingBridge {
             outlet: None,
             shipping: VecDeque::new(),
             shipped: Vec::new(),
+            retired: false,
             over: None,
         }
     }
@@ -189,18 +192,28 @@ impl ReceivingBridge {
     fn ended(&mut self, how: End, says: &Says<'_>) {
         let Some(inlet) = &self.inlet else { return };
         match how {
-            End::Retired => inlet.retire(),
-            End::Poisoned(poison) => inlet.poison(reason(&poison)),
+            End::Retired => self.retired = true,
+            End::Poisoned(poison) => return inlet.poison(reason(&poison)),
             over => {
                 self.over.get_or_insert(over);
-                self.finish(says);
             }
         }
+        self.finish(says);
     }
 
-    /// There is no sender any more. If the receiver has left, it hears of that where it is.
+    /// The sender has retired the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
     fn finish(&mut self, says: &Says<'_>) {
-        if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
+        if !self.retired && self.over.is_none()
+            || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel))
+        {
+            return;
+        }
+        if std::mem::take(&mut self.retired)
+            && let Some(inlet) = &self.inlet
+        {
+            inlet.retire();
+        }
+        if self.over.is_none() {
             return;
         }
         // A reply has its place in any case, and comes with the word that its sender is gone.
@@ -314,7 +327,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.early_ends.is_empty() && self.over.is_none()
+        !self.visits && self.early_ends.is_empty() && self.over.is_none() && !self.retired
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {

@@ -72,6 +72,8 @@ pub(crate) struct SendingBridge {
     kept: BTreeMap<Ticket, Kept>,
     /// The sender is gone, and what it has offered is not settled.
     gone: bool,
+    /// The channel was retired here, which is said behind what was buffered.
+    retires: bool,
     /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
     blocked: VecDeque<Event<Value>>,
     /// What is to be offered again at a new home, and cannot go yet.
@@ -98,6 +100,7 @@ impl SendingBridge {
             value_max: None,
             kept: BTreeMap::new(),
             gone: false,
+            retires: false,
             blocked: VecDeque::new(),
             anew: Vec::new(),
             later: BTreeMap::new(),
@@ -174,6 +177,14 @@ impl SendingBridge {
                     };
                     outlet.withdrawn(ticket, value);
                 }
+            }
+            Event::Retired if self.holds_buffered() => {
+                let (stands, fails) =
+                    std::mem::take(&mut self.early).into_iter().partition(|(ticket, _)| *ticket >= WAS_BUFFERED);
+                self.early = fails;
+                fail_early(outlet, &mut self.early, &Why::Closed);
+                self.early = stands;
+                self.retires = true;
             }
             Event::Retired => self.end_early(End::Retired, says),
             Event::Poisoned(reason) if reason.strength() < Strength::FULL => {
@@ -351,7 +362,10 @@ impl SendingBridge {
             Event::Revoke(ticket) => {
                 says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
             }
-            Event::Retired => says.end_proxy(End::Retired),
+            Event::Retired => {
+                self.retires = true;
+                self.say_retired(says);
+            }
             Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
             // Whoever gave a reply is gone at once; but the ends in it are handed over when it is taken.
             Event::Gone | Event::Lost if !self.kept.is_empty() => {
@@ -364,6 +378,22 @@ impl SendingBridge {
             }
         }
         true
+    }
+
+    /// Whether what was sent into the buffer here is still to come into the one at the home.
+    fn holds_buffered(&self) -> bool {
+        let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
+        self.early.iter().any(|(ticket, _)| buffered(ticket))
+            || self.kept.keys().any(buffered)
+            || self.anew.iter().any(|(ticket, _)| buffered(ticket))
+    }
+
+    /// Those sends are complete, and a home that has heard of the end admits nothing more.
+    fn say_retired(&mut self, says: &Says<'_>) {
+        if self.retires && self.blocked.is_empty() && !self.holds_buffered() {
+            self.retires = false;
+            says.end_proxy(End::Retired);
+        }
     }
 
     /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever has sent it hears it as `received` says.
@@ -654,16 +684,12 @@ impl Bridge for SendingBridge {
 
     fn rests(&self) -> bool {
         let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
-        offers && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+        offers && !self.retires && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
     }
 
     fn owes(&self) -> bool {
-        let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
         self.outlet.is_some()
-            && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone))
-                || self.early.iter().any(|(ticket, _)| buffered(ticket))
-                || self.kept.keys().any(buffered)
-                || self.anew.iter().any(|(ticket, _)| buffered(ticket)))
+            && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone)) || self.holds_buffered())
     }
 
     fn retry(&mut self, says: &Says<'_>) {
@@ -685,7 +711,10 @@ impl Bridge for SendingBridge {
                 return if self.unsettled.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
             match outlet.poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.say_retired(says);
+                    return Poll::Pending;
+                }
                 Poll::Ready(event) => {
                     let goes_on = if self.value_max.is_some() {
                         self.hear_in_turn(event, says)

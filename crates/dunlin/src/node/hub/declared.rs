@@ -306,7 +306,7 @@ impl Hub {
                     let (name, mine, holder, here) =
                         (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
                     let error = if let Some(difference) = difference(mine, &there) {
-                        NameError::Mismatch { name, difference, holder }
+                        NameError::Mismatch { name, difference: Box::new(difference), holder }
                     } else if mine.face == there.face && mine.shared && there.shared {
                         NameError::Shared { name, what: word(mine.face), holder, here }
                     } else {

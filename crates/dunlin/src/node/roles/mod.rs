@@ -32,10 +32,10 @@
 //! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
 //!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
 //! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started: as soon as the connection with
-//!   it counts as dead ([`NodeBuilder::grace`]), and the name service's lease of 3 s is over. Its members are told [`NodeEvent::MainLost`], go on, and belong to the next main node
+//!   it counts as dead ([`NodeBuilder::grace`]), and the name service's lease of 3 s is over. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
 //!   when it comes. What holds of names in a network that is split holds of the main node's: each part may have one.
 //! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
-//!   [`NodeEvent::Closing`], and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
+//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
 //!   has not left is in [`NodeError::Stragglers`].
 //!
 //! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
