@@ -338,6 +338,14 @@ impl Mobile for Barrier {
         (enrolment, Agent::Several(agents))
     }
 
+    fn shared_end(&self) -> Option<SharedEnd> {
+        Some(self.shared_end())
+    }
+
+    fn has_number(&self, number: u128, _: bool) {
+        self.has_number(number);
+    }
+
     fn another(&self) -> Another<Self> {
         Box::new(self.another())
     }

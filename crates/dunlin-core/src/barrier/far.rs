@@ -2,7 +2,8 @@
 //!
 //! The barrier stays where it was made: that node *keeps* it. What goes becomes, there, a group with one party, and here a party that stands for the group
 //! ([`group`](super::group)). Enrolling at the group's node makes the group larger, and nobody has to be asked. When the last of it resigns, its channels end; so they do when a node
-//! is lost. One that is sent on from there is a group of that group: what it says goes through the node in between.
+//! is lost. One that is sent on from there is a group of that group: what it says goes through the node in between. One that comes home, to the node that keeps the
+//! barrier, is a party there again: the carrier knows the barrier by its number.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -18,7 +19,7 @@ use crate::channel::policy::{fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
-use crate::portable::carrier::{Agent, Chore, Several};
+use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, Several, SharedEnd};
 
 /// How many words of one side may be on their way. More wait where they are said.
 const WORDS: usize = 4;
@@ -44,6 +45,16 @@ impl Barrier {
         Several { agents, chore: Box::pin(keep(self, heard, says)) }
     }
 
+    /// The barrier, for a carrier.
+    pub(crate) fn shared_end(&self) -> SharedEnd {
+        SharedEnd::new(self.parties.clone())
+    }
+
+    /// Of an enrolment that was adopted.
+    pub(crate) fn has_number(&self, number: u128) {
+        let _ = self.parties.number.set(number);
+    }
+
     /// An enrolment on a barrier that another node keeps.
     pub(crate) fn adopt() -> (Self, Several) {
         let (reports, heard) = ends::<Up, MayPoison, MayPoison>(&rendezvous(), Location::caller());
@@ -53,6 +64,21 @@ impl Barrier {
         parties.go_far();
         let enrolment = Self::new(&parties);
         (enrolment, Several { agents, chore: belong(Over(parties), reports, words) })
+    }
+}
+
+impl AnyShared for Parties {
+    fn number(&self, new: &mut dyn FnMut() -> u128) -> u128 {
+        *self.number.get_or_init(new)
+    }
+
+    fn is_here(&self) -> bool {
+        self.state.lock().uplink.is_none()
+    }
+
+    /// One more enrolment. Until what it was elsewhere has resigned both are needed, and that one is in a message: so no phase goes by in which it would be missed.
+    fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
+        CarriedEnd::of_enrolment(token, Barrier::new(&self))
     }
 }
 

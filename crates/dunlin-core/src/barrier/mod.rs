@@ -62,7 +62,7 @@ use crate::waits::Recorded;
 /// - It is never known at once that all are there, so a choice takes another branch that is ready, or its `skip`, rather than wait for this one.
 /// - Enrolling from an enrolment that is there asks nobody. Those who came from it are one group: [`parties`](Self::parties) counts the group, and
 ///   [`phases`](Self::phases) from when it came.
-/// - Sent on to a third node, it goes through the node in between, and is lost with it.
+/// - Sent on to a third node, it goes through the node in between, and is lost with it. Sent to the node that keeps the barrier it is one of those there again.
 /// - All who are enrolled at a node that is lost have resigned. Where the keeper's node is lost a sync fails with [`SyncError::NodeLost`]: it is not known whether
 ///   the phase took place.
 ///

@@ -98,6 +98,9 @@ pub(super) struct State {
 pub(super) struct Parties {
     pub(super) state: Lock<State>,
     pub(super) record: Recorded,
+    /// By which nodes know the barrier, where enrolments of it are elsewhere.
+    #[cfg(feature = "serde")]
+    pub(super) number: std::sync::OnceLock<u128>,
 }
 
 /// How a barrier stands at a moment.
@@ -133,7 +136,12 @@ impl Left {
 
 impl Parties {
     pub(super) fn new(made: &'static Location<'static>) -> Self {
-        Self { state: Lock::default(), record: Recorded::barrier(made) }
+        Self {
+            state: Lock::default(),
+            record: Recorded::barrier(made),
+            #[cfg(feature = "serde")]
+            number: std::sync::OnceLock::new(),
+        }
     }
 
     /// From now on every phase needs this party too, also one that others wait for already.

@@ -73,6 +73,7 @@ use std::thread::LocalKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
+use crate::barrier::Barrier;
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 use crate::share::Shared;
 use crate::share::far::Lend;
@@ -645,6 +646,10 @@ pub struct CarriedEnd {
 impl CarriedEnd {
     pub(crate) fn of_handle<E: Lend>(token: u64, handle: Shared<E>) -> Self {
         Self::new(token, handle)
+    }
+
+    pub(crate) fn of_enrolment(token: u64, enrolment: Barrier) -> Self {
+        Self::new(token, enrolment)
     }
 
     fn new<E: Mobile>(token: u64, end: E) -> Self {

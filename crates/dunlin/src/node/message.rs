@@ -218,9 +218,9 @@ fn has_policy(kind: EndKind) -> bool {
     which(kind) == Which::Receiver || matches!(kind, EndKind::Broadcast | EndKind::Joiner { .. })
 }
 
-/// Whether it is a handle of a shared end, with which that end's number goes.
+/// Whether it is a handle of a shared end, or an enrolment on a barrier, with which that end's, or barrier's, number goes.
 fn has_number(kind: EndKind) -> bool {
-    matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver)
+    matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Barrier)
 }
 
 /// How each of these ends goes. If one cannot yet, none does.
