@@ -5,6 +5,8 @@
 //! model here is only the users and a channel's queue. `cargo run --release -p dunlin-models` says what there is to search.
 
 pub mod choices;
+pub mod claims;
 pub mod explore;
+pub mod live;
 pub mod scenarios;
 pub mod travel;

@@ -1,7 +1,9 @@
 //! What is searched: each scenario says what users may do and what may happen to them, and how often.
 
 use crate::choices::{self, Ring};
+use crate::claims;
 use crate::explore::{Broken, Seen, explore};
+use crate::live::{Bounds, Order, search};
 use crate::travel::{Scenario, Travel};
 
 /// Something to search.
@@ -11,6 +13,8 @@ pub enum Search {
     Travel(Scenario),
     /// Choices that are run again and again.
     Choices(choices::Scenario),
+    /// Claims of a shared end.
+    Claims(claims::Scenario),
 }
 
 impl Search {
@@ -19,6 +23,7 @@ impl Search {
         match self {
             Self::Travel(scenario) => scenario.name,
             Self::Choices(scenario) => scenario.name,
+            Self::Claims(scenario) => scenario.name,
         }
     }
 
@@ -30,13 +35,74 @@ impl Search {
         match self {
             Self::Travel(scenario) => explore(Travel::new(scenario), states_max, progress),
             Self::Choices(scenario) => explore(Ring::new(scenario), states_max, progress),
+            Self::Claims(scenario) => search(&scenario, states_max, progress),
         }
     }
 }
 
 /// All of them.
 pub fn all() -> Vec<Search> {
-    travelling().into_iter().map(Search::Travel).chain(looped().into_iter().map(Search::Choices)).collect()
+    let travelling = travelling().into_iter().map(Search::Travel);
+    let looped = looped().into_iter().map(Search::Choices);
+    travelling.chain(looped).chain(claimed().into_iter().map(Search::Claims)).collect()
+}
+
+/// Claims of a shared end that node 0 keeps: who claims where is in the scripts.
+fn claimed() -> Vec<claims::Scenario> {
+    use claims::{Scenario, What};
+    let send = Scenario::default();
+    let face = Scenario { what: What::Face, ..send.clone() };
+    let receive = Scenario { what: What::Receiver, ..send.clone() };
+    let any = Bounds { order: Order::Any, ..Bounds::default() };
+    let last = Bounds { order: Order::Last, ..Bounds::default() };
+    let young = Bounds { young: true, ..Bounds::default() };
+    let late = Bounds { ticks: 1, ..Bounds::default() };
+    let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
+    vec![
+        Scenario { name: "claim", users: &[(0, "1."), (1, "1.")], ..send.clone() },
+        Scenario { name: "claim-far", users: &[(1, "1."), (2, "1.")], ..send.clone() },
+        Scenario { name: "claim-three", users: &[(0, "c."), (1, "c."), (2, "c.")], ..send.clone() },
+        Scenario { name: "claim-again", users: &[(1, "cc."), (2, "cc.")], ..send.clone() },
+        Scenario { name: "claim-clones", users: &[(1, "c."), (1, "c."), (2, "c.")], ..send.clone() },
+        Scenario { name: "claim-any", users: &[(0, "c."), (1, "c.")], bounds: any.clone(), ..send.clone() },
+        Scenario { name: "claim-last", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: last, ..send.clone() },
+        Scenario { name: "claim-late", users: &[(0, "1."), (1, "1.")], bounds: late.clone(), ..send.clone() },
+        Scenario { name: "claim-lone", users: &[(0, "o."), (1, "1.")], ..send.clone() },
+        Scenario { name: "claim-lone-far", users: &[(1, "1."), (2, "o.")], ..send.clone() },
+        Scenario { name: "claim-lone-own", users: &[(1, "1."), (1, "o."), (0, "c.")], ..send.clone() },
+        Scenario { name: "claim-lone-late", users: &[(0, "o."), (1, "c.")], bounds: late, ..send.clone() },
+        Scenario { name: "claim-third", users: &[(0, "1."), (1, "1.")], other: 2, ..send.clone() },
+        Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], drops: 1, ..send.clone() },
+        Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], drops: 2, ..send.clone() },
+        Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
+        Scenario { name: "claim-goes", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-after", users: &[(0, "c."), (1, "cCc.")], ..send.clone() },
+        Scenario { name: "claim-hurries", users: &[(0, "c."), (1, "CDc.")], bounds: young.clone(), ..send.clone() },
+        Scenario { name: "claim-home", users: &[(0, "c."), (1, "Ac.")], bounds: young.clone(), ..send.clone() },
+        Scenario { name: "claim-round", users: &[(0, "c."), (1, "ABc.")], ..send.clone() },
+        Scenario { name: "claim-death", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[1]), ..send.clone() },
+        Scenario { name: "claim-death-0", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[0]), ..send.clone() },
+        Scenario { name: "claim-death-go", users: &[(0, "c."), (1, "Cc.")], bounds: dies(&[1]), ..send },
+        Scenario { name: "face", users: &[(0, "1."), (1, "1."), (2, "1.")], ..face.clone() },
+        Scenario { name: "face-any", users: &[(0, "1."), (1, "1.")], bounds: any.clone(), ..face.clone() },
+        Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], drops: 1, ..face.clone() },
+        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1"), (2, "1")], drops: 1, ..face.clone() },
+        Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
+        Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1")], bounds: young, ..face.clone() },
+        Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face },
+        Scenario { name: "receive", users: &[(0, "1."), (1, "1.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-far", users: &[(1, "1."), (2, "1.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-lone", users: &[(0, "o."), (1, "o."), (2, "o.")], values: 3, ..receive.clone() },
+        Scenario { name: "receive-mixed", users: &[(0, "o."), (1, "1."), (2, "o.")], values: 3, ..receive.clone() },
+        Scenario { name: "receive-third", users: &[(0, "o."), (1, "1.")], other: 2, values: 2, ..receive.clone() },
+        Scenario { name: "receive-drops", users: &[(0, "o."), (1, "1.")], other: 2, values: 2, drops: 1, ..receive.clone() },
+        Scenario { name: "receive-drops-2", users: &[(0, "1."), (1, "o1.")], other: 2, values: 3, drops: 1, ..receive.clone() },
+        Scenario { name: "receive-buffer", users: &[(0, "1."), (1, "o.")], values: 2, buffer: 2, drops: 1, ..receive.clone() },
+        Scenario { name: "receive-goes", users: &[(0, "o."), (1, "Co.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-any", users: &[(0, "o."), (1, "1.")], values: 2, bounds: any, ..receive.clone() },
+        Scenario { name: "receive-death", users: &[(0, "1."), (1, "1."), (2, "o.")], values: 3, bounds: dies(&[1]), ..receive },
+    ]
 }
 
 /// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how often each runs its choice.
