@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use dunlin_core::carrier::{Agent, Chore};
 use dunlin_core::{
-    Claim, ClaimError, End, Lend, Receiver, RecvError, SendError, Sender, Shared, channel, channel_with, fifo,
+    Claim, ClaimError, End, Lend, Operation, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel,
+    channel_with, fifo, future,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,7 @@ pub enum What {
 /// What is searched.
 ///
 /// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end for so many values, `c` claims it and uses it for nothing, `o` is a
-/// lone operation, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
+/// lone operation, `e` an extended one, `x` one in a choice, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// What it is called.
@@ -43,10 +44,10 @@ pub struct Scenario {
     pub other: Node,
     /// How many values that end sends, of a shared receiver.
     pub values: u32,
+    /// It sends them in choices.
+    pub by_choice: bool,
     /// How many values fit into the channel.
     pub buffer: usize,
-    /// How many waits are given up.
-    pub drops: u32,
     /// What else may happen.
     pub bounds: Bounds,
 }
@@ -56,7 +57,6 @@ pub struct Scenario {
 pub struct Facts {
     claims: Cell<u32>,
     words: Cell<u32>,
-    drops: Cell<u32>,
     /// Who has a claim, by node.
     holders: RefCell<Vec<Node>>,
     heard: RefCell<Vec<Word>>,
@@ -82,27 +82,23 @@ impl Facts {
         (node as u32, claim, self.words.get())
     }
 
-    fn became<T>(&self, word: Word, sent: Option<Result<(), SendError<T>>>) {
-        let sent = match sent {
-            Some(Ok(())) => Some(true),
-            Some(Err(SendError::NotTaken { .. })) => Some(false),
-            Some(Err(SendError::Unknown { .. })) | None => None,
+    fn became<T>(&self, word: Word, sent: &Result<(), SendError<T>>) {
+        let became = match sent {
+            Ok(()) => Some(true),
+            Err(SendError::NotTaken { .. }) => Some(false),
+            Err(SendError::Unknown { .. }) => None,
         };
-        self.sent.borrow_mut().insert(word.2, sent);
-        if sent != Some(true) && self.died.get().is_none() && sent.is_some() {
-            self.fail(format!("{word:?} could not be sent"));
+        self.sent.borrow_mut().insert(word.2, became);
+        if let Err(error) = sent
+            && self.died.get().is_none()
+            && !matches!(error, SendError::NotTaken { why: Why::TimedOut, .. })
+        {
+            self.fail(format!("{word:?} could not be sent: {:?}", error.why()));
         }
     }
 
     fn fail(&self, what: String) {
         self.broken.borrow_mut().get_or_insert(what);
-    }
-
-    /// A user may give up a wait.
-    fn gives_up(&self, given_up: bool) {
-        if given_up {
-            self.drops.set(self.drops.get() - 1);
-        }
     }
 }
 
@@ -139,12 +135,36 @@ struct User {
     gate: Rc<Gate>,
 }
 
+/// How a lone operation is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Plain,
+    Extended,
+    /// As a branch of a choice, the other branch of which may be ready any time.
+    Chosen,
+}
+
+/// A send as a branch of a choice, which may take another one if waits may be given up. `true`: it was done.
+macro_rules! choose {
+    ($user:expr, $word:expr, $send:expr) => {{
+        let (user, word) = (&$user, $word);
+        let sent = alt! {
+            sent = $send => sent,
+            _ = future(user.gate.give_up("takes another branch")) => {
+                Err(SendError::NotTaken { value: (), why: Why::TimedOut })
+            }
+        };
+        user.facts.became(word, &sent);
+        sent.is_ok()
+    }};
+}
+
 /// An end that is shared here.
 trait Used: Lend {
     /// One value, within a claim.
     fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) -> impl Future<Output = ()>;
     /// One value, without.
-    fn alone(user: &User, handle: &mut Shared<Self>) -> impl Future<Output = ()>;
+    fn alone(user: &User, handle: &mut Shared<Self>, how: How) -> impl Future<Output = ()>;
 }
 
 impl Used for Sender<Word> {
@@ -153,19 +173,37 @@ impl Used for Sender<Word> {
         user.sends(word, claim.send(word)).await;
     }
 
-    async fn alone(user: &User, handle: &mut Shared<Self>) {
+    async fn alone(user: &User, handle: &mut Shared<Self>, how: How) {
         let word = user.facts.word(user.node, 0);
-        user.sends(word, handle.send(word)).await;
+        match how {
+            How::Chosen => {
+                let mut slot = Some(word);
+                let _ = choose!(user, word, handle.send_from(&mut slot));
+            }
+            _ => drop(user.sends(word, handle.send(word)).await),
+        }
     }
 }
 
 impl Used for Receiver<Word> {
     async fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) {
-        user.receives(number, claim.recv()).await;
+        user.receives(number, async || claim.recv().await).await;
     }
 
-    async fn alone(user: &User, handle: &mut Shared<Self>) {
-        user.receives(0, handle.recv()).await;
+    async fn alone(user: &User, handle: &mut Shared<Self>, how: How) {
+        match how {
+            How::Plain => user.receives(0, async || handle.recv().await).await,
+            How::Extended => user.receives(0, async || handle.recv_extended().await.map(|held| *held)).await,
+            How::Chosen => {
+                let by_choice = async || {
+                    alt! {
+                        word = handle.recv() => word,
+                        _ = future(pending::<()>()) => Err(RecvError::TimedOut),
+                    }
+                };
+                user.receives(0, by_choice).await;
+            }
+        }
     }
 }
 
@@ -206,7 +244,7 @@ impl Used for Face {
         assert!(!claim.ask.is_closed(), "the face is another one");
     }
 
-    async fn alone(_: &User, _: &mut Shared<Self>) {}
+    async fn alone(_: &User, _: &mut Shared<Self>, _: How) {}
 }
 
 impl User {
@@ -217,34 +255,33 @@ impl User {
         dead == 0 || self.facts.face_lost.get() || is_on_the_way
     }
 
-    fn may_give_up(&self) -> bool {
-        self.facts.drops.get() > 0
+    /// A send that may be given up. `true`: it was done.
+    async fn sends(&self, word: Word, send: impl Operation<Output = Result<(), SendError<Word>>>) -> bool {
+        let sent = send.until(self.gate.give_up("gives up its send")).await;
+        self.facts.became(word, &sent);
+        sent.is_ok()
     }
 
-    async fn sends(&self, word: Word, send: impl Future<Output = Result<(), SendError<Word>>>) {
-        let sent = self.gate.unless("gives up its send", self.may_give_up(), send).await;
-        self.facts.gives_up(sent.is_none());
-        self.facts.became(word, sent);
-    }
-
-    async fn receives(&self, claim: u32, receive: impl Future<Output = Result<Word, RecvError>>) {
-        let heard = self.gate.unless("gives up its receive", self.may_give_up(), receive).await;
-        self.facts.gives_up(heard.is_none());
-        match heard {
-            Some(Ok(word)) => {
-                self.facts.heard.borrow_mut().push(word);
-                self.facts.heard_in.borrow_mut().push((claim, word));
+    /// Whoever gives up its receive begins it anew.
+    async fn receives(&self, claim: u32, mut receive: impl AsyncFnMut() -> Result<Word, RecvError>) {
+        loop {
+            let heard = self.gate.unless("gives up its receive", receive()).await;
+            match heard {
+                None => continue,
+                Some(Ok(word)) => {
+                    self.facts.heard.borrow_mut().push(word);
+                    self.facts.heard_in.borrow_mut().push((claim, word));
+                }
+                Some(Err(error)) if self.facts.died.get().is_some() => drop(error),
+                Some(Err(error)) => self.facts.fail(format!("{}: {error}", self.name)),
             }
-            Some(Err(RecvError::Closed)) | None => {}
-            Some(Err(error)) if self.facts.died.get().is_some() => drop(error),
-            Some(Err(error)) => self.facts.fail(format!("{}: {error}", self.name)),
+            return;
         }
     }
 
     async fn claims<E: Used>(&self, handle: &mut Shared<E>, values: u32) {
         self.gate.pass("wants the claim").await;
-        let claimed = self.gate.unless("gives up its claim", self.may_give_up(), handle.claim()).await;
-        self.facts.gives_up(claimed.is_none());
+        let claimed = self.gate.unless("gives up its claim", handle.claim()).await;
         let mut claim = match claimed {
             None => return,
             Some(Ok(claim)) => claim,
@@ -269,7 +306,15 @@ impl User {
                 b'1'..=b'9' => self.claims(&mut handle, u32::from(act - b'0')).await,
                 b'o' => {
                     self.gate.pass("begins").await;
-                    E::alone(&self, &mut handle).await;
+                    E::alone(&self, &mut handle, How::Plain).await;
+                }
+                b'e' => {
+                    self.gate.pass("begins").await;
+                    E::alone(&self, &mut handle, How::Extended).await;
+                }
+                b'x' => {
+                    self.gate.pass("begins").await;
+                    E::alone(&self, &mut handle, How::Chosen).await;
                 }
                 b'.' => {
                     self.done();
@@ -295,7 +340,13 @@ impl User {
     }
 }
 
-fn begin<E: Used>(facts: &Rc<Facts>, ground: &Ground, (node, came_by): (Node, Option<Node>), handle: Shared<E>, script: &'static str) {
+fn begin<E: Used>(
+    facts: &Rc<Facts>,
+    ground: &Ground,
+    (node, came_by): (Node, Option<Node>),
+    handle: Shared<E>,
+    script: &'static str,
+) {
     let name = format!("{script:?} at {node}");
     let name = match facts.open.borrow().iter().filter(|(_, other)| other.starts_with(&name)).count() {
         0 => name,
@@ -335,7 +386,6 @@ impl Play for Scenario {
 
     fn begin(&self, ground: &Ground) -> Rc<Facts> {
         let facts = Rc::new(Facts::default());
-        facts.drops.set(self.drops);
         let channel = || if self.buffer > 0 { channel_with::<Word>(fifo(self.buffer)) } else { channel() };
         match self.what {
             What::Sender => {
@@ -357,12 +407,23 @@ impl Play for Scenario {
                 if self.other != 0 {
                     tx = ground.carry(0, self.other, tx);
                 }
-                let (node, values, told) = (self.other, self.values, facts.clone());
-                ground.serve(self.other, "who says", async move {
-                    for _ in 0..values {
-                        let word = told.word(node, 0);
-                        let sent = tx.send(word).await;
-                        told.became(word, Some(sent));
+                let (node, values, by_choice) = (self.other, self.values, self.by_choice);
+                let (facts, on, name) = (facts.clone(), ground.clone(), "who says".to_string());
+                ground.user(node, name.clone(), |gate| async move {
+                    let user = User { name, node, came_by: None, facts, ground: on, gate };
+                    let mut sent = 0;
+                    while sent < values {
+                        let word = user.facts.word(node, 0);
+                        let is_sent = if by_choice {
+                            let mut slot = Some(word);
+                            choose!(user, word, tx.send_from(&mut slot))
+                        } else {
+                            user.sends(word, tx.send(word)).await
+                        };
+                        sent += u32::from(is_sent);
+                        if user.facts.died.get().is_some() {
+                            return;
+                        }
                     }
                 });
             }
@@ -402,8 +463,11 @@ impl Laws for Rc<Facts> {
         }
         let heard_in = self.heard_in.borrow();
         for (at, (claim, word)) in heard_in.iter().enumerate().filter(|(_, (claim, _))| *claim != 0) {
-            let before = heard_in[..at].iter().rposition(|(other, _)| other == claim);
-            if before.is_some_and(|before| heard_in[before].1.2 + 1 != word.2) {
+            let Some(before) = heard_in[..at].iter().rposition(|(other, _)| other == claim) else { continue };
+            let first = heard_in[before].1.2;
+            let mut between = self.sent.borrow().clone();
+            between.retain(|other, sent| first < *other && *other < word.2 && *sent == Some(true));
+            if first > word.2 || !between.is_empty() {
                 return Err(format!("claim {claim} did not get the values in a row: {heard_in:?}"));
             }
         }
@@ -429,6 +493,9 @@ impl Laws for Rc<Facts> {
     fn heard(&self, from: Node, to: Node, text: &str) {
         if text.starts_with("{\"Granted\":{") {
             self.face_at.set(Some(to));
+            if self.died.get() == Some(to) {
+                self.face_lost.set(true);
+            }
         }
         if text.starts_with("{\"Another\"") {
             self.welcome.borrow_mut().push(from);

@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use dunlin_core::agent::{Event, FromReceiver, Reserved};
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, Inbox, Outbox, Several, Value, WeakSharedEnd};
 use dunlin_core::waits::{self, ChannelId};
-use dunlin_core::{MessageId, PATIENCE_TICKS, Portable, rendezvous};
+use dunlin_core::{MessageId, PATIENCE_TICKS, Portable, Why, rendezvous};
 use serde::de::DeserializeSeed;
 
 use crate::explore::{Broken, Seen};
@@ -54,6 +54,8 @@ pub struct Bounds {
     pub order: Order,
     /// How often patience may run out while something else can happen. When nothing else can it does in any case.
     pub ticks: u32,
+    /// How many waits are given up.
+    pub drops: u32,
     /// Which of these nodes may be lost, one of them.
     pub deaths: &'static [Node],
     /// What the first words say has not been heard when the search begins.
@@ -72,10 +74,10 @@ pub enum Plant {
     Lost(&'static str),
     /// Words that begin so arrive at all nodes where one of their kind may arrive.
     ToAll(&'static str),
-    /// Words that begin so arrive twice.
-    Twice(&'static str),
     /// The task of this name is not woken.
     Deaf(&'static str),
+    /// A value that was granted and is not wanted any more is not given back.
+    NotGivenBack,
 }
 
 #[derive(Default)]
@@ -97,13 +99,24 @@ impl Flag {
 #[derive(Default)]
 pub struct Gate {
     wants: Cell<Option<&'static str>>,
+    /// What it wants is one of those waits of which only so many are given up.
+    gives_up: Cell<bool>,
     is_open: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Gate {
-    /// Waits until the user may do this.
+    /// Waits until the user does this.
     pub async fn pass(&self, what: &'static str) {
+        self.wait(what, false).await;
+    }
+
+    /// Waits until the user gives up something, if it does.
+    pub async fn give_up(&self, what: &'static str) {
+        self.wait(what, true).await;
+    }
+
+    async fn wait(&self, what: &'static str, gives_up: bool) {
         struct Left<'a>(&'a Gate);
         impl Drop for Left<'_> {
             fn drop(&mut self) {
@@ -117,23 +130,19 @@ impl Gate {
                 return Poll::Ready(());
             }
             self.wants.set(Some(what));
+            self.gives_up.set(gives_up);
             *self.waker.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
-    /// Waits for `future`, unless the user may, and does, give it up: then `None`.
-    pub async fn unless<F: Future>(&self, what: &'static str, may: bool, future: F) -> Option<F::Output> {
-        let (mut future, mut gate) = (pin!(future), pin!(self.pass(what)));
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(Some(output));
-            }
-            if may && gate.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            Poll::Pending
+    /// Waits for `future`, unless the user gives it up: then `None`.
+    pub async fn unless<F: Future>(&self, what: &'static str, future: F) -> Option<F::Output> {
+        let (mut future, mut gate) = (pin!(future), pin!(self.give_up(what)));
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => gate.as_mut().poll(cx).map(|()| None),
         })
         .await
     }
@@ -180,7 +189,8 @@ struct Link {
     flags: (Arc<Flag>, Arc<Flag>),
     forth: VecDeque<Forth>,
     back: VecDeque<Back>,
-    later: Vec<(u64, u64)>,
+    /// Requests, by ticket, that cannot be granted yet.
+    later: BTreeMap<u64, u64>,
     /// Users' values that are not settled: a node keeps what it has sent.
     kept: BTreeMap<u64, Word>,
     receiver_gone: bool,
@@ -198,7 +208,7 @@ impl Link {
             flags: (Flag::woken(), Flag::woken()),
             forth: VecDeque::new(),
             back: VecDeque::new(),
-            later: Vec::new(),
+            later: BTreeMap::new(),
             kept: BTreeMap::new(),
             receiver_gone: false,
             lost: false,
@@ -224,9 +234,7 @@ impl Link {
     /// Hears what the agents that were woken have to say. `true`: there was something.
     fn pump(&mut self) -> bool {
         let mut busy = false;
-        while self.outlet.is_some()
-            && self.flags.0.0.swap(false, Relaxed)
-        {
+        while self.outlet.is_some() && self.flags.0.0.swap(false, Relaxed) {
             let waker = Waker::from(self.flags.0.clone());
             while let Some(outlet) = &mut self.outlet
                 && let Poll::Ready(event) = outlet.poll(&mut Context::from_waker(&waker))
@@ -255,18 +263,17 @@ impl Link {
         let said = match event {
             Event::Sent(value) => Forth::Sent(value),
             Event::FirmOffer(ticket, value) => {
-                assert!(self.is_of_users(), "a word has to wait: {}", text(&value).0);
+                assert!(self.is_of_users() || self.inlet.is_none(), "a word has to wait: {}", text(&value).0);
                 self.keep(ticket, &value);
                 Forth::Offer(ticket, value)
             }
             Event::ChoiceOffer(ticket, choice) => Forth::OfferChoice(ticket, choice),
             Event::AskedBack(ticket) => {
-                self.later.retain(|(later, _)| *later != ticket);
+                self.later.remove(&ticket);
                 Forth::Withdraw(ticket)
             }
             Event::Unlocked(ticket) => {
-                if let Some(index) = self.later.iter().position(|(later, _)| *later == ticket) {
-                    let (_, request) = self.later.remove(index);
+                if let Some(request) = self.later.remove(&ticket) {
                     self.reserve(ticket, request);
                 }
                 return;
@@ -291,13 +298,22 @@ impl Link {
                 self.keep(ticket, &value);
                 self.forth.push_back(Forth::Grant(ticket, request, value));
             }
-            Reserved::Later => self.later.push((ticket, request)),
+            Reserved::Later => {
+                self.later.insert(ticket, request);
+            }
             Reserved::Gone => self.forth.push_back(Forth::Refuse(ticket)),
         }
     }
 
     fn deliver_forth(&mut self) {
-        let (Some(message), Some(inlet)) = (self.forth.pop_front(), &mut self.inlet) else { return };
+        let Some(message) = self.forth.pop_front() else { return };
+        let Some(inlet) = &mut self.inlet else {
+            // Whoever would receive it is gone, and has said so.
+            if let Forth::Offer(ticket, value) | Forth::Grant(ticket, _, value) = message {
+                self.back.push_back(Back::Said(FromReceiver::Failed(ticket, Some(value), Why::Closed)));
+            }
+            return;
+        };
         match message {
             Forth::Sent(value) => assert!(inlet.push(value).is_ok(), "sent without a credit"),
             Forth::Offer(ticket, value) => inlet.offer(ticket, value),
@@ -333,9 +349,14 @@ impl Link {
                 outlet.withdrawn(ticket, value);
                 ticket
             }
-            Back::NotWanted(ticket, value) => {
+            Back::NotWanted(ticket, value) | Back::Said(FromReceiver::Abort(ticket, value)) => {
                 outlet.give_back(ticket, value);
-                ticket
+                self.kept.remove(&ticket);
+                // What was granted is given up; a request behind it still stands.
+                if let Some(request) = self.later.remove(&ticket) {
+                    self.reserve(ticket, request);
+                }
+                return;
             }
             Back::Said(said) => match said {
                 FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => {
@@ -358,10 +379,7 @@ impl Link {
                     outlet.lost(ticket, value, id);
                     ticket
                 }
-                FromReceiver::Abort(ticket, value) => {
-                    outlet.give_back(ticket, value);
-                    ticket
-                }
+                FromReceiver::Abort(..) => unreachable!("above"),
                 FromReceiver::Reserve(ticket, request) => return self.reserve(ticket, request),
                 FromReceiver::Credit(places) => return outlet.credit(places),
                 FromReceiver::Retired => return outlet.retire(),
@@ -423,7 +441,9 @@ fn hash(of: impl Hash) -> u64 {
 impl Past {
     /// Tasks of these nodes ran, or may as well have.
     fn ran(&mut self, step: Step, nodes: &BTreeSet<Node>) {
-        let arrived: Vec<_> = self.arrived.extract_if(.., |(node, ..), _| nodes.contains(node)).collect();
+        let mut arrived = self.arrived.clone();
+        arrived.retain(|(node, ..), _| nodes.contains(node));
+        self.arrived.retain(|(node, ..), _| !nodes.contains(node));
         let before: Vec<_> = nodes.iter().map(|node| self.ran.get(node).copied()).collect();
         let ran = hash((step, before, arrived));
         self.ran.extend(nodes.iter().map(|node| (*node, hash((ran, node)))));
@@ -574,7 +594,7 @@ pub trait Laws {
     /// What does not hold.
     fn check_rest(&self, dead: Option<Node>) -> Result<(), String>;
 
-    /// A word of the library's own arrives.
+    /// A word of the library's own arrives, or is lost with the node that it would have come to.
     fn heard(&self, _from: Node, _to: Node, _text: &str) {}
 
     /// A node is lost.
@@ -651,7 +671,11 @@ impl<L: Laws> Stage<L> {
             for link in self.links.values_mut() {
                 quiet &= !link.pump();
             }
-            for (_, link) in self.links.extract_if(.., |_, link| link.is_over()) {
+            for link in self.links.values_mut().filter(|link| link.lost) {
+                lose(link, &self.laws, self.dead);
+            }
+            let over: Vec<Key> = self.links.iter().filter(|(_, link)| link.is_over()).map(|(key, _)| *key).collect();
+            for link in over.iter().filter_map(|key| self.links.remove(key)) {
                 quiet = false;
                 if link.is_of_users() {
                     self.ran.extend([link.at.0, link.at.1]);
@@ -700,7 +724,9 @@ impl<L: Laws> Stage<L> {
         for (key, task) in &self.tasks {
             if task.flag.0.load(Relaxed) {
                 steps.push(Step::Run(*key));
-            } else if task.gate.as_ref().is_some_and(|gate| gate.wants.get().is_some()) {
+            } else if let Some(gate) = task.gate.as_ref().filter(|gate| gate.wants.get().is_some())
+                && (!gate.gives_up.get() || self.bounds.drops > 0)
+            {
                 steps.push(Step::Go(*key));
             }
         }
@@ -746,12 +772,17 @@ impl<L: Laws> Stage<L> {
             Step::Forth(key) => self.deliver(key),
             Step::Back(key) => {
                 if let Some(link) = self.links.get_mut(&key) {
-                    link.deliver_back();
+                    if self.bounds.plant == Plant::NotGivenBack && matches!(link.back[0], Back::NotWanted(..)) {
+                        link.back.pop_front();
+                    } else {
+                        link.deliver_back();
+                    }
                 }
             }
             Step::Go(key) => {
                 if let Some(gate) = self.tasks.get(&key).and_then(|task| task.gate.clone()) {
                     gate.is_open.set(true);
+                    self.bounds.drops -= u32::from(gate.gives_up.get());
                     let waker = gate.waker.borrow_mut().take();
                     waker.into_iter().for_each(Waker::wake);
                 }
@@ -796,21 +827,18 @@ impl<L: Laws> Stage<L> {
     }
 
     /// By a planted bug: where else this link's next word is heard.
-    fn heard_twice(&self, key: Key) -> Vec<Key> {
-        let (Plant::ToAll(begin) | Plant::Twice(begin)) = self.bounds.plant else { return Vec::new() };
+    fn heard_too(&self, key: Key) -> Vec<Key> {
+        let Plant::ToAll(begin) = self.bounds.plant else { return Vec::new() };
         let link = &self.links[&key];
         let Some(Forth::Sent(value)) = link.forth.front() else { return Vec::new() };
         let Some(inlet) = link.inlet.as_ref().filter(|_| text(value).0.starts_with(begin)) else { return Vec::new() };
-        if matches!(self.bounds.plant, Plant::Twice(_)) {
-            return vec![key];
-        }
         let name = inlet.shape().type_name();
         let hears = |link: &Link| link.inlet.as_ref().is_some_and(|inlet| inlet.shape().type_name() == name);
         self.links.iter().filter(|(other, link)| **other != key && hears(link)).map(|(other, _)| *other).collect()
     }
 
     fn deliver(&mut self, key: Key) {
-        let twice = self.heard_twice(key);
+        let twice = self.heard_too(key);
         let Some(link) = self.links.get_mut(&key) else { return };
         let (from, to) = link.at;
         let mut said = String::new();
@@ -853,7 +881,6 @@ impl<L: Laws> Stage<L> {
     /// All that is at this node is lost, and what it has said and nobody has heard.
     fn die(&mut self, node: Node) {
         self.dead = Some(node);
-        self.laws.died(node);
         for link in self.links.values_mut().filter(|link| link.at.0 == node || link.at.1 == node) {
             link.lost = true;
             if link.at.0 == node {
@@ -862,9 +889,9 @@ impl<L: Laws> Stage<L> {
             if link.at.1 == node {
                 link.inlet = None;
             }
-            link.forth.clear();
-            link.back.clear();
+            lose(link, &self.laws, self.dead);
         }
+        self.laws.died(node);
         self.links.retain(|_, link| !link.is_over());
         self.tasks.retain(|key, _| key.0 != node);
     }
@@ -908,6 +935,18 @@ impl<L: Laws> Stage<L> {
         };
         name
     }
+}
+
+/// What is on its way to a node that is lost, or from there, is lost.
+fn lose(link: &mut Link, laws: &impl Laws, dead: Option<Node>) {
+    for said in link.forth.drain(..) {
+        if let Forth::Sent(value) = said
+            && Some(link.at.1) == dead
+        {
+            laws.heard(link.at.0, link.at.1, &text(&value).0);
+        }
+    }
+    link.back.clear();
 }
 
 impl<L> Drop for Stage<L> {

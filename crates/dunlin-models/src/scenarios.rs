@@ -1,5 +1,6 @@
 //! What is searched: each scenario says what users may do and what may happen to them, and how often.
 
+use crate::barriers;
 use crate::choices::{self, Ring};
 use crate::claims;
 use crate::explore::{Broken, Seen, explore};
@@ -15,6 +16,8 @@ pub enum Search {
     Choices(choices::Scenario),
     /// Claims of a shared end.
     Claims(claims::Scenario),
+    /// Barriers.
+    Barriers(barriers::Scenario),
 }
 
 impl Search {
@@ -24,6 +27,7 @@ impl Search {
             Self::Travel(scenario) => scenario.name,
             Self::Choices(scenario) => scenario.name,
             Self::Claims(scenario) => scenario.name,
+            Self::Barriers(scenario) => scenario.name,
         }
     }
 
@@ -36,6 +40,7 @@ impl Search {
             Self::Travel(scenario) => explore(Travel::new(scenario), states_max, progress),
             Self::Choices(scenario) => explore(Ring::new(scenario), states_max, progress),
             Self::Claims(scenario) => search(&scenario, states_max, progress),
+            Self::Barriers(scenario) => search(&scenario, states_max, progress),
         }
     }
 }
@@ -44,7 +49,8 @@ impl Search {
 pub fn all() -> Vec<Search> {
     let travelling = travelling().into_iter().map(Search::Travel);
     let looped = looped().into_iter().map(Search::Choices);
-    travelling.chain(looped).chain(claimed().into_iter().map(Search::Claims)).collect()
+    let (claimed, synced) = (claimed().into_iter().map(Search::Claims), synced().into_iter().map(Search::Barriers));
+    travelling.chain(looped).chain(claimed).chain(synced).collect()
 }
 
 /// Claims of a shared end that node 0 keeps: who claims where is in the scripts.
@@ -57,6 +63,7 @@ fn claimed() -> Vec<claims::Scenario> {
     let last = Bounds { order: Order::Last, ..Bounds::default() };
     let young = Bounds { young: true, ..Bounds::default() };
     let late = Bounds { ticks: 1, ..Bounds::default() };
+    let drops = |drops| Bounds { drops, ..Bounds::default() };
     let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
     vec![
         Scenario { name: "claim", users: &[(0, "1."), (1, "1.")], ..send.clone() },
@@ -72,8 +79,8 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "claim-lone-own", users: &[(1, "1."), (1, "o."), (0, "c.")], ..send.clone() },
         Scenario { name: "claim-lone-late", users: &[(0, "o."), (1, "c.")], bounds: late, ..send.clone() },
         Scenario { name: "claim-third", users: &[(0, "1."), (1, "1.")], other: 2, ..send.clone() },
-        Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], drops: 1, ..send.clone() },
-        Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], drops: 2, ..send.clone() },
+        Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: drops(1), ..send.clone() },
+        Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], bounds: drops(2), ..send.clone() },
         Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
         Scenario { name: "claim-goes", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
         Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
@@ -82,12 +89,17 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "claim-home", users: &[(0, "c."), (1, "Ac.")], bounds: young.clone(), ..send.clone() },
         Scenario { name: "claim-round", users: &[(0, "c."), (1, "ABc.")], ..send.clone() },
         Scenario { name: "claim-death", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[1]), ..send.clone() },
-        Scenario { name: "claim-death-0", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[0]), ..send.clone() },
+        Scenario {
+            name: "claim-death-0",
+            users: &[(0, "c."), (1, "1."), (2, "c.")],
+            bounds: dies(&[0]),
+            ..send.clone()
+        },
         Scenario { name: "claim-death-go", users: &[(0, "c."), (1, "Cc.")], bounds: dies(&[1]), ..send },
         Scenario { name: "face", users: &[(0, "1."), (1, "1."), (2, "1.")], ..face.clone() },
         Scenario { name: "face-any", users: &[(0, "1."), (1, "1.")], bounds: any.clone(), ..face.clone() },
-        Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], drops: 1, ..face.clone() },
-        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1"), (2, "1")], drops: 1, ..face.clone() },
+        Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: drops(1), ..face.clone() },
+        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1"), (2, "1")], bounds: drops(1), ..face.clone() },
         Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
         Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1")], bounds: young, ..face.clone() },
         Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face },
@@ -96,12 +108,178 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "receive-lone", users: &[(0, "o."), (1, "o."), (2, "o.")], values: 3, ..receive.clone() },
         Scenario { name: "receive-mixed", users: &[(0, "o."), (1, "1."), (2, "o.")], values: 3, ..receive.clone() },
         Scenario { name: "receive-third", users: &[(0, "o."), (1, "1.")], other: 2, values: 2, ..receive.clone() },
-        Scenario { name: "receive-drops", users: &[(0, "o."), (1, "1.")], other: 2, values: 2, drops: 1, ..receive.clone() },
-        Scenario { name: "receive-drops-2", users: &[(0, "1."), (1, "o1.")], other: 2, values: 3, drops: 1, ..receive.clone() },
-        Scenario { name: "receive-buffer", users: &[(0, "1."), (1, "o.")], values: 2, buffer: 2, drops: 1, ..receive.clone() },
+        Scenario {
+            name: "receive-drops",
+            users: &[(0, "o."), (1, "1.")],
+            other: 2,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-drops-2",
+            users: &[(0, "1."), (1, "o1.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-buffer",
+            users: &[(0, "1."), (1, "o.")],
+            values: 2,
+            buffer: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-chosen",
+            users: &[(0, "o."), (1, "o.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-chosen-1",
+            users: &[(0, "1."), (1, "1.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices",
+            users: &[(0, "x."), (1, "x.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices-2",
+            users: &[(1, "x."), (2, "x.")],
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices-3",
+            users: &[(1, "x1."), (2, "x.")],
+            other: 3,
+            values: 3,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-extended",
+            users: &[(0, "e."), (1, "e."), (1, "o.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-timed",
+            users: &[(0, "o."), (1, "2.")],
+            other: 2,
+            values: 3,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-at-third",
+            users: &[(1, "1."), (2, "o.")],
+            other: 2,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-clones",
+            users: &[(1, "1."), (1, "o."), (2, "o.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-buffered",
+            users: &[(1, "1."), (1, "o."), (2, "o.")],
+            other: 2,
+            values: 3,
+            buffer: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
         Scenario { name: "receive-goes", users: &[(0, "o."), (1, "Co.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-any", users: &[(0, "o."), (1, "1.")], values: 2, bounds: any, ..receive.clone() },
-        Scenario { name: "receive-death", users: &[(0, "1."), (1, "1."), (2, "o.")], values: 3, bounds: dies(&[1]), ..receive },
+        Scenario {
+            name: "receive-death",
+            users: &[(0, "1."), (1, "1."), (2, "o.")],
+            values: 3,
+            bounds: dies(&[1]),
+            ..receive
+        },
+    ]
+}
+
+/// Barriers that node 0 keeps: who comes to them where is in the scripts.
+fn synced() -> Vec<barriers::Scenario> {
+    use barriers::Scenario;
+    let base = Scenario::default();
+    let any = Bounds { order: Order::Any, ..Bounds::default() };
+    let drops = |drops| Bounds { drops, ..Bounds::default() };
+    let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
+    vec![
+        Scenario { name: "sync", parties: &[(0, "ss"), (1, "ss")], ..base.clone() },
+        Scenario { name: "sync-three", parties: &[(0, "ss"), (1, "ss"), (2, "s")], ..base.clone() },
+        Scenario { name: "sync-group", parties: &[(0, "s"), (1, "ss"), (1, "ss"), (2, "s")], ..base.clone() },
+        Scenario { name: "sync-any", parties: &[(0, "s"), (1, "s"), (1, "s")], bounds: any, ..base.clone() },
+        Scenario { name: "sync-drops", parties: &[(0, "ss"), (1, "ss"), (2, "s")], bounds: drops(1), ..base.clone() },
+        Scenario {
+            name: "sync-drops-group",
+            parties: &[(0, "s"), (1, "s"), (1, "ss")],
+            bounds: drops(2),
+            ..base.clone()
+        },
+        Scenario { name: "sync-enrols", parties: &[(0, "s"), (1, "es"), (2, "s")], ..base.clone() },
+        Scenario { name: "sync-chosen", parties: &[(0, "x"), (1, "x")], bounds: drops(1), ..base.clone() },
+        Scenario { name: "sync-chosen-3", parties: &[(0, "x"), (1, "x"), (2, "x")], bounds: drops(1), ..base.clone() },
+        Scenario {
+            name: "sync-chosen-group",
+            parties: &[(0, "s"), (1, "x"), (1, "x")],
+            bounds: drops(1),
+            ..base.clone()
+        },
+        Scenario { name: "sync-goes", parties: &[(0, "ss"), (1, "sCs")], ..base.clone() },
+        Scenario { name: "sync-home", parties: &[(0, "ss"), (1, "sAs")], ..base.clone() },
+        Scenario {
+            name: "sync-goes-drops",
+            parties: &[(0, "s"), (1, "Cs"), (1, "s")],
+            bounds: drops(1),
+            ..base.clone()
+        },
+        Scenario { name: "sync-goes-chosen", parties: &[(0, "x"), (1, "Cx")], bounds: drops(1), ..base.clone() },
+        Scenario {
+            name: "sync-death",
+            parties: &[(0, "s"), (1, "s"), (2, "s")],
+            bounds: dies(&[0, 1]),
+            ..base.clone()
+        },
+        Scenario {
+            name: "sync-death-chosen",
+            parties: &[(0, "x"), (1, "x"), (2, "x")],
+            bounds: dies(&[0, 1]),
+            ..base.clone()
+        },
+        Scenario { name: "sync-death-goes", parties: &[(0, "s"), (1, "Cs")], bounds: dies(&[0, 1, 2]), ..base },
     ]
 }
 
