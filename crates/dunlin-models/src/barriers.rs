@@ -3,6 +3,7 @@
 //! Node 0 keeps the barrier. Parties are enrolled there and at other nodes, and each follows a script.
 
 use std::cell::RefCell;
+use std::future::pending;
 use std::rc::Rc;
 
 use dunlin_core::{Barrier, Operation, SyncError, alt, barrier, future};
@@ -12,7 +13,7 @@ use crate::live::{Bounds, Gate, Ground, Laws, Node, Play};
 /// What is searched.
 ///
 /// A script is a text, of which each letter is something that the party does next: `s` comes to the barrier, and may give that up, `x` comes there in a choice, the other branch of which may be
-/// taken, `e` enrols another party, which does the same from there on, `A` and `B` and so on goes to node 0, 1 and so on. In the end it resigns.
+/// taken, `e` enrols another party, which does the same from there on, `A` and `B` and so on goes to node 0, 1 and so on, `.` stays enrolled. Else it resigns in the end.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// What it is called.
@@ -28,10 +29,14 @@ pub struct Scenario {
 struct Party {
     name: String,
     node: Node,
+    /// The node by which its enrolment came, which speaks for it.
+    by: Option<Node>,
     /// How many phases it has completed.
     done: u64,
     /// It has come to the next one.
     is_there: bool,
+    /// It stays enrolled, and does not come any more.
+    rests: bool,
     /// It has resigned, or moved on as another one.
     is_over: bool,
 }
@@ -86,10 +91,15 @@ impl User {
                         break;
                     }
                 }
+                b'.' => {
+                    self.facts.parties.borrow_mut()[self.own].rests = true;
+                    pending::<()>().await;
+                }
                 b'e' => {
                     self.gate.pass("enrols another").await;
                     let done = self.facts.parties.borrow()[self.own].done;
-                    begin(&self.facts, &self.ground, self.node, phase.enrol(), &script[at + 1..], done);
+                    let by = self.facts.parties.borrow()[self.own].by;
+                    begin(&self.facts, &self.ground, (self.node, by), phase.enrol(), &script[at + 1..], done);
                 }
                 _ => {
                     let to = Node::from(act - b'A');
@@ -97,7 +107,8 @@ impl User {
                     let done = self.facts.parties.borrow()[self.own].done;
                     self.facts.parties.borrow_mut()[self.own].is_over = true;
                     let phase = self.ground.carry(self.node, to, phase);
-                    return begin(&self.facts, &self.ground, to, phase, &script[at + 1..], done);
+                    let by = Some(self.node).filter(|node| *node != 0);
+                    return begin(&self.facts, &self.ground, (to, by), phase, &script[at + 1..], done);
                 }
             }
         }
@@ -138,10 +149,17 @@ impl User {
     }
 }
 
-fn begin(facts: &Rc<Facts>, ground: &Ground, node: Node, phase: Barrier, script: &'static str, done: u64) {
+fn begin(
+    facts: &Rc<Facts>,
+    ground: &Ground,
+    (node, by): (Node, Option<Node>),
+    phase: Barrier,
+    script: &'static str,
+    done: u64,
+) {
     let own = facts.parties.borrow().len();
     let name = format!("party {own} at {node}");
-    let party = Party { name: name.clone(), node, done, is_there: false, is_over: false };
+    let party = Party { name: name.clone(), node, by, done, is_there: false, rests: false, is_over: false };
     facts.parties.borrow_mut().push(party);
     let (facts, on) = (facts.clone(), ground.clone());
     ground.user(node, name, |gate| User { own, node, facts, ground: on, gate }.follow(phase, script));
@@ -167,7 +185,7 @@ impl Play for Scenario {
             if *node != 0 && !groups.iter().any(|(other, _)| other == node) {
                 groups.push((*node, enrolment.enrol()));
             }
-            begin(&facts, ground, *node, enrolment, script, 0);
+            begin(&facts, ground, (*node, None), enrolment, script, 0);
         }
         facts
     }
@@ -180,12 +198,16 @@ impl Laws for Rc<Facts> {
 
     fn check_rest(&self, dead: Option<Node>) -> Result<(), String> {
         let parties = self.parties.borrow();
-        let waiting: Vec<_> = parties.iter().filter(|party| !party.is_over && Some(party.node) != dead).collect();
+        let waiting: Vec<_> =
+            parties.iter().filter(|party| !party.is_over && !party.rests && Some(party.node) != dead).collect();
         if waiting.is_empty() { Ok(()) } else { Err(format!("they wait for ever: {waiting:?}")) }
     }
 
     fn died(&self, node: Node) {
         *self.died.borrow_mut() = Some(node);
-        self.parties.borrow_mut().iter_mut().filter(|party| party.node == node).for_each(|party| party.is_over = true);
+        // What goes through it is lost with it.
+        let mut parties = self.parties.borrow_mut();
+        let lost = parties.iter_mut().filter(|party| party.node == node || party.by == Some(node));
+        lost.for_each(|party| party.is_over = true);
     }
 }

@@ -40,6 +40,8 @@ pub struct Scenario {
     pub what: What,
     /// Where each user has its handle, and what it does.
     pub users: &'static [(Node, &'static str)],
+    /// By which node all handles elsewhere have come, before the search begins.
+    pub through: Option<Node>,
     /// Where the channel's other end is.
     pub other: Node,
     /// How many values that end sends, of a shared receiver.
@@ -362,12 +364,14 @@ fn begin<E: Used>(
 
 impl Scenario {
     fn handles<E: Used>(&self, ground: &Ground, facts: &Rc<Facts>, shared: Shared<E>) {
-        let mut at: BTreeMap<Node, Shared<E>> = BTreeMap::new();
+        let mut at = BTreeMap::from([(0, shared)]);
+        let through = self.through.map(|node| (node, ground.carry(0, node, at[&0].clone())));
+        at.extend(through);
         for (node, script) in self.users {
+            let from = self.through.unwrap_or(0);
             let handle = match at.get(node) {
                 Some(handle) => handle.clone(),
-                None if *node == 0 => shared.clone(),
-                None => ground.carry(0, *node, shared.clone()),
+                None => ground.carry(from, *node, at[&from].clone()),
             };
             if self.users.iter().filter(|(other, _)| other == node).count() > 1 {
                 at.entry(*node).or_insert_with(|| handle.clone());

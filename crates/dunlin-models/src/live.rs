@@ -342,55 +342,63 @@ impl Link {
         self.back.push_back(message);
     }
 
+    /// The value of this ticket, of which only a copy has gone.
+    fn back(&mut self, ticket: u64, copy: Option<Value>) -> Option<Value> {
+        if !self.is_of_users() {
+            return copy;
+        }
+        let (word, outlet) = (self.kept.remove(&ticket)?, self.outlet.as_ref()?);
+        outlet.shape().wrap(word).ok()
+    }
+
     fn deliver_back(&mut self) {
-        let (Some(message), Some(outlet)) = (self.back.pop_front(), &self.outlet) else { return };
-        let settled = match message {
-            Back::Withdrawn(ticket, value) => {
-                outlet.withdrawn(ticket, value);
-                ticket
+        let Some(message) = self.back.pop_front() else { return };
+        match message {
+            Back::Withdrawn(ticket, copy) | Back::Said(FromReceiver::Withdrawn(ticket, copy)) => {
+                let value = self.back(ticket, copy);
+                self.tell(|outlet| outlet.withdrawn(ticket, value));
             }
-            Back::NotWanted(ticket, value) | Back::Said(FromReceiver::Abort(ticket, value)) => {
-                outlet.give_back(ticket, value);
+            Back::NotWanted(ticket, copy) | Back::Said(FromReceiver::Abort(ticket, copy)) => {
+                // If it has been withdrawn before, the value is back.
+                if let Some(value) = self.back(ticket, Some(copy)) {
+                    self.tell(|outlet| outlet.give_back(ticket, value));
+                    // What was granted is given up; a request behind it still stands.
+                    if let Some(request) = self.later.remove(&ticket) {
+                        self.reserve(ticket, request);
+                    }
+                }
+            }
+            Back::Said(FromReceiver::Failed(ticket, copy, why)) => {
+                let value = self.back(ticket, copy);
+                self.tell(|outlet| outlet.failed(ticket, value, why));
+            }
+            Back::Said(FromReceiver::Taken(ticket) | FromReceiver::Released(ticket)) => {
                 self.kept.remove(&ticket);
-                // What was granted is given up; a request behind it still stands.
-                if let Some(request) = self.later.remove(&ticket) {
-                    self.reserve(ticket, request);
-                }
-                return;
+                self.tell(|outlet| outlet.taken(ticket));
             }
-            Back::Said(said) => match said {
-                FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => {
-                    outlet.taken(ticket);
-                    ticket
-                }
-                FromReceiver::Held(ticket) => {
-                    outlet.held(ticket);
-                    ticket
-                }
-                FromReceiver::Failed(ticket, value, why) => {
-                    outlet.failed(ticket, value, why);
-                    ticket
-                }
-                FromReceiver::Withdrawn(ticket, value) => {
-                    outlet.withdrawn(ticket, value);
-                    ticket
-                }
-                FromReceiver::Lost(ticket, value, id) => {
-                    outlet.lost(ticket, value, id);
-                    ticket
-                }
-                FromReceiver::Abort(..) => unreachable!("above"),
-                FromReceiver::Reserve(ticket, request) => return self.reserve(ticket, request),
-                FromReceiver::Credit(places) => return outlet.credit(places),
-                FromReceiver::Retired => return outlet.retire(),
-                FromReceiver::Poisoned(reason) => unreachable!("nobody poisons: {reason}"),
-                FromReceiver::Gone | FromReceiver::Down => {
-                    self.receiver_gone = true;
-                    return outlet.retire();
-                }
-            },
-        };
-        self.kept.remove(&settled);
+            Back::Said(FromReceiver::Held(ticket)) => {
+                self.kept.remove(&ticket);
+                self.tell(|outlet| outlet.held(ticket));
+            }
+            Back::Said(FromReceiver::Lost(ticket, copy, id)) => {
+                let value = self.back(ticket, Some(copy));
+                self.tell(|outlet| value.into_iter().for_each(|value| outlet.lost(ticket, value, id)));
+            }
+            Back::Said(FromReceiver::Reserve(ticket, request)) => self.reserve(ticket, request),
+            Back::Said(FromReceiver::Credit(places)) => self.tell(|outlet| outlet.credit(places)),
+            Back::Said(FromReceiver::Retired) => self.tell(AnyOutlet::retire),
+            Back::Said(FromReceiver::Poisoned(reason)) => unreachable!("nobody poisons: {reason}"),
+            Back::Said(FromReceiver::Gone | FromReceiver::Down) => {
+                self.receiver_gone = true;
+                self.tell(AnyOutlet::retire);
+            }
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce(&AnyOutlet)) {
+        if let Some(outlet) = &self.outlet {
+            what(outlet);
+        }
     }
 
     fn is_over(&self) -> bool {

@@ -95,7 +95,7 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: dies(&[0]),
             ..send.clone()
         },
-        Scenario { name: "claim-death-go", users: &[(0, "c."), (1, "Cc.")], bounds: dies(&[1]), ..send },
+        Scenario { name: "claim-death-go", users: &[(0, "c."), (1, "Cc.")], bounds: dies(&[1]), ..send.clone() },
         Scenario { name: "face", users: &[(0, "1."), (1, "1."), (2, "1.")], ..face.clone() },
         Scenario { name: "face-any", users: &[(0, "1."), (1, "1.")], bounds: any.clone(), ..face.clone() },
         Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: drops(1), ..face.clone() },
@@ -218,6 +218,41 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: drops(1),
             ..receive.clone()
         },
+        Scenario {
+            name: "receive-through",
+            users: &[(0, "o."), (2, "1.")],
+            through: Some(1),
+            values: 2,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-through-2",
+            users: &[(2, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-through-3",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario { name: "claim-through", users: &[(0, "1."), (2, "1."), (3, "o.")], through: Some(1), ..send.clone() },
+        Scenario {
+            name: "claim-through-drops",
+            users: &[(0, "o."), (2, "1o.")],
+            through: Some(1),
+            bounds: drops(2),
+            ..send.clone()
+        },
         Scenario { name: "receive-goes", users: &[(0, "o."), (1, "Co.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-any", users: &[(0, "o."), (1, "1.")], values: 2, bounds: any, ..receive.clone() },
         Scenario {
@@ -239,47 +274,58 @@ fn synced() -> Vec<barriers::Scenario> {
     let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
     vec![
         Scenario { name: "sync", parties: &[(0, "ss"), (1, "ss")], ..base.clone() },
-        Scenario { name: "sync-three", parties: &[(0, "ss"), (1, "ss"), (2, "s")], ..base.clone() },
-        Scenario { name: "sync-group", parties: &[(0, "s"), (1, "ss"), (1, "ss"), (2, "s")], ..base.clone() },
-        Scenario { name: "sync-any", parties: &[(0, "s"), (1, "s"), (1, "s")], bounds: any, ..base.clone() },
-        Scenario { name: "sync-drops", parties: &[(0, "ss"), (1, "ss"), (2, "s")], bounds: drops(1), ..base.clone() },
+        Scenario { name: "sync-three", parties: &[(0, "ss."), (1, "ss."), (2, "ss.")], ..base.clone() },
+        Scenario { name: "sync-group", parties: &[(0, "s."), (1, "s."), (1, "s."), (2, "s.")], ..base.clone() },
+        Scenario { name: "sync-resigns", parties: &[(0, "ss."), (1, "s"), (1, "ss."), (2, "s")], ..base.clone() },
+        Scenario { name: "sync-any", parties: &[(0, "s."), (1, "s."), (1, "s.")], bounds: any, ..base.clone() },
+        Scenario {
+            name: "sync-drops",
+            parties: &[(0, "ss."), (1, "ss."), (2, "ss.")],
+            bounds: drops(1),
+            ..base.clone()
+        },
         Scenario {
             name: "sync-drops-group",
-            parties: &[(0, "s"), (1, "s"), (1, "ss")],
+            parties: &[(0, "s."), (1, "s."), (1, "s.")],
             bounds: drops(2),
             ..base.clone()
         },
-        Scenario { name: "sync-enrols", parties: &[(0, "s"), (1, "es"), (2, "s")], ..base.clone() },
-        Scenario { name: "sync-chosen", parties: &[(0, "x"), (1, "x")], bounds: drops(1), ..base.clone() },
-        Scenario { name: "sync-chosen-3", parties: &[(0, "x"), (1, "x"), (2, "x")], bounds: drops(1), ..base.clone() },
+        Scenario { name: "sync-enrols", parties: &[(0, "s."), (1, "es."), (2, "s.")], ..base.clone() },
+        Scenario { name: "sync-chosen", parties: &[(0, "xx."), (1, "xx.")], bounds: drops(1), ..base.clone() },
+        Scenario {
+            name: "sync-chosen-3",
+            parties: &[(0, "x."), (1, "x."), (2, "x.")],
+            bounds: drops(1),
+            ..base.clone()
+        },
         Scenario {
             name: "sync-chosen-group",
-            parties: &[(0, "s"), (1, "x"), (1, "x")],
-            bounds: drops(1),
+            parties: &[(0, "s."), (1, "x."), (1, "x.")],
+            bounds: drops(2),
             ..base.clone()
         },
-        Scenario { name: "sync-goes", parties: &[(0, "ss"), (1, "sCs")], ..base.clone() },
-        Scenario { name: "sync-home", parties: &[(0, "ss"), (1, "sAs")], ..base.clone() },
+        Scenario { name: "sync-goes", parties: &[(0, "ss."), (1, "sCs.")], ..base.clone() },
+        Scenario { name: "sync-home", parties: &[(0, "ss."), (1, "sAs.")], ..base.clone() },
         Scenario {
             name: "sync-goes-drops",
-            parties: &[(0, "s"), (1, "Cs"), (1, "s")],
+            parties: &[(0, "s."), (1, "Cs."), (1, "s.")],
             bounds: drops(1),
             ..base.clone()
         },
-        Scenario { name: "sync-goes-chosen", parties: &[(0, "x"), (1, "Cx")], bounds: drops(1), ..base.clone() },
+        Scenario { name: "sync-goes-chosen", parties: &[(0, "x."), (1, "Cx.")], bounds: drops(1), ..base.clone() },
         Scenario {
             name: "sync-death",
-            parties: &[(0, "s"), (1, "s"), (2, "s")],
+            parties: &[(0, "s."), (1, "s."), (2, "s.")],
             bounds: dies(&[0, 1]),
             ..base.clone()
         },
         Scenario {
             name: "sync-death-chosen",
-            parties: &[(0, "x"), (1, "x"), (2, "x")],
+            parties: &[(0, "x."), (1, "x."), (2, "x.")],
             bounds: dies(&[0, 1]),
             ..base.clone()
         },
-        Scenario { name: "sync-death-goes", parties: &[(0, "s"), (1, "Cs")], bounds: dies(&[0, 1, 2]), ..base },
+        Scenario { name: "sync-death-goes", parties: &[(0, "s."), (1, "Cs.")], bounds: dies(&[0, 1, 2]), ..base },
     ]
 }
 

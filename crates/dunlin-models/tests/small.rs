@@ -36,3 +36,8 @@ fn claims_hold_in_small_worlds() {
     hold(&["claim-lone", "claim-lone-far", "claim-lone-late", "claim-third", "claim-drops", "claim-drops-1"]);
     hold(&["claim-goes-held", "face", "face-any", "face-drops", "receive", "receive-lone", "receive-third"]);
 }
+
+#[test]
+fn barriers_hold_in_small_worlds() {
+    hold(&["sync", "sync-any", "sync-enrols", "sync-chosen"]);
+}
