@@ -81,6 +81,18 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "claim-third", users: &[(0, "1."), (1, "1.")], other: 2, ..send.clone() },
         Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: drops(1), ..send.clone() },
         Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], bounds: drops(2), ..send.clone() },
+        Scenario {
+            name: "claim-any-drops",
+            users: &[(0, "c."), (1, "c.")],
+            bounds: Bounds { drops: 1, ..any.clone() },
+            ..send.clone()
+        },
+        Scenario {
+            name: "claim-goes-drops",
+            users: &[(0, "c."), (1, "c."), (1, "C.")],
+            bounds: drops(1),
+            ..send.clone()
+        },
         Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
         Scenario { name: "claim-goes", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
         Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
