@@ -58,6 +58,8 @@ pub struct Bounds {
     pub drops: u32,
     /// Which of these nodes may be lost, one of them.
     pub deaths: &'static [Node],
+    /// Values are in the words that give them back, as [`dunlin_core::agent::join`] has it; else a node keeps each until it knows what became of it, and what goes is a copy.
+    pub moves: bool,
     /// What the first words say has not been heard when the search begins.
     pub young: bool,
     /// What goes wrong: a bug, planted.
@@ -193,6 +195,8 @@ struct Link {
     later: BTreeMap<u64, u64>,
     /// Users' values that are not settled: a node keeps what it has sent.
     kept: BTreeMap<u64, Word>,
+    /// It keeps none: a value that is given back is in the word that says so.
+    moves: bool,
     receiver_gone: bool,
     /// The node at the other side is lost, and that was not heard yet.
     lost: bool,
@@ -210,6 +214,7 @@ impl Link {
             back: VecDeque::new(),
             later: BTreeMap::new(),
             kept: BTreeMap::new(),
+            moves: false,
             receiver_gone: false,
             lost: false,
             outlet,
@@ -344,7 +349,7 @@ impl Link {
 
     /// The value of this ticket, of which only a copy has gone.
     fn back(&mut self, ticket: u64, copy: Option<Value>) -> Option<Value> {
-        if !self.is_of_users() {
+        if self.moves || !self.is_of_users() {
             return copy;
         }
         let (word, outlet) = (self.kept.remove(&ticket)?, self.outlet.as_ref()?);
@@ -480,6 +485,7 @@ struct Begun {
     tasks: Vec<(Key, Task)>,
     links: Vec<(Key, Link)>,
     next: BTreeMap<Node, u32>,
+    moves: bool,
     kept: BTreeMap<u128, (Node, WeakSharedEnd)>,
 }
 
@@ -557,13 +563,14 @@ impl Ground {
         let (far, far_chore) = far.map_or((Vec::new(), None), several);
         let mut far = far.into_iter();
         for agent in near {
-            let link = match (agent, far.next()) {
+            let mut link = match (agent, far.next()) {
                 (Agent::Outlet(outlet), None) => Link::new(Some(outlet), None, (from, to)),
                 (Agent::Inlet(inlet), None) => Link::new(None, Some(inlet), (to, from)),
                 (Agent::Outlet(outlet), Some(Agent::Inlet(inlet))) => Link::new(Some(outlet), Some(inlet), (from, to)),
                 (Agent::Inlet(inlet), Some(Agent::Outlet(outlet))) => Link::new(Some(outlet), Some(inlet), (to, from)),
                 (one, other) => unreachable!("{one:?} does not fit {other:?}"),
             };
+            link.moves = self.0.borrow().moves;
             let key = self.key(from);
             self.0.borrow_mut().links.push((key, link));
         }
@@ -639,10 +646,11 @@ const IDLE_TICKS: u32 = 3;
 
 impl<L: Laws> Stage<L> {
     fn new<P: Play<Laws = L>>(play: &P) -> Self {
-        let ground = Ground::default();
+        let (ground, bounds) = (Ground::default(), play.bounds());
+        ground.0.borrow_mut().moves = bounds.moves;
         let laws = play.begin(&ground);
         let mut stage = Self {
-            bounds: play.bounds(),
+            bounds,
             ground,
             laws,
             tasks: BTreeMap::new(),

@@ -206,6 +206,22 @@ fn claimed() -> Vec<claims::Scenario> {
             ..receive.clone()
         },
         Scenario {
+            name: "receive-moved",
+            users: &[(0, "o."), (1, "2.")],
+            other: 2,
+            values: 3,
+            bounds: Bounds { drops: 2, moves: true, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-moved-1",
+            users: &[(1, "o.")],
+            other: 2,
+            values: 1,
+            bounds: Bounds { drops: 2, moves: true, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
             name: "receive-at-third",
             users: &[(1, "1."), (2, "o.")],
             other: 2,
