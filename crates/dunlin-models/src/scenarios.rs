@@ -93,13 +93,18 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: drops(1),
             ..send.clone()
         },
-        Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
-        Scenario { name: "claim-goes", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c")], ..send.clone() },
+        Scenario { name: "claim-goes", users: &[(0, "c."), (1, "."), (1, "Cc.")], ..send.clone() },
         Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
-        Scenario { name: "claim-goes-after", users: &[(0, "c."), (1, "cCc.")], ..send.clone() },
-        Scenario { name: "claim-hurries", users: &[(0, "c."), (1, "CDc.")], bounds: young.clone(), ..send.clone() },
-        Scenario { name: "claim-home", users: &[(0, "c."), (1, "Ac.")], bounds: young.clone(), ..send.clone() },
-        Scenario { name: "claim-round", users: &[(0, "c."), (1, "ABc.")], ..send.clone() },
+        Scenario { name: "claim-goes-after", users: &[(0, "c."), (1, "."), (1, "cCc.")], ..send.clone() },
+        Scenario { name: "claim-hurries", users: &[(1, "."), (1, "CDc.")], bounds: young.clone(), ..send.clone() },
+        Scenario {
+            name: "claim-home",
+            users: &[(0, "c."), (1, "."), (1, "Ac.")],
+            bounds: young.clone(),
+            ..send.clone()
+        },
+        Scenario { name: "claim-round", users: &[(1, "."), (1, "ABc.")], ..send.clone() },
         Scenario { name: "claim-death", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[1]), ..send.clone() },
         Scenario {
             name: "claim-death-0",
@@ -107,13 +112,21 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: dies(&[0]),
             ..send.clone()
         },
-        Scenario { name: "claim-death-go", users: &[(0, "c."), (1, "Cc.")], bounds: dies(&[1]), ..send.clone() },
+        Scenario {
+            name: "claim-death-go",
+            users: &[(0, "c."), (1, "."), (1, "Cc.")],
+            bounds: dies(&[1]),
+            ..send.clone()
+        },
+        Scenario { name: "claim-goes-alone", users: &[(1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-leaves", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-leaves-3", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
         Scenario { name: "face", users: &[(0, "1."), (1, "1."), (2, "1.")], ..face.clone() },
         Scenario { name: "face-any", users: &[(0, "1."), (1, "1.")], bounds: any.clone(), ..face.clone() },
         Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: drops(1), ..face.clone() },
-        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1"), (2, "1")], bounds: drops(1), ..face.clone() },
+        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1")], bounds: drops(1), ..face.clone() },
         Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
-        Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1")], bounds: young, ..face.clone() },
+        Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1.")], bounds: young, ..face.clone() },
         Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face },
         Scenario { name: "receive", users: &[(0, "1."), (1, "1.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-far", users: &[(1, "1."), (2, "1.")], values: 2, ..receive.clone() },
@@ -281,7 +294,7 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: drops(2),
             ..send.clone()
         },
-        Scenario { name: "receive-goes", users: &[(0, "o."), (1, "Co.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-goes", users: &[(0, "o."), (1, "."), (1, "Co.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-any", users: &[(0, "o."), (1, "1.")], values: 2, bounds: any, ..receive.clone() },
         Scenario {
             name: "receive-death",
