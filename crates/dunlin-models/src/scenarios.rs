@@ -78,6 +78,8 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "claim-lone-far", users: &[(1, "1."), (2, "o.")], ..send.clone() },
         Scenario { name: "claim-lone-own", users: &[(1, "1."), (1, "o."), (0, "c.")], ..send.clone() },
         Scenario { name: "claim-lone-late", users: &[(0, "o."), (1, "c.")], bounds: late, ..send.clone() },
+        Scenario { name: "claim-between", users: &[(0, "o."), (1, "2.")], ..send.clone() },
+        Scenario { name: "claim-between-far", users: &[(1, "2."), (2, "o.")], ..send.clone() },
         Scenario { name: "claim-third", users: &[(0, "1."), (1, "1.")], other: 2, ..send.clone() },
         Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: drops(1), ..send.clone() },
         Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], bounds: drops(2), ..send.clone() },
