@@ -150,11 +150,11 @@ impl Gate {
     }
 }
 
-type Future_ = Pin<Box<dyn Future<Output = ()>>>;
+type Running = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
     name: String,
-    future: Future_,
+    future: Running,
     flag: Arc<Flag>,
     gate: Option<Rc<Gate>>,
 }
@@ -518,7 +518,7 @@ impl Ground {
         self.begin(node, name.into(), Box::pin(future), Some(gate));
     }
 
-    fn begin(&self, node: Node, name: String, future: Future_, gate: Option<Rc<Gate>>) {
+    fn begin(&self, node: Node, name: String, future: Running, gate: Option<Rc<Gate>>) {
         let key = self.key(node);
         self.0.borrow_mut().tasks.push((key, Task { name, future, flag: Flag::woken(), gate }));
     }
@@ -854,7 +854,7 @@ impl<L: Laws> Stage<L> {
     }
 
     fn deliver(&mut self, key: Key) {
-        let twice = self.heard_too(key);
+        let others = self.heard_too(key);
         let Some(link) = self.links.get_mut(&key) else { return };
         let (from, to) = link.at;
         let mut said = String::new();
@@ -881,7 +881,7 @@ impl<L: Laws> Stage<L> {
                 }
             }
         }
-        for other in twice {
+        for other in others {
             if let Some(inlet) = self.links.get(&other).and_then(|link| link.inlet.as_ref()) {
                 let shape = inlet.shape();
                 let mut json = serde_json::Deserializer::from_str(&said);
@@ -1054,9 +1054,8 @@ pub fn search<P: Play>(play: &P, states_max: u64, mut progress: impl FnMut(Seen)
             seen.rests += 1;
             stage.laws.check_rest(stage.dead).map_err(|_| broken(play, gone(&way)))?;
         }
-        let is_end = steps.is_empty();
         way.push(Turn { steps, next: 0 });
-        let mut is_here = !is_end;
+        let mut is_here = true;
         loop {
             while way.last().is_some_and(|turn| turn.next == turn.steps.len()) {
                 way.pop();

@@ -310,65 +310,30 @@ fn claimed() -> Vec<claims::Scenario> {
 
 /// Barriers that node 0 keeps: who comes to them where is in the scripts.
 fn synced() -> Vec<barriers::Scenario> {
-    use barriers::Scenario;
-    let base = Scenario::default();
+    let only = |name, parties, bounds| barriers::Scenario { name, parties, bounds };
+    let none = Bounds::default();
     let any = Bounds { order: Order::Any, ..Bounds::default() };
     let drops = |drops| Bounds { drops, ..Bounds::default() };
-    let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
+    let dies = |deaths| Bounds { deaths, ..Bounds::default() };
     vec![
-        Scenario { name: "sync", parties: &[(0, "ss"), (1, "ss")], ..base.clone() },
-        Scenario { name: "sync-three", parties: &[(0, "ss."), (1, "ss."), (2, "ss.")], ..base.clone() },
-        Scenario { name: "sync-group", parties: &[(0, "s."), (1, "s."), (1, "s."), (2, "s.")], ..base.clone() },
-        Scenario { name: "sync-resigns", parties: &[(0, "ss."), (1, "s"), (1, "ss."), (2, "s")], ..base.clone() },
-        Scenario { name: "sync-any", parties: &[(0, "s."), (1, "s."), (1, "s.")], bounds: any, ..base.clone() },
-        Scenario {
-            name: "sync-drops",
-            parties: &[(0, "ss."), (1, "ss."), (2, "ss.")],
-            bounds: drops(1),
-            ..base.clone()
-        },
-        Scenario {
-            name: "sync-drops-group",
-            parties: &[(0, "s."), (1, "s."), (1, "s.")],
-            bounds: drops(2),
-            ..base.clone()
-        },
-        Scenario { name: "sync-enrols", parties: &[(0, "s."), (1, "es."), (2, "s.")], ..base.clone() },
-        Scenario { name: "sync-chosen", parties: &[(0, "xx."), (1, "xx.")], bounds: drops(1), ..base.clone() },
-        Scenario {
-            name: "sync-chosen-3",
-            parties: &[(0, "x."), (1, "x."), (2, "x.")],
-            bounds: drops(1),
-            ..base.clone()
-        },
-        Scenario {
-            name: "sync-chosen-group",
-            parties: &[(0, "s."), (1, "x."), (1, "x.")],
-            bounds: drops(2),
-            ..base.clone()
-        },
-        Scenario { name: "sync-goes", parties: &[(0, "ss."), (1, "sCs.")], ..base.clone() },
-        Scenario { name: "sync-home", parties: &[(0, "ss."), (1, "sAs.")], ..base.clone() },
-        Scenario {
-            name: "sync-goes-drops",
-            parties: &[(0, "s."), (1, "Cs."), (1, "s.")],
-            bounds: drops(1),
-            ..base.clone()
-        },
-        Scenario { name: "sync-goes-chosen", parties: &[(0, "x."), (1, "Cx.")], bounds: drops(1), ..base.clone() },
-        Scenario {
-            name: "sync-death",
-            parties: &[(0, "s."), (1, "s."), (2, "s.")],
-            bounds: dies(&[0, 1]),
-            ..base.clone()
-        },
-        Scenario {
-            name: "sync-death-chosen",
-            parties: &[(0, "x."), (1, "x."), (2, "x.")],
-            bounds: dies(&[0, 1]),
-            ..base.clone()
-        },
-        Scenario { name: "sync-death-goes", parties: &[(0, "s."), (1, "Cs.")], bounds: dies(&[0, 1, 2]), ..base },
+        only("sync", &[(0, "ss"), (1, "ss")], none.clone()),
+        only("sync-three", &[(0, "ss."), (1, "ss."), (2, "ss.")], none.clone()),
+        only("sync-group", &[(0, "s."), (1, "s."), (1, "s."), (2, "s.")], none.clone()),
+        only("sync-resigns", &[(0, "ss."), (1, "s"), (1, "ss."), (2, "s")], none.clone()),
+        only("sync-any", &[(0, "s."), (1, "s."), (1, "s.")], any),
+        only("sync-drops", &[(0, "ss."), (1, "ss."), (2, "ss.")], drops(1)),
+        only("sync-drops-group", &[(0, "s."), (1, "s."), (1, "s.")], drops(2)),
+        only("sync-enrols", &[(0, "s."), (1, "es."), (2, "s.")], none.clone()),
+        only("sync-chosen", &[(0, "xx."), (1, "xx.")], drops(1)),
+        only("sync-chosen-3", &[(0, "x."), (1, "x."), (2, "x.")], drops(1)),
+        only("sync-chosen-group", &[(0, "s."), (1, "x."), (1, "x.")], drops(2)),
+        only("sync-goes", &[(0, "ss."), (1, "sCs.")], none.clone()),
+        only("sync-home", &[(0, "ss."), (1, "sAs.")], none),
+        only("sync-goes-drops", &[(0, "s."), (1, "Cs."), (1, "s.")], drops(1)),
+        only("sync-goes-chosen", &[(0, "x."), (1, "Cx.")], drops(1)),
+        only("sync-death", &[(0, "s."), (1, "s."), (2, "s.")], dies(&[0, 1])),
+        only("sync-death-chosen", &[(0, "x."), (1, "x."), (2, "x.")], dies(&[0, 1])),
+        only("sync-death-goes", &[(0, "s."), (1, "Cs.")], dies(&[0, 1, 2])),
     ]
 }
 

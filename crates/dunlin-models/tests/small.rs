@@ -33,7 +33,15 @@ fn claims_hold_in_small_worlds() {
         "claim-last",
         "claim-late",
     ]);
-    hold(&["claim-lone", "claim-lone-far", "claim-lone-late", "claim-between", "claim-third", "claim-drops", "claim-drops-1"]);
+    hold(&[
+        "claim-lone",
+        "claim-lone-far",
+        "claim-lone-late",
+        "claim-between",
+        "claim-third",
+        "claim-drops",
+        "claim-drops-1",
+    ]);
     hold(&["claim-goes-held", "face", "face-any", "face-drops", "receive", "receive-lone", "receive-third"]);
 }
 
