@@ -162,6 +162,12 @@ impl Machine {
         false
     }
 
+    /// Whether the home is known and can be spoken to. Until then what is [sent on credits](Self::send_on_credit) waits here, and is dropped if the channel ends: of a
+    /// value with ends in it nobody would hear.
+    pub fn speaks_to_home(&self, channel: ChannelId) -> bool {
+        self.proxies.get(&channel).is_some_and(Proxy::may_speak)
+    }
+
     /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
     /// the terms allow; it has not been sent.
     pub fn send_on_credit(&mut self, now: Time, channel: ChannelId, value: Bytes) -> bool {
@@ -229,6 +235,7 @@ impl Machine {
             self.use_sender(now, channel);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        proxy.spent |= how == End::Retired;
         if how == End::Gone {
             proxy.gone = true;
             self.offer_waiting(now, channel);
