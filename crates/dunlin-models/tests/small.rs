@@ -42,7 +42,16 @@ fn claims_hold_in_small_worlds() {
         "claim-drops",
         "claim-drops-1",
     ]);
-    hold(&["claim-goes-held", "face", "face-any", "face-drops", "receive", "receive-lone", "receive-third"]);
+    hold(&[
+        "claim-goes-held",
+        "face",
+        "face-any",
+        "face-drops",
+        "receive",
+        "receive-lone",
+        "receive-moved-1",
+        "receive-third",
+    ]);
 }
 
 #[test]
