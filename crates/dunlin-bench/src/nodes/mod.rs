@@ -40,6 +40,11 @@ const MULTIPLEXED: &str = "dunlin, two channels for each worker";
 const SHARED_TASKS: &str = "dunlin, tasks shared, a channel from each worker";
 /// They share the sender of the results, too.
 const SHARED: &str = "dunlin, tasks and results shared";
+/// After one of these: its workers have a buffer of one task.
+const AHEAD: &str = ", a buffer of 1";
+const MULTIPLEXED_AHEAD: &str = "dunlin, two channels for each worker, a buffer of 1";
+const SHARED_TASKS_AHEAD: &str = "dunlin, tasks shared, a channel from each worker, a buffer of 1";
+const SHARED_AHEAD: &str = "dunlin, tasks and results shared, a buffer of 1";
 
 /// What some events have cost.
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +134,9 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
         Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
         Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
         Program::Window => &[BOUND, FIFO],
-        Program::Farm => &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED],
+        Program::Farm => {
+            &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED, MULTIPLEXED_AHEAD, SHARED_TASKS_AHEAD, SHARED_AHEAD]
+        }
         program if program.is_stressed() => &networked::STRESSED,
         _ => &networked::COMMSTIME,
     };
