@@ -104,7 +104,7 @@ pub(crate) fn run(one: &One) -> Result<f64> {
         #[cfg(feature = "sim")]
         Program::Farm => latency::farm(&who, n),
         _ if one.program.networked().is_some() => networked::run(one),
-        program => bail!("{program} needs the feature sim: cargo run --release -p dunlin-bench --features sim"),
+        program => bail!("{program} needs the feature sim: cargo run --profile measured -p dunlin-bench --features sim"),
     }
 }
 
