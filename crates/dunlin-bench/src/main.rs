@@ -108,6 +108,8 @@ enum Command {
     Moves,
     /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
     NodeChoices,
+    /// Named ends of one node, 1,000 and 16,000, declared and dropped: nanoseconds each
+    Names,
     /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per second
     Window,
     /// A farm of 25 workers at a round trip of 1 ms of virtual time (feature sim): tasks per second
@@ -162,6 +164,7 @@ fn main() -> anyhow::Result<()> {
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
+        Command::Names => vec![Program::Names],
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),
@@ -225,7 +228,9 @@ fn with_sim(programs: &[Program], simulated: Program) -> Vec<Program> {
     if cfg!(feature = "sim") {
         return [programs, &[simulated]].concat();
     }
-    eprintln!("{simulated} is left out: it needs the feature sim (cargo run --profile measured -p dunlin-bench --features sim)");
+    eprintln!(
+        "{simulated} is left out: it needs the feature sim (cargo run --profile measured -p dunlin-bench --features sim)"
+    );
     programs.to_vec()
 }
 
@@ -248,6 +253,7 @@ mod tests {
             "remote",
             "moves",
             "node-choices",
+            "names",
             "window",
             "farm",
         ] {
