@@ -67,6 +67,32 @@ fn over_tcp() {
     });
 }
 
+#[test]
+fn what_two_nodes_carry_is_counted_also_when_their_connection_is_over() {
+    run(async {
+        let [a, b] = nodes("traffic", "127.0.0.1:0").await;
+        let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        for _ in 0..4 {
+            let (sent, received) = par!(tx.send(vec![7; 250_000]), rx.recv());
+            sent?;
+            received?;
+        }
+        drop((tx, rx));
+        let values = 1_000_000..1_010_000;
+        let [carried] = b.traffic()[..] else { panic!("{:?}", b.traffic()) };
+        assert_eq!(carried.0, a.me());
+        assert!(values.contains(&carried.1.read) && (1..10_000).contains(&carried.1.written), "{carried:?}");
+        b.leave().await?;
+        a.leave().await?;
+        assert!(a.peers().is_empty());
+        let [carried] = a.traffic()[..] else { panic!("{:?}", a.traffic()) };
+        assert_eq!(carried.0, b.me());
+        assert!(values.contains(&carried.1.written) && (1..10_000).contains(&carried.1.read), "{carried:?}");
+        Ok(())
+    });
+}
+
 /// Bytes are bytes, whatever holds them.
 #[test]
 fn a_vector_of_bytes_arrives_as_bytes() {
