@@ -67,6 +67,35 @@ fn over_tcp() {
     });
 }
 
+#[derive(Bundle)]
+struct Two {
+    first: ToServer<u8>,
+    second: ToServer<u8>,
+}
+
+#[test]
+fn a_bundle_has_its_name_until_the_last_of_its_channels_is_over() {
+    run(async {
+        let [a, b, c] = nodes("two", "memory:").await;
+        let mut server = a.server::<Two>("two").await?;
+        let TwoClient { first, mut second } = b.client::<Two>("two").await?;
+        drop(first);
+        assert!(server.first.recv().await.unwrap_err() == RecvError::Closed);
+        let taken = c.server::<Two>("two").await;
+        assert!(matches!(taken, Err(NameError::Refused { .. })), "{:?}", taken.err());
+        let (sent, received) = par!(second.send(7), server.second.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        drop(second);
+        assert!(server.second.recv().await.unwrap_err() == RecvError::Closed);
+        // Once the name service knows.
+        while c.server::<Two>("two").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn what_two_nodes_carry_is_counted_also_when_their_connection_is_over() {
     run(async {
