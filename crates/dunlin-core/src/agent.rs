@@ -432,11 +432,13 @@ impl<T: Send + 'static> Inlet<T> {
 
     /// The sender's half is another one from now on, and has none of the places that the one before was promised: as [`credits`](Self::credits).
     /// Nothing that was sent into those may still be on its way.
-    pub fn credits_anew(&self) -> u32 {
+    ///
+    /// `promised`: so many it was promised where the receiver was before, and has not used. It gets no fewer.
+    pub fn credits_anew(&self, promised: u32) -> u32 {
         if self.lone.is_some() {
             return 0;
         }
-        self.chan.with_queue(|queue, _, after| queue.lend_anew(&mut after.wakes))
+        self.chan.with_queue(|queue, _, after| queue.lend_anew(promised, &mut after.wakes))
     }
 
     /// From now on at most so many places are promised, less what is buffered then: fewer than the policy has, if its values are

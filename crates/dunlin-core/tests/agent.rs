@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
+use dunlin_core::agent::{Event, Inlet, LoneOutlet, Outlet, Reserved, join};
 use dunlin_core::{
     MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
     drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
@@ -932,4 +932,131 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(receive), Some(Ok(7)));
     h.outlet.taken(2);
     assert_eq!(once(choice), Some(Ok(())));
+}
+
+/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by `shared_sim.rs`: the offer was withdrawn, and never made again.)
+#[test]
+fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
+    let (near, far) = channel::<u8>();
+    let (mut inlet, mut outlet) = (Inlet::new(near), Outlet::new(far));
+    inlet.offer_choice(2, 1);
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "ChoiceOffer(2, 1)");
+    for request in 0..2 {
+        assert!(matches!(outlet.reserve(2), Reserved::Later), "its choice is asked");
+        assert_eq!(show(&all(|cx| inlet.poll(cx))), format!("Reserve(2, {request})"));
+        assert_eq!(inlet.grant(2, request, 7), Ok(()));
+        assert_eq!(show(&all(|cx| outlet.poll(cx))), "Unlocked(2)");
+        assert!(matches!(outlet.reserve(2), Reserved::Granted(7)));
+        assert!(matches!(outlet.reserve(2), Reserved::Later), "the offer stands");
+        outlet.give_back(2, 7);
+        assert_eq!(show(&all(|cx| inlet.poll(cx))), "Abort(2, 7)");
+    }
+}
+
+/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come back. (Found by `shared_sim.rs`: the value was lost, and
+/// its sender waited for ever.)
+#[test]
+fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
+    for policy in [rendezvous(), fifo(1)] {
+        let (mut tx, rx) = channel_with(policy);
+        let mut here = rx.share();
+        let mut there = LoneOutlet::new(here.clone());
+        let posted = all(|cx| there.poll(cx));
+        assert!(matches!(posted[0], Event::ChoiceOffer(1, _)), "{posted:?}");
+        let mut send = Box::pin(tx.send(7));
+        let sent = once(send.as_mut());
+        let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
+        assert_eq!(once(here.recv()), None);
+        there.withdrawn(1, None);
+        assert_eq!(once(here.recv()), None);
+        there.give_back(1, value);
+        assert_eq!(once(here.recv()), Some(Ok(7)));
+        assert_eq!(sent.or_else(|| once(send)), Some(Ok(())));
+    }
+}
+
+/// Agents of handles elsewhere of a shared receiver, and a handle here.
+fn handles_elsewhere<T: Send>(policy: Policy, number: usize) -> (Sender<T>, Vec<LoneOutlet<T>>, Shared<Receiver<T>>) {
+    let (tx, rx) = channel_with(policy);
+    let here = rx.share();
+    let agents = (0..number).map(|_| LoneOutlet::new(here.clone())).collect();
+    (tx, agents, here)
+}
+
+/// What two handles elsewhere were granted out of a buffer, and did not take.
+#[test]
+fn what_comes_back_to_a_buffer_comes_back_in_order() {
+    for first in [0, 1] {
+        let (mut tx, agents, mut here) = handles_elsewhere(fifo(3), 2);
+        for value in 0..3 {
+            tx.try_send(value).unwrap();
+        }
+        for (value, agent) in agents.iter().enumerate() {
+            assert!(matches!(agent.reserve(1), Reserved::Granted(got) if got == value));
+        }
+        agents[first].give_back(1, first);
+        agents[1 - first].give_back(1, 1 - first);
+        assert_eq!([(); 3].map(|()| here.try_recv()), [Ok(0), Ok(1), Ok(2)], "{first} came first");
+    }
+}
+
+/// Whatever was granted, given back, received and sent meanwhile: who receives gets the oldest value that nobody has.
+#[test]
+fn who_receives_gets_the_oldest_that_is_there() {
+    for seed in 1..=300_u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = move |bound: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            usize::try_from(random % bound).unwrap()
+        };
+        let (mut tx, agents, mut here) = handles_elsewhere(fifo(6), 4);
+        let (mut there, mut out, mut sent) = (Vec::new(), vec![None; agents.len()], 0);
+        for _ in 0..200 {
+            let chosen = below(4);
+            let (agent, has) = (&agents[chosen], &mut out[chosen]);
+            match (below(3), *has) {
+                (0, _) => {
+                    let value = (!there.is_empty()).then(|| there.remove(0));
+                    assert_eq!(here.try_recv().ok(), value, "seed {seed}");
+                }
+                (1, None) => match agent.reserve(1) {
+                    Reserved::Granted(value) => {
+                        assert_eq!(value, there.remove(0), "seed {seed}");
+                        *has = Some(value);
+                    }
+                    other => assert!(there.is_empty(), "seed {seed}: {other:?}"),
+                },
+                (1, Some(value)) => {
+                    agent.give_back(1, value);
+                    there.push(value);
+                    there.sort_unstable();
+                    *has = None;
+                }
+                (_, Some(_)) if below(4) == 0 => {
+                    agent.taken(1);
+                    *has = None;
+                }
+                _ => {
+                    if tx.try_send(sent).is_ok() {
+                        there.push(sent);
+                        sent += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The channel was poisoned meanwhile: what comes back is destroyed, as what was buffered is.
+#[test]
+fn what_comes_back_to_a_poisoned_buffer_is_dropped() {
+    let (mut tx, agents, _here) = handles_elsewhere(fifo(1), 1);
+    let token = Arc::new(());
+    tx.try_send(token.clone()).unwrap();
+    let Reserved::Granted(value) = agents[0].reserve(1) else { panic!("it is there") };
+    tx.poison("enough");
+    agents[0].give_back(1, value);
+    assert_eq!(Arc::strong_count(&token), 1);
 }

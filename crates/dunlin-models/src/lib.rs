@@ -1,10 +1,14 @@
 //! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, every moment for each thing a user can do,
 //! within small bounds.
 //!
-//! The transition functions are those of `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. What is a
-//! model here is only the users and a channel's queue. `cargo run --release -p dunlin-models` says what there is to search.
+//! Of ends that travel ([`travel`]) and choices ([`choices`]) the transition functions are those of `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each
+//! node, without sockets. What is a model there is only the users and a channel's queue. Of claims ([`claims`]) and barriers ([`barriers`]) it is the futures of `dunlin-core`
+//! that are run ([`live`]). `cargo run --release -p dunlin-models -- --list` says what there is to search.
 
+pub mod barriers;
 pub mod choices;
+pub mod claims;
 pub mod explore;
+pub mod live;
 pub mod scenarios;
 pub mod travel;

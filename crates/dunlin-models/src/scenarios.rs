@@ -1,7 +1,10 @@
 //! What is searched: each scenario says what users may do and what may happen to them, and how often.
 
+use crate::barriers;
 use crate::choices::{self, Ring};
+use crate::claims;
 use crate::explore::{Broken, Seen, explore};
+use crate::live::{Bounds, Order, search};
 use crate::travel::{Scenario, Travel};
 
 /// Something to search.
@@ -11,6 +14,10 @@ pub enum Search {
     Travel(Scenario),
     /// Choices that are run again and again.
     Choices(choices::Scenario),
+    /// Claims of a shared end.
+    Claims(claims::Scenario),
+    /// Barriers.
+    Barriers(barriers::Scenario),
 }
 
 impl Search {
@@ -19,6 +26,8 @@ impl Search {
         match self {
             Self::Travel(scenario) => scenario.name,
             Self::Choices(scenario) => scenario.name,
+            Self::Claims(scenario) => scenario.name,
+            Self::Barriers(scenario) => scenario.name,
         }
     }
 
@@ -30,13 +39,302 @@ impl Search {
         match self {
             Self::Travel(scenario) => explore(Travel::new(scenario), states_max, progress),
             Self::Choices(scenario) => explore(Ring::new(scenario), states_max, progress),
+            Self::Claims(scenario) => search(&scenario, states_max, progress),
+            Self::Barriers(scenario) => search(&scenario, states_max, progress),
         }
     }
 }
 
 /// All of them.
 pub fn all() -> Vec<Search> {
-    travelling().into_iter().map(Search::Travel).chain(looped().into_iter().map(Search::Choices)).collect()
+    let travelling = travelling().into_iter().map(Search::Travel);
+    let looped = looped().into_iter().map(Search::Choices);
+    let (claimed, synced) = (claimed().into_iter().map(Search::Claims), synced().into_iter().map(Search::Barriers));
+    travelling.chain(looped).chain(claimed).chain(synced).collect()
+}
+
+/// Claims of a shared end that node 0 keeps: who claims where is in the scripts.
+fn claimed() -> Vec<claims::Scenario> {
+    use claims::{Scenario, What};
+    let send = Scenario::default();
+    let face = Scenario { what: What::Face, ..send.clone() };
+    let receive = Scenario { what: What::Receiver, ..send.clone() };
+    let any = Bounds { order: Order::Any, ..Bounds::default() };
+    let last = Bounds { order: Order::Last, ..Bounds::default() };
+    let young = Bounds { young: true, ..Bounds::default() };
+    let late = Bounds { ticks: 1, ..Bounds::default() };
+    let drops = |drops| Bounds { drops, ..Bounds::default() };
+    let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
+    vec![
+        Scenario { name: "claim", users: &[(0, "1."), (1, "1.")], ..send.clone() },
+        Scenario { name: "claim-far", users: &[(1, "1."), (2, "1.")], ..send.clone() },
+        Scenario { name: "claim-three", users: &[(0, "c."), (1, "c."), (2, "c.")], ..send.clone() },
+        Scenario { name: "claim-again", users: &[(1, "cc."), (2, "cc.")], ..send.clone() },
+        Scenario { name: "claim-clones", users: &[(1, "c."), (1, "c."), (2, "c.")], ..send.clone() },
+        Scenario { name: "claim-any", users: &[(0, "c."), (1, "c.")], bounds: any.clone(), ..send.clone() },
+        Scenario { name: "claim-last", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: last, ..send.clone() },
+        Scenario { name: "claim-late", users: &[(0, "1."), (1, "1.")], bounds: late.clone(), ..send.clone() },
+        Scenario { name: "claim-lone", users: &[(0, "o."), (1, "1.")], ..send.clone() },
+        Scenario { name: "claim-lone-far", users: &[(1, "1."), (2, "o.")], ..send.clone() },
+        Scenario { name: "claim-lone-own", users: &[(1, "1."), (1, "o."), (0, "c.")], ..send.clone() },
+        Scenario { name: "claim-lone-late", users: &[(0, "o."), (1, "c.")], bounds: late, ..send.clone() },
+        Scenario { name: "claim-between", users: &[(0, "o."), (1, "2.")], ..send.clone() },
+        Scenario { name: "claim-between-far", users: &[(1, "2."), (2, "o.")], ..send.clone() },
+        Scenario { name: "claim-third", users: &[(0, "1."), (1, "1.")], other: 2, ..send.clone() },
+        Scenario { name: "claim-drops", users: &[(0, "c."), (1, "c."), (2, "c.")], bounds: drops(1), ..send.clone() },
+        Scenario { name: "claim-drops-1", users: &[(0, "c."), (1, "1.")], bounds: drops(2), ..send.clone() },
+        Scenario {
+            name: "claim-any-drops",
+            users: &[(0, "c."), (1, "c.")],
+            bounds: Bounds { drops: 1, ..any.clone() },
+            ..send.clone()
+        },
+        Scenario {
+            name: "claim-goes-drops",
+            users: &[(0, "c."), (1, "c."), (1, "C.")],
+            bounds: drops(1),
+            ..send.clone()
+        },
+        Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c")], ..send.clone() },
+        Scenario { name: "claim-goes", users: &[(0, "c."), (1, "."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-after", users: &[(0, "c."), (1, "."), (1, "cCc.")], ..send.clone() },
+        Scenario { name: "claim-hurries", users: &[(1, "."), (1, "CDc.")], bounds: young.clone(), ..send.clone() },
+        Scenario {
+            name: "claim-home",
+            users: &[(0, "c."), (1, "."), (1, "Ac.")],
+            bounds: young.clone(),
+            ..send.clone()
+        },
+        Scenario { name: "claim-round", users: &[(1, "."), (1, "ABc.")], ..send.clone() },
+        Scenario { name: "claim-death", users: &[(0, "c."), (1, "1."), (2, "c.")], bounds: dies(&[1]), ..send.clone() },
+        Scenario {
+            name: "claim-death-0",
+            users: &[(0, "c."), (1, "1."), (2, "c.")],
+            bounds: dies(&[0]),
+            ..send.clone()
+        },
+        Scenario {
+            name: "claim-death-go",
+            users: &[(0, "c."), (1, "."), (1, "Cc.")],
+            bounds: dies(&[1]),
+            ..send.clone()
+        },
+        Scenario { name: "claim-goes-alone", users: &[(1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-goes-leaves", users: &[(0, "c."), (1, "Cc.")], ..send.clone() },
+        Scenario { name: "claim-leaves-3", users: &[(0, "c."), (1, "c"), (2, "c")], ..send.clone() },
+        Scenario { name: "face", users: &[(0, "1."), (1, "1."), (2, "1.")], ..face.clone() },
+        Scenario { name: "face-any", users: &[(0, "1."), (1, "1.")], bounds: any.clone(), ..face.clone() },
+        Scenario { name: "face-drops", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: drops(1), ..face.clone() },
+        Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1")], bounds: drops(1), ..face.clone() },
+        Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
+        Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1.")], bounds: young, ..face.clone() },
+        Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face },
+        Scenario { name: "receive", users: &[(0, "1."), (1, "1.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-far", users: &[(1, "1."), (2, "1.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-lone", users: &[(0, "o."), (1, "o."), (2, "o.")], values: 3, ..receive.clone() },
+        Scenario { name: "receive-mixed", users: &[(0, "o."), (1, "1."), (2, "o.")], values: 3, ..receive.clone() },
+        Scenario { name: "receive-third", users: &[(0, "o."), (1, "1.")], other: 2, values: 2, ..receive.clone() },
+        Scenario {
+            name: "receive-drops",
+            users: &[(0, "o."), (1, "1.")],
+            other: 2,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-drops-2",
+            users: &[(0, "1."), (1, "o1.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-buffer",
+            users: &[(0, "1."), (1, "o.")],
+            values: 2,
+            buffer: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-chosen",
+            users: &[(0, "o."), (1, "o.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-chosen-1",
+            users: &[(0, "1."), (1, "1.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices",
+            users: &[(0, "x."), (1, "x.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices-2",
+            users: &[(1, "x."), (2, "x.")],
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-choices-3",
+            users: &[(1, "x1."), (2, "x.")],
+            other: 3,
+            values: 3,
+            by_choice: true,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-extended",
+            users: &[(0, "e."), (1, "e."), (1, "o.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-timed",
+            users: &[(0, "o."), (1, "2.")],
+            other: 2,
+            values: 3,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-moved",
+            users: &[(0, "o."), (1, "2.")],
+            other: 2,
+            values: 3,
+            bounds: Bounds { drops: 2, moves: true, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-moved-1",
+            users: &[(1, "o.")],
+            other: 2,
+            values: 1,
+            bounds: Bounds { drops: 2, moves: true, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-at-third",
+            users: &[(1, "1."), (2, "o.")],
+            other: 2,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-clones",
+            users: &[(1, "1."), (1, "o."), (2, "o.")],
+            other: 2,
+            values: 3,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-buffered",
+            users: &[(1, "1."), (1, "o."), (2, "o.")],
+            other: 2,
+            values: 3,
+            buffer: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-through",
+            users: &[(0, "o."), (2, "1.")],
+            through: Some(1),
+            values: 2,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-through-2",
+            users: &[(2, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-through-3",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: drops(2),
+            ..receive.clone()
+        },
+        Scenario { name: "claim-through", users: &[(0, "1."), (2, "1."), (3, "o.")], through: Some(1), ..send.clone() },
+        Scenario {
+            name: "claim-through-drops",
+            users: &[(0, "o."), (2, "1o.")],
+            through: Some(1),
+            bounds: drops(2),
+            ..send.clone()
+        },
+        Scenario { name: "receive-goes", users: &[(0, "o."), (1, "."), (1, "Co.")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-any", users: &[(0, "o."), (1, "1.")], values: 2, bounds: any, ..receive.clone() },
+        Scenario {
+            name: "receive-death",
+            users: &[(0, "1."), (1, "1."), (2, "o.")],
+            values: 3,
+            bounds: dies(&[1]),
+            ..receive
+        },
+    ]
+}
+
+/// Barriers that node 0 keeps: who comes to them where is in the scripts.
+fn synced() -> Vec<barriers::Scenario> {
+    let only = |name, parties, bounds| barriers::Scenario { name, parties, bounds };
+    let none = Bounds::default();
+    let any = Bounds { order: Order::Any, ..Bounds::default() };
+    let drops = |drops| Bounds { drops, ..Bounds::default() };
+    let dies = |deaths| Bounds { deaths, ..Bounds::default() };
+    vec![
+        only("sync", &[(0, "ss"), (1, "ss")], none.clone()),
+        only("sync-three", &[(0, "ss."), (1, "ss."), (2, "ss.")], none.clone()),
+        only("sync-group", &[(0, "s."), (1, "s."), (1, "s."), (2, "s.")], none.clone()),
+        only("sync-resigns", &[(0, "ss."), (1, "s"), (1, "ss."), (2, "s")], none.clone()),
+        only("sync-any", &[(0, "s."), (1, "s."), (1, "s.")], any),
+        only("sync-drops", &[(0, "ss."), (1, "ss."), (2, "ss.")], drops(1)),
+        only("sync-drops-group", &[(0, "s."), (1, "s."), (1, "s.")], drops(2)),
+        only("sync-enrols", &[(0, "s."), (1, "es."), (2, "s.")], none.clone()),
+        only("sync-chosen", &[(0, "xx."), (1, "xx.")], drops(1)),
+        only("sync-chosen-3", &[(0, "x."), (1, "x."), (2, "x.")], drops(1)),
+        only("sync-chosen-group", &[(0, "s."), (1, "x."), (1, "x.")], drops(2)),
+        only("sync-goes", &[(0, "ss."), (1, "sCs.")], none.clone()),
+        only("sync-home", &[(0, "ss."), (1, "sAs.")], none),
+        only("sync-goes-drops", &[(0, "s."), (1, "Cs."), (1, "s.")], drops(1)),
+        only("sync-goes-chosen", &[(0, "x."), (1, "Cx.")], drops(1)),
+        only("sync-death", &[(0, "s."), (1, "s."), (2, "s.")], dies(&[0, 1])),
+        only("sync-death-chosen", &[(0, "x."), (1, "x."), (2, "x.")], dies(&[0, 1])),
+        only("sync-death-goes", &[(0, "s."), (1, "Cs.")], dies(&[0, 1, 2])),
+    ]
 }
 
 /// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how often each runs its choice.

@@ -325,8 +325,8 @@ impl AnyInlet {
     }
 
     /// [`Inlet::credits_anew`].
-    pub fn credits_anew(&self) -> u32 {
-        self.agent.credits_anew()
+    pub fn credits_anew(&self, promised: u32) -> u32 {
+        self.agent.credits_anew(promised)
     }
 
     /// [`Inlet::lend_at_most`].
@@ -641,7 +641,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
 trait DynInlet: Send {
     fn channel(&self) -> ChannelId;
     fn credits(&self) -> u32;
-    fn credits_anew(&self) -> u32;
+    fn credits_anew(&self, promised: u32) -> u32;
     fn lend_at_most(&self, places: u32);
     fn restore(&self, value: Value);
     fn push(&self, value: Value) -> Result<usize, Value>;
@@ -666,8 +666,8 @@ impl<T: Portable> DynInlet for Inlet<T> {
         self.credits()
     }
 
-    fn credits_anew(&self) -> u32 {
-        self.credits_anew()
+    fn credits_anew(&self, promised: u32) -> u32 {
+        self.credits_anew(promised)
     }
 
     fn restore(&self, value: Value) {

@@ -164,7 +164,9 @@ impl Machine {
 
     /// So many more places for values that are sent on credit.
     pub fn credit(&mut self, now: Time, channel: ChannelId, to: NodeId, count: u32) {
-        let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&to)) else { return };
+        // Once the sender has been told that the receiver is elsewhere, it hears nothing from here; the new home promises what it has places for.
+        let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so());
+        let Some(attached) = home.and_then(|home| home.attached.get_mut(&to)) else { return };
         if count > 0 && !attached.gone && attached.told {
             attached.credits += u64::from(count);
             self.tell(now, to, channel, FromHome::Credit(count));

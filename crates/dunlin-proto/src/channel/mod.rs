@@ -41,7 +41,7 @@ pub enum HomeHears {
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
-    /// The sender is at that node now, and at no other: credits that others had are void. Answer with
+    /// The sender is at that node now, and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
     /// [`Machine::admit`](crate::Machine::admit).
     Take,
     /// The receiver, which had left in a message, is used at that node. When all is said of what was taken here, say
@@ -127,10 +127,14 @@ pub(crate) struct Proxy {
     pub(crate) terms: Option<Terms>,
     /// It has been attached, and the home has not answered.
     pub(crate) unanswered: bool,
+    /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there when it has told its terms.
+    pub(crate) early: bool,
     pub(crate) open: BTreeMap<Ticket, Standing>,
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
     pub(crate) credits: u64,
+    /// It has retired the channel: nothing more is sent on its credits.
+    pub(crate) spent: bool,
     /// The end is gone here; what is open is still to be settled.
     pub(crate) gone: bool,
     /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes there yet.
@@ -158,9 +162,11 @@ impl Proxy {
             home,
             terms: None,
             unanswered: false,
+            early: false,
             open: BTreeMap::new(),
             backlog: VecDeque::new(),
             credits: 0,
+            spent: false,
             gone: false,
             retired: false,
             gone_said: false,

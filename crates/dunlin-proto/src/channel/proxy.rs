@@ -53,6 +53,7 @@ impl Machine {
         }
         let mut proxy = Proxy::new(home);
         proxy.terms = terms;
+        proxy.early = terms.is_none();
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         self.proxies.insert(channel, proxy);
         true
@@ -126,7 +127,7 @@ impl Machine {
             self.say_to_home(now, channel, said);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if !proxy.may_speak() || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
+        if !proxy.may_speak() || proxy.early || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
             return;
         }
         if let Some(how) = proxy.way.late_end.take() {
@@ -159,6 +160,12 @@ impl Machine {
             return true;
         }
         false
+    }
+
+    /// Whether the home is known and can be spoken to. Until then what is [sent on credits](Self::send_on_credit) waits here, and is dropped if the channel ends: of a
+    /// value with ends in it nobody would hear.
+    pub fn speaks_to_home(&self, channel: ChannelId) -> bool {
+        self.proxies.get(&channel).is_some_and(Proxy::may_speak)
     }
 
     /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than
@@ -228,11 +235,12 @@ impl Machine {
             self.use_sender(now, channel);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        proxy.spent |= how == End::Retired;
         if how == End::Gone {
             proxy.gone = true;
             self.offer_waiting(now, channel);
             self.forget_proxy_if_over(now, channel);
-        } else if proxy.may_speak() {
+        } else if proxy.may_speak() && !proxy.early {
             self.say_to_home(now, channel, ToHome::Ended(how));
         } else if !matches!(proxy.way.late_end, Some(End::Poisoned(_))) {
             // Poison counts after a retirement.
@@ -290,7 +298,7 @@ impl Machine {
         }
         let heard = match said {
             FromHome::Attached(terms) => {
-                proxy.unanswered = false;
+                (proxy.unanswered, proxy.early) = (false, false);
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }

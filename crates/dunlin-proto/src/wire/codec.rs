@@ -361,6 +361,7 @@ fn moved(out: &mut BytesMut, state: &Moved) {
             end(out, how);
         }
     }
+    number(out, state.credits);
     number(out, state.values);
 }
 
@@ -962,7 +963,8 @@ impl Reader {
         let (epoch, transfer) = (self.number("an epoch")?, self.number("a transfer")?);
         let sender = if self.flag("a sender")? { Some((self.node()?, self.addresses()?)) } else { None };
         let ended = if self.flag("an end")? { Some(self.end()?) } else { None };
-        Ok(Moved { epoch, transfer, sender, ended, values: self.number("a count of values")? })
+        let (credits, values) = (self.number("a count of places")?, self.number("a count of values")?);
+        Ok(Moved { epoch, transfer, sender, ended, credits, values })
     }
 
     fn poison(&mut self) -> Result<Poison, WireError> {

@@ -215,6 +215,8 @@ pub struct Moved {
     pub sender: Option<(NodeId, Vec<String>)>,
     /// How the sender has ended the channel.
     pub ended: Option<End>,
+    /// So many values more the sender may send on credits: the new home has places for them, too.
+    pub credits: u64,
     /// So many buffered values follow, as values that are [`Sent`](Head::Sent).
     pub values: u64,
 }

@@ -142,6 +142,7 @@ fn moved(u: &mut Unstructured<'_>) -> Result<Moved> {
         transfer: number(u)?,
         sender: if bool::arbitrary(u)? { Some((life(u)?.node, addresses(u)?)) } else { None },
         ended: if bool::arbitrary(u)? { Some(end(u)?) } else { None },
+        credits: number(u)?,
         values: number(u)?,
     })
 }

@@ -18,9 +18,10 @@ use crate::error::{MessageId, Reason, Why};
 const OPEN_AT_MOST: usize = 4;
 
 /// Where a value comes from that an agent has.
+#[derive(Clone, Copy)]
 enum Source {
-    /// It was in the buffer, and its place is held.
-    Buffer,
+    /// It was in this place of the buffer, which is held.
+    Buffer(u64),
     /// The offer under this ticket.
     Offer(u64),
 }
@@ -223,9 +224,9 @@ impl<T> Queue<T> {
         if self.poison.is_some() || !self.may_take(handle) {
             return None;
         }
-        if let Some(value) = self.buffer.pop_front() {
+        if let Some((value, place)) = self.buffer.pop_on_trial() {
             self.held.push(handle);
-            return Some((value, Source::Buffer));
+            return Some((value, Source::Buffer(place)));
         }
         if ends.no_receivers || self.buffering.is_some() && !self.held.is_empty() {
             return None;
@@ -282,18 +283,14 @@ impl<T> Queue<T> {
                 let ticket = *ticket;
                 self.is_from_far(ticket)
             }
-            Some(Source::Buffer) | None => false,
+            Some(Source::Buffer(_)) | None => false,
         }
     }
 
     /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended receive that is not over.
     pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
         let Some(demands) = self.demands_of(handle) else { return };
-        let source = match demands.given.get(&number) {
-            Some(Source::Offer(ticket)) => Source::Offer(*ticket),
-            Some(Source::Buffer) => Source::Buffer,
-            None => return,
-        };
+        let Some(source) = demands.given.get(&number).copied() else { return };
         if !held {
             demands.given.remove(&number);
             demands.posted = demands.posted.saturating_sub(1);
@@ -301,8 +298,8 @@ impl<T> Queue<T> {
         }
         match source {
             Source::Offer(ticket) => self.far_took(ticket, held, after),
-            Source::Buffer if held => {}
-            Source::Buffer => self.release(handle, None, after),
+            Source::Buffer(_) if held => {}
+            Source::Buffer(_) => self.release(handle, None, after),
         }
     }
 
@@ -318,32 +315,29 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) {
         let Some(demands) = self.demands_of(handle) else { return after.dropped.extend(value) };
-        let source = demands.given.remove(&number);
         demands.wants.retain(|other| *other != number);
         if closed {
             demands.posted = demands.posted.saturating_sub(1);
         }
+        if value.is_none() && why.is_none() {
+            // If it was given under this number, it is on its way back.
+            after.wakes.add(demands.heard.waker.take());
+            return;
+        }
+        let source = demands.given.remove(&number);
         after.wakes.add(demands.heard.waker.take());
-        match (source, value) {
-            (Some(Source::Offer(ticket)), value) => match why {
-                Some(why) => self.far_failed(ticket, value, why, after),
-                None => {
-                    if let Some(value) = value {
-                        self.far_gave_back(ticket, value, after);
-                    }
-                }
-            },
-            (Some(Source::Buffer), value) => {
-                if why.is_some() {
-                    after.dropped.extend(value);
-                } else {
-                    if let Some(value) = value {
-                        self.buffer.push_front(value);
-                    }
+        match (source, value, why) {
+            (Some(Source::Offer(ticket)), value, Some(why)) => self.far_failed(ticket, value, why, after),
+            (Some(Source::Offer(ticket)), Some(value), None) => self.far_gave_back(ticket, value, after),
+            (Some(Source::Buffer(place)), value, why) => {
+                let is_lost = why.is_some() || self.poison.is_some() || self.lending.receiver_gone;
+                match value {
+                    Some(value) if !is_lost => self.buffer.put_back(value, place),
+                    value => after.dropped.extend(value),
                 }
                 self.release(handle, None, after);
             }
-            (None, value) => after.dropped.extend(value),
+            (_, value, _) => after.dropped.extend(value),
         }
         self.rouse(after);
     }
@@ -353,7 +347,7 @@ impl<T> Queue<T> {
         let source = self.demands_of(handle).and_then(|demands| demands.given.remove(&number));
         match source {
             Some(Source::Offer(ticket)) => self.far_lost(ticket, value, id, after),
-            Some(Source::Buffer) => {
+            Some(Source::Buffer(_)) => {
                 // Its send is complete; given to another one it might be received twice.
                 after.dropped.push(value);
                 self.release(handle, None, after);
@@ -370,7 +364,7 @@ impl<T> Queue<T> {
         for source in demands.given.into_values() {
             match source {
                 Source::Offer(ticket) => self.far_took(ticket, false, after),
-                Source::Buffer => self.release(handle, None, after),
+                Source::Buffer(_) => self.release(handle, None, after),
             }
         }
         after.stale.add(demands.heard.waker);

@@ -300,10 +300,15 @@ impl<T> Queue<T> {
         std::mem::take(&mut self.lending.owed)
     }
 
-    /// The same for another sender elsewhere, in the place of the one before.
-    pub(crate) fn lend_anew(&mut self, wakes: &mut Wakes) -> u32 {
+    /// The same for another sender elsewhere, in the place of the one before; or for one that the channel's home before this one has promised so many.
+    pub(crate) fn lend_anew(&mut self, promised: u32, wakes: &mut Wakes) -> u32 {
         self.lending.granted = 0;
         self.lending.owed = 0;
+        // Whatever has come since, that stands: what is sent on it is waited for.
+        self.lending.on = true;
+        let most = std::mem::replace(&mut self.lending.most, u32::MAX);
+        self.lend_up_to(promised, wakes);
+        self.lending.most = most;
         self.lend(wakes)
     }
 
@@ -400,7 +405,7 @@ impl<T> Queue<T> {
         self.unwatch(Handle::END, after);
         self.outlet = Some(Heard::new());
         self.buffering = None;
-        let buffered = std::mem::take(&mut self.buffer);
+        let buffered = self.buffer.take();
         self.carried = u32::try_from(buffered.len()).unwrap_or(u32::MAX);
         buffered
     }
@@ -782,8 +787,12 @@ impl<T> Queue<T> {
 
     /// The same, of a choice that is elsewhere too: it is asked in turn.
     fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<T> {
-        if is_off || self.offers[index].standing != Standing::Waiting {
-            return Reserved::Gone;
+        match self.offers[index].standing {
+            _ if is_off => return Reserved::Gone,
+            Standing::Waiting => {}
+            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            Standing::Away(_) => return Reserved::Later,
+            Standing::Held(_) | Standing::Failed(_) => return Reserved::Gone,
         }
         if !self.is_granted_to(index, Handle::OUTLET) {
             self.ask_for(index, Handle::OUTLET, after);

@@ -6,6 +6,7 @@
 //! All functions here run under the channel's lock and never wait. What must happen outside (waking, dropping) they put into an
 //! [`After`].
 
+mod buffer;
 pub(crate) mod demand;
 pub(crate) mod far;
 
@@ -14,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
+use buffer::Buffer;
 use demand::Demands;
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
@@ -227,7 +229,7 @@ pub(crate) struct Ends {
 
 pub(crate) struct Queue<T> {
     buffering: Option<Box<dyn Buffering>>,
-    buffer: VecDeque<T>,
+    buffer: Buffer<T>,
     /// Who holds a place of the buffer by an extended receive.
     held: Vec<Handle>,
     /// How many offers an extended receive holds.
@@ -288,7 +290,7 @@ impl<T> Queue<T> {
     pub(crate) fn new(policy: &Policy) -> Self {
         Self {
             buffering: policy.buffering(),
-            buffer: VecDeque::new(),
+            buffer: Buffer::new(),
             held: Vec::new(),
             held_offers: 0,
             offers: VecDeque::new(),
@@ -1092,6 +1094,6 @@ impl<T> Queue<T> {
 
     /// Drops what is buffered: nobody is left to receive it.
     pub(crate) fn discard(&mut self, after: &mut After<T>) {
-        after.dropped.extend(self.buffer.drain(..));
+        after.dropped.extend(self.buffer.take());
     }
 }

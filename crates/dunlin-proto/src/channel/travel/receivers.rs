@@ -35,6 +35,8 @@ impl Machine {
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
         }
+        // The half that is there already keeps what it was promised, here or by the home before this one.
+        let credits = home.attached.get(&from).map_or(0, |half| half.credits);
         let present =
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
@@ -49,8 +51,14 @@ impl Machine {
             _ => return self.tell(now, from, channel, FromHome::Fenced(transfer)),
         }
         let Some(home) = self.homes.get_mut(&channel) else { return };
-        home.attached.insert(from, Attached { told: false, ..Attached::new(0) });
+        home.attached.insert(from, Attached { told: false, credits, ..Attached::new(0) });
         self.hears(channel, from, HomeHears::Take);
+    }
+
+    /// So many credits a half that [takes](HomeHears::Take) has already, of this home or the one before: it is to be granted no fewer.
+    pub fn credits_of(&self, channel: ChannelId, node: NodeId) -> u32 {
+        let half = self.homes.get(&channel).and_then(|home| home.attached.get(&node));
+        half.map_or(0, |half| half.credits.try_into().unwrap_or(u32::MAX))
     }
 
     /// Answers [`HomeHears::Take`]: what the half at that node may do from now on.
@@ -66,7 +74,12 @@ impl Machine {
         half.credits = terms.credits.into();
         home.terms = terms;
         let (epoch, transfer) = (home.epoch, home.transfer);
+        let is_retired = home.phase.ended == Some(End::Retired);
         self.tell(now, node, channel, FromHome::HomeIs { transfer, epoch, terms });
+        if is_retired {
+            // Where the sender was before. Here nobody may know.
+            self.tell(now, node, channel, FromHome::Ended(End::Retired));
+        }
     }
 
     /// The receiver of this channel is to go into a message: what that has to say. As [`pack_sender`](Self::pack_sender).
@@ -85,8 +98,9 @@ impl Machine {
             };
         }
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
-        if home.ended.is_some() {
-            // As soon as its sender has noticed there is no home any more.
+        let answered = home.attached.values().all(|half| half.retired);
+        if home.ended.as_ref().is_some_and(|how| *how != End::Retired || !answered) {
+            // Until its sender has noticed. Then there is no home any more; but of a channel that was retired there is, with what was sent before.
             return Leaving::Wait;
         }
         let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
@@ -360,6 +374,7 @@ impl Machine {
         let Some(home) = self.homes.remove(&channel) else { return };
         let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
+        let credits = home.attached.values().filter(|half| !half.retired).map(|half| half.credits).sum();
         // A half that is gone, and has offers standing, makes them again at the new home, and says behind them that it is gone.
         let says_again = |how: &End| sender.is_some() && matches!(how, End::Gone | End::Lost);
         let state = Moved {
@@ -367,6 +382,7 @@ impl Machine {
             transfer: home.transfer,
             ended: home.phase.ended.filter(|how| !says_again(how)),
             sender,
+            credits,
             values: values.len() as u64,
         };
         self.say(now, to, Frame::ToHome(channel, ToHome::State(state)));
@@ -467,7 +483,7 @@ impl Machine {
         home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
-            home.attached.insert(node, Attached { told: false, ..Attached::new(0) });
+            home.attached.insert(node, Attached { told: false, credits: state.credits, ..Attached::new(0) });
         }
         self.homes.insert(channel, home);
         if let Some(node) = sender

@@ -338,6 +338,10 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         // Credits of the home before this one are places in its buffer, and have moved with that.
         let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
+        if proxy.spent {
+            // And a home that knows that nothing more comes promises none.
+            proxy.credits = 0;
+        }
         let all = u64::from(terms.credits);
         let Some(more) = all.checked_sub(sent + proxy.credits) else {
             return Err("a home that takes credits back");

@@ -51,6 +51,8 @@ pub(crate) struct ReceivingBridge {
     shipped: Vec<(Bytes, Leaving, Value)>,
     /// The sender has retired the channel, and the receiver is away.
     retired: bool,
+    /// The inlet has been told that the sender has retired the channel: its own word of that is none.
+    told_retired: bool,
     /// There is no sender any more, and why.
     over: Option<End>,
 }
@@ -76,6 +78,7 @@ impl ReceivingBridge {
             shipping: VecDeque::new(),
             shipped: Vec::new(),
             retired: false,
+            told_retired: false,
             over: None,
         }
     }
@@ -211,6 +214,7 @@ impl ReceivingBridge {
         if std::mem::take(&mut self.retired)
             && let Some(inlet) = &self.inlet
         {
+            self.told_retired = true;
             inlet.retire();
         }
         if self.over.is_none() {
@@ -231,6 +235,8 @@ impl ReceivingBridge {
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
         let end = match event {
+            // Its sender, who has retired it, knows; and to the home that it is, it is a channel as any other: it may go on to another node.
+            FromReceiver::Retired if self.told_retired => return true,
             FromReceiver::Retired => Some(End::Retired),
             FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
             FromReceiver::Gone => Some(End::Gone),
@@ -370,7 +376,7 @@ impl Bridge for ReceivingBridge {
         };
         match heard {
             HomeHears::Attached => self.from = Some(from),
-            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                 Ok((value, arriving)) => {
                     announce(arriving.as_ref(), says);
                     self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
@@ -379,29 +385,31 @@ impl Bridge for ReceivingBridge {
                 Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
             },
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
-            HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
-                Ok((value, arriving)) => {
-                    announce(arriving.as_ref(), says);
-                    if let Err(copy) = inlet.grant(ticket, request, value) {
-                        says.speak(|locked| {
-                            locked.state.machine.decline(locked.now, channel, from, ticket, request);
-                            if let Some(arriving) = arriving {
-                                arriving.forget(locked);
-                            }
-                        });
-                        drop(copy);
-                    } else {
-                        self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+            HomeHears::Granted(ticket, request, bytes) => {
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
+                    Ok((value, arriving)) => {
+                        announce(arriving.as_ref(), says);
+                        if let Err(copy) = inlet.grant(ticket, request, value) {
+                            says.speak(|locked| {
+                                locked.state.machine.decline(locked.now, channel, from, ticket, request);
+                                if let Some(arriving) = arriving {
+                                    arriving.forget(locked);
+                                }
+                            });
+                            drop(copy);
+                        } else {
+                            self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                        }
+                    }
+                    Err(why) => {
+                        inlet.withdraw(ticket);
+                        says.failed(from, ticket, Failure::Undecodable(why));
                     }
                 }
-                Err(why) => {
-                    inlet.withdraw(ticket);
-                    says.failed(from, ticket, Failure::Undecodable(why));
-                }
-            },
+            }
             HomeHears::Sent(bytes) => {
                 let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
-                match message::arrive(inlet.shape(), bytes, self.encoding) {
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                     Ok((value, arriving)) => {
                         // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
                         if let Some(arriving) = arriving {
@@ -439,7 +447,8 @@ impl Bridge for ReceivingBridge {
             HomeHears::Ended(how) => self.ended(how, says),
             HomeHears::Take => {
                 self.from = Some(from);
-                self.credits = if self.lends { inlet.credits_anew() } else { 0 };
+                let promised = says.speak(|locked| locked.state.machine.credits_of(channel, from));
+                self.credits = if self.lends { inlet.credits_anew(promised) } else { 0 };
                 let terms = Terms {
                     window: WINDOW,
                     credits: self.credits,

@@ -334,11 +334,23 @@ impl SendingBridge {
             }),
             Event::Sent(value) => match self.encode(&value, Completion::Sent, says) {
                 Ok((bytes, leaving)) => {
-                    says.speak(|locked| {
+                    let (has_gone, waits) = says.speak(|locked| {
+                        if leaving.has_ends() && !locked.state.machine.speaks_to_home(says.channel) {
+                            return (false, locked.state.machine.has_half(says.channel));
+                        }
                         self.open_homes(&leaving, locked);
                         locked.state.machine.send_on_credit(locked.now, says.channel, bytes);
+                        (true, false)
                     });
-                    self.leave(leaving, value, says);
+                    if has_gone {
+                        self.leave(leaving, value, says);
+                        return true;
+                    }
+                    // Its ends go to the home that takes it. If that is not known, the channel moves; if there is none any more, they are dropped here.
+                    leaving.stay(says);
+                    if waits {
+                        self.blocked.push_front(Event::Sent(value));
+                    }
                 }
                 Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
                 // The send is complete: its receiver will not get it, and both must know.
@@ -432,9 +444,15 @@ impl SendingBridge {
         }
         fail_early(outlet, &mut self.early, &why_ended(how));
         self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
-        fail_blocked(outlet, &mut self.blocked, &why_ended(how));
+        let stands = |event: &Event<Value>| match event {
+            Event::Sent(_) => *how == End::Retired,
+            event => !matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..)),
+        };
+        let (behind, mut over) = std::mem::take(&mut self.blocked).into_iter().partition(stands);
+        self.blocked = behind;
+        fail_blocked(outlet, &mut over, &why_ended(how));
         match how {
-            // What has been sent on credits, and not been fetched, still has to go: `Event::Retired` stands behind it.
+            // What has been sent on credits, and is blocked or has not been fetched, still has to go: `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
             // What is held is released yet.
             End::Poisoned(poison) => outlet.poison(reason(poison)),
@@ -499,6 +517,8 @@ impl SendingBridge {
             ProxyHears::Moved(home, tickets) => {
                 self.home = Some(home);
                 self.offer_again(tickets, says);
+                // A receiver cannot go to this node over its own channel: it may have waited for another home.
+                self.retry(says);
             }
             // What it says to whom waits for it is the driver's.
             ProxyHears::Rests | ProxyHears::Departed => {}
@@ -728,7 +748,11 @@ impl Bridge for SendingBridge {
     }
 
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
+        let may_unblock = matches!(heard, ProxyHears::Home(..) | ProxyHears::Moved(..) | ProxyHears::Ended(_));
         self.hear_from_home(heard, says);
+        if may_unblock && !self.unblock(says) {
+            self.outlet = None;
+        }
         if self.gone && self.kept.is_empty() {
             self.outlet = None;
         }

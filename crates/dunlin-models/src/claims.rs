@@ -1,0 +1,517 @@
+//! Claims of a shared end whose handles are at several nodes, by the code that is used (`dunlin-core/src/share/`): [`live`](crate::live).
+//!
+//! Node 0 keeps the end. Users have handles there and at other nodes, and each follows a script.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, pending};
+use std::rc::Rc;
+
+use dunlin_core::carrier::{Agent, Chore};
+use dunlin_core::{
+    Claim, ClaimError, End, Lend, Operation, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel,
+    channel_with, fifo, future,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::live::{Bounds, Gate, Ground, Laws, Node, Play, Word};
+
+/// What is shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    /// The sender of a channel.
+    #[default]
+    Sender,
+    /// Its receiver.
+    Receiver,
+    /// The face of a bundle, which goes along with a claim.
+    Face,
+}
+
+/// What is searched.
+///
+/// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end for so many values, `c` claims it and uses it for nothing, `o` is a
+/// lone operation, `e` an extended one, `x` one in a choice, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
+#[derive(Clone, Debug, Default)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: &'static str,
+    /// What is shared.
+    pub what: What,
+    /// Where each user has its handle, and what it does.
+    pub users: &'static [(Node, &'static str)],
+    /// By which node all handles elsewhere have come, before the search begins.
+    pub through: Option<Node>,
+    /// Where the channel's other end is.
+    pub other: Node,
+    /// How many values that end sends, of a shared receiver.
+    pub values: u32,
+    /// It sends them in choices.
+    pub by_choice: bool,
+    /// How many values fit into the channel.
+    pub buffer: usize,
+    /// What else may happen.
+    pub bounds: Bounds,
+}
+
+/// What users have seen.
+#[derive(Default)]
+pub struct Facts {
+    claims: Cell<u32>,
+    words: Cell<u32>,
+    /// Who has a claim, by node.
+    holders: RefCell<Vec<Node>>,
+    heard: RefCell<Vec<Word>>,
+    /// In which claim each was heard, of a shared receiver.
+    heard_in: RefCell<Vec<(u32, Word)>>,
+    /// What became of each: sent, not, or one of both.
+    sent: RefCell<BTreeMap<u32, Option<bool>>>,
+    /// Users that are not done, by name.
+    open: RefCell<Vec<(Node, String)>>,
+    broken: RefCell<Option<String>>,
+    died: Cell<Option<Node>>,
+    /// A face has gone to this node, and has not come back.
+    face_at: Cell<Option<Node>>,
+    /// It was there when that node was lost.
+    face_lost: Cell<bool>,
+    /// The keeper knows the handles that have gone on from these nodes.
+    welcome: RefCell<Vec<Node>>,
+}
+
+impl Facts {
+    fn word(&self, node: Node, claim: u32) -> Word {
+        self.words.set(self.words.get() + 1);
+        (node as u32, claim, self.words.get())
+    }
+
+    fn became<T>(&self, word: Word, sent: &Result<(), SendError<T>>) {
+        let became = match sent {
+            Ok(()) => Some(true),
+            Err(SendError::NotTaken { .. }) => Some(false),
+            Err(SendError::Unknown { .. }) => None,
+        };
+        self.sent.borrow_mut().insert(word.2, became);
+        if let Err(error) = sent
+            && self.died.get().is_none()
+            && !matches!(error, SendError::NotTaken { why: Why::TimedOut, .. })
+        {
+            self.fail(format!("{word:?} could not be sent: {:?}", error.why()));
+        }
+    }
+
+    fn fail(&self, what: String) {
+        self.broken.borrow_mut().get_or_insert(what);
+    }
+}
+
+/// Somebody has the claim as long as this lives.
+struct Held(Rc<Facts>, Node);
+
+impl Held {
+    fn new(facts: &Rc<Facts>, node: Node) -> Self {
+        facts.holders.borrow_mut().push(node);
+        if facts.holders.borrow().len() > 1 {
+            facts.fail(format!("two have the claim, at {:?}", facts.holders.borrow()));
+        }
+        Self(facts.clone(), node)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut holders = self.0.holders.borrow_mut();
+        if let Some(at) = holders.iter().position(|node| *node == self.1) {
+            holders.swap_remove(at);
+        }
+    }
+}
+
+/// One who follows a script.
+struct User {
+    name: String,
+    node: Node,
+    /// The node by which its handle came, if that is not the keeper.
+    came_by: Option<Node>,
+    facts: Rc<Facts>,
+    ground: Ground,
+    gate: Rc<Gate>,
+}
+
+/// How a lone operation is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Plain,
+    Extended,
+    /// As a branch of a choice, the other branch of which may be ready any time.
+    Chosen,
+}
+
+/// A send as a branch of a choice, which may take another one if waits may be given up. `true`: it was done.
+macro_rules! choose {
+    ($user:expr, $word:expr, $send:expr) => {{
+        let (user, word) = (&$user, $word);
+        let sent = alt! {
+            sent = $send => sent,
+            _ = future(user.gate.give_up("takes another branch")) => {
+                Err(SendError::NotTaken { value: (), why: Why::TimedOut })
+            }
+        };
+        user.facts.became(word, &sent);
+        sent.is_ok()
+    }};
+}
+
+/// An end that is shared here.
+trait Used: Lend {
+    /// One value, within a claim.
+    fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) -> impl Future<Output = ()>;
+    /// One value, without.
+    fn alone(user: &User, handle: &mut Shared<Self>, how: How) -> impl Future<Output = ()>;
+}
+
+impl Used for Sender<Word> {
+    async fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) {
+        let word = user.facts.word(user.node, number);
+        user.sends(word, claim.send(word)).await;
+    }
+
+    async fn alone(user: &User, handle: &mut Shared<Self>, how: How) {
+        let word = user.facts.word(user.node, 0);
+        match how {
+            How::Chosen => {
+                let mut slot = Some(word);
+                let _ = choose!(user, word, handle.send_from(&mut slot));
+            }
+            _ => drop(user.sends(word, handle.send(word)).await),
+        }
+    }
+}
+
+impl Used for Receiver<Word> {
+    async fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) {
+        user.receives(number, async || claim.recv().await).await;
+    }
+
+    async fn alone(user: &User, handle: &mut Shared<Self>, how: How) {
+        match how {
+            How::Plain => user.receives(0, async || handle.recv().await).await,
+            How::Extended => user.receives(0, async || handle.recv_extended().await.map(|held| *held)).await,
+            How::Chosen => {
+                let by_choice = async || {
+                    alt! {
+                        word = handle.recv() => word,
+                        _ = future(pending::<()>()) => Err(RecvError::TimedOut),
+                    }
+                };
+                user.receives(0, by_choice).await;
+            }
+        }
+    }
+}
+
+/// The face of a bundle. Its channels are not used: it is the claim that is searched.
+#[derive(Serialize, Deserialize)]
+struct Face {
+    ask: Sender<Word>,
+}
+
+impl End for Face {
+    type Link = ();
+
+    fn link(&self) {}
+}
+
+impl Lend for Face {
+    type Other = ();
+
+    fn lone(_: Shared<Self>) -> Option<Agent> {
+        None
+    }
+
+    fn another() -> (Option<Agent>, ()) {
+        (None, ())
+    }
+
+    fn carry(_: Shared<Self>, (): ()) -> Option<Chore> {
+        None
+    }
+
+    fn adopt() -> (Option<Self>, (), Option<Agent>) {
+        (None, (), None)
+    }
+}
+
+impl Used for Face {
+    async fn within(_: &User, claim: &mut Claim<'_, Self>, _: u32) {
+        assert!(!claim.ask.is_closed(), "the face is another one");
+    }
+
+    async fn alone(_: &User, _: &mut Shared<Self>, _: How) {}
+}
+
+impl User {
+    /// Its node has reason to say that the end is lost.
+    fn is_cut_off(&self) -> bool {
+        let Some(dead) = self.facts.died.get() else { return false };
+        let is_on_the_way = self.came_by == Some(dead) && !self.facts.welcome.borrow().contains(&dead);
+        dead == 0 || self.facts.face_lost.get() || is_on_the_way
+    }
+
+    /// A send that may be given up. `true`: it was done.
+    async fn sends(&self, word: Word, send: impl Operation<Output = Result<(), SendError<Word>>>) -> bool {
+        let sent = send.until(self.gate.give_up("gives up its send")).await;
+        self.facts.became(word, &sent);
+        sent.is_ok()
+    }
+
+    /// Whoever gives up its receive begins it anew.
+    async fn receives(&self, claim: u32, mut receive: impl AsyncFnMut() -> Result<Word, RecvError>) {
+        loop {
+            let heard = self.gate.unless("gives up its receive", receive()).await;
+            match heard {
+                None => continue,
+                Some(Ok(word)) => {
+                    self.facts.heard.borrow_mut().push(word);
+                    self.facts.heard_in.borrow_mut().push((claim, word));
+                }
+                Some(Err(error)) if self.facts.died.get().is_some() => drop(error),
+                Some(Err(error)) => self.facts.fail(format!("{}: {error}", self.name)),
+            }
+            return;
+        }
+    }
+
+    async fn claims<E: Used>(&self, handle: &mut Shared<E>, values: u32) {
+        self.gate.pass("wants the claim").await;
+        let claimed = self.gate.unless("gives up its claim", handle.claim()).await;
+        let mut claim = match claimed {
+            None => return,
+            Some(Ok(claim)) => claim,
+            Some(Err(ClaimError::NodeLost)) if self.is_cut_off() => return,
+            Some(Err(error)) => return self.facts.fail(format!("{}: {error}", self.name)),
+        };
+        let _held = Held::new(&self.facts, self.node);
+        // It is there.
+        let _: &mut E = &mut claim;
+        self.facts.claims.set(self.facts.claims.get() + 1);
+        let number = self.facts.claims.get();
+        for _ in 0..values {
+            E::within(self, &mut claim, number).await;
+        }
+        self.gate.pass("gives the claim back").await;
+    }
+
+    async fn follow<E: Used>(self, mut handle: Shared<E>, script: &'static str) {
+        for (at, act) in script.bytes().enumerate() {
+            match act {
+                b'c' => self.claims(&mut handle, 0).await,
+                b'1'..=b'9' => self.claims(&mut handle, u32::from(act - b'0')).await,
+                b'o' => {
+                    self.gate.pass("begins").await;
+                    E::alone(&self, &mut handle, How::Plain).await;
+                }
+                b'e' => {
+                    self.gate.pass("begins").await;
+                    E::alone(&self, &mut handle, How::Extended).await;
+                }
+                b'x' => {
+                    self.gate.pass("begins").await;
+                    E::alone(&self, &mut handle, How::Chosen).await;
+                }
+                b'.' => {
+                    self.done();
+                    pending::<()>().await;
+                }
+                _ => {
+                    let to = Node::from(act - b'A');
+                    self.gate.pass("goes on").await;
+                    let handle = self.ground.carry(self.node, to, handle);
+                    self.done();
+                    let came_by = Some(self.node).filter(|node| *node != 0);
+                    return begin(&self.facts, &self.ground, (to, came_by), handle, &script[at + 1..]);
+                }
+            }
+        }
+        self.gate.pass("drops its handle").await;
+        drop(handle);
+        self.done();
+    }
+
+    fn done(&self) {
+        self.facts.open.borrow_mut().retain(|(_, name)| *name != self.name);
+    }
+}
+
+fn begin<E: Used>(
+    facts: &Rc<Facts>,
+    ground: &Ground,
+    (node, came_by): (Node, Option<Node>),
+    handle: Shared<E>,
+    script: &'static str,
+) {
+    let name = format!("{script:?} at {node}");
+    let name = match facts.open.borrow().iter().filter(|(_, other)| other.starts_with(&name)).count() {
+        0 => name,
+        others => format!("{name} ({others})"),
+    };
+    facts.open.borrow_mut().push((node, name.clone()));
+    let (facts, on) = (facts.clone(), ground.clone());
+    ground.user(node, name.clone(), |gate| {
+        let user = User { name, node, came_by, facts, ground: on, gate };
+        user.follow(handle, script)
+    });
+}
+
+impl Scenario {
+    fn handles<E: Used>(&self, ground: &Ground, facts: &Rc<Facts>, shared: Shared<E>) {
+        let mut at = BTreeMap::from([(0, shared)]);
+        let through = self.through.map(|node| (node, ground.carry(0, node, at[&0].clone())));
+        at.extend(through);
+        for (node, script) in self.users {
+            let from = self.through.unwrap_or(0);
+            let handle = match at.get(node) {
+                Some(handle) => handle.clone(),
+                None => ground.carry(from, *node, at[&from].clone()),
+            };
+            if self.users.iter().filter(|(other, _)| other == node).count() > 1 {
+                at.entry(*node).or_insert_with(|| handle.clone());
+            }
+            begin(facts, ground, (*node, None), handle, script);
+        }
+    }
+}
+
+impl Play for Scenario {
+    type Laws = Rc<Facts>;
+
+    fn bounds(&self) -> Bounds {
+        self.bounds.clone()
+    }
+
+    fn begin(&self, ground: &Ground) -> Rc<Facts> {
+        let facts = Rc::new(Facts::default());
+        let channel = || if self.buffer > 0 { channel_with::<Word>(fifo(self.buffer)) } else { channel() };
+        match self.what {
+            What::Sender => {
+                let (tx, mut rx) = channel();
+                self.handles(ground, &facts, tx.share());
+                if self.other != 0 {
+                    rx = ground.carry(0, self.other, rx);
+                }
+                let heard = facts.clone();
+                ground.serve(self.other, "who hears", async move {
+                    while let Ok(word) = rx.recv().await {
+                        heard.heard.borrow_mut().push(word);
+                    }
+                });
+            }
+            What::Receiver => {
+                let (mut tx, rx) = channel();
+                self.handles(ground, &facts, rx.share());
+                if self.other != 0 {
+                    tx = ground.carry(0, self.other, tx);
+                }
+                let (node, values, by_choice) = (self.other, self.values, self.by_choice);
+                let (facts, on, name) = (facts.clone(), ground.clone(), "who says".to_string());
+                ground.user(node, name.clone(), |gate| async move {
+                    let user = User { name, node, came_by: None, facts, ground: on, gate };
+                    let mut sent = 0;
+                    while sent < values {
+                        let word = user.facts.word(node, 0);
+                        let is_sent = if by_choice {
+                            let mut slot = Some(word);
+                            choose!(user, word, tx.send_from(&mut slot))
+                        } else {
+                            user.sends(word, tx.send(word)).await
+                        };
+                        sent += u32::from(is_sent);
+                        if user.facts.died.get().is_some() {
+                            return;
+                        }
+                    }
+                });
+            }
+            What::Face => {
+                let (ask, server) = channel();
+                self.handles(ground, &facts, Face { ask }.share());
+                ground.serve(0, "the server", async move {
+                    let _server = server;
+                    pending::<()>().await;
+                });
+            }
+        }
+        facts
+    }
+}
+
+impl Laws for Rc<Facts> {
+    fn check(&self) -> Result<(), String> {
+        if let Some(broken) = &*self.broken.borrow() {
+            return Err(broken.clone());
+        }
+        let heard = self.heard.borrow();
+        for (at, word) in heard.iter().enumerate() {
+            if heard[..at].contains(word) {
+                return Err(format!("{word:?} was received twice"));
+            }
+            if self.sent.borrow().get(&word.2) == Some(&Some(false)) {
+                return Err(format!("{word:?} was not sent, and it was received"));
+            }
+        }
+        // Nobody comes between the values of a claim.
+        for (at, word) in heard.iter().enumerate().filter(|(_, word)| word.1 != 0) {
+            let before = heard[..at].iter().rposition(|other| other.1 == word.1);
+            if before.is_some_and(|before| before + 1 != at) {
+                return Err(format!("somebody came between the values of claim {}: {heard:?}", word.1));
+            }
+        }
+        let heard_in = self.heard_in.borrow();
+        for (at, (claim, word)) in heard_in.iter().enumerate().filter(|(_, (claim, _))| *claim != 0) {
+            let Some(before) = heard_in[..at].iter().rposition(|(other, _)| other == claim) else { continue };
+            let first = heard_in[before].1.2;
+            let mut between = self.sent.borrow().clone();
+            between.retain(|other, sent| first < *other && *other < word.2 && *sent == Some(true));
+            if first > word.2 || !between.is_empty() {
+                return Err(format!("claim {claim} did not get the values in a row: {heard_in:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self, dead: Option<Node>) -> Result<(), String> {
+        let waiting: Vec<_> = self.open.borrow().iter().filter(|(node, _)| Some(*node) != dead).cloned().collect();
+        if !waiting.is_empty() {
+            return Err(format!("they wait for ever: {waiting:?}"));
+        }
+        let heard = self.heard.borrow();
+        if dead.is_none() {
+            for (word, sent) in &*self.sent.borrow() {
+                if *sent == Some(true) && !heard.iter().any(|other| other.2 == *word) {
+                    return Err(format!("value {word} was sent, and nobody has received it"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&self, from: Node, to: Node, text: &str) {
+        if text.starts_with("{\"Granted\":{") {
+            self.face_at.set(Some(to));
+            if self.died.get() == Some(to) {
+                self.face_lost.set(true);
+            }
+        }
+        if text.starts_with("{\"Another\"") {
+            self.welcome.borrow_mut().push(from);
+        }
+        if text.starts_with("{\"Return\":{") && self.face_at.get() == Some(from) {
+            self.face_at.set(None);
+        }
+    }
+
+    fn died(&self, node: Node) {
+        self.died.set(Some(node));
+        self.holders.borrow_mut().retain(|holder| *holder != node);
+        self.face_lost.set(self.face_at.get() == Some(node));
+    }
+}

@@ -1,0 +1,86 @@
+//! Bugs, planted in what goes between nodes: the searches of claims and barriers find each of them.
+
+use dunlin_models::live::Plant;
+use dunlin_models::scenarios::{Search, all};
+
+/// What the search of this scenario says of the bug.
+fn found(name: &str, plant: Plant) -> String {
+    let mut search = all().into_iter().find(|one| one.name() == name).expect("a name of a scenario");
+    match &mut search {
+        Search::Claims(scenario) => scenario.bounds.plant = plant,
+        Search::Barriers(scenario) => scenario.bounds.plant = plant,
+        _ => panic!("{name} has no code in it that runs"),
+    }
+    match search.explore(100_000, |_| {}) {
+        Ok(seen) => panic!("{name}: {plant:?} is not found: {seen:?}"),
+        Err(broken) => broken.what,
+    }
+}
+
+fn is_stuck(name: &str, plant: Plant) {
+    let what = found(name, plant);
+    assert!(what.starts_with("they wait for ever"), "{name}, {plant:?}: {what}");
+}
+
+#[test]
+fn planted_a_claim_is_not_asked_for() {
+    is_stuck("claim-far", Plant::Lost("\"Claim\""));
+}
+
+#[test]
+fn planted_a_claim_is_not_granted() {
+    is_stuck("claim-far", Plant::Lost("{\"Granted\""));
+}
+
+#[test]
+fn planted_a_recall_is_forgotten() {
+    is_stuck("claim-far", Plant::Lost("\"Recall\""));
+    is_stuck("claim-lone-far", Plant::Lost("\"Recall\""));
+    is_stuck("receive-far", Plant::Lost("\"Recall\""));
+}
+
+#[test]
+fn planted_a_claim_is_not_returned() {
+    is_stuck("claim-far", Plant::Lost("{\"Return\""));
+    is_stuck("face", Plant::Lost("{\"Return\""));
+}
+
+#[test]
+fn planted_two_are_granted_the_claim() {
+    let what = found("claim-far", Plant::ToAll("{\"Granted\":null"));
+    assert!(what.starts_with("two have the claim"), "{what}");
+}
+
+#[test]
+fn planted_a_handle_goes_on_and_the_keeper_is_not_told() {
+    // What would lead to it is dropped, so it hears at least that.
+    let what = found("claim-goes-held", Plant::Lost("{\"Another\""));
+    assert!(what.ends_with("the node that keeps the shared end was lost"), "{what}");
+    is_stuck("claim-hurries", Plant::Lost("\"Welcome\""));
+}
+
+#[test]
+fn planted_nobody_is_woken() {
+    is_stuck("claim-far", Plant::Deaf("desk of 1"));
+    is_stuck("claim-far", Plant::Deaf("keeper for 1"));
+    is_stuck("sync", Plant::Deaf("keeper for 1"));
+}
+
+#[test]
+fn planted_a_value_is_not_given_back() {
+    is_stuck("receive-timed", Plant::NotGivenBack);
+}
+
+#[test]
+fn planted_a_phase_is_not_told() {
+    is_stuck("sync", Plant::Lost("{\"Done\""));
+    is_stuck("sync", Plant::Lost("{\"There\""));
+    is_stuck("sync-drops", Plant::Lost("{\"Left\""));
+    is_stuck("sync-chosen-3", Plant::Lost("{\"Held\""));
+}
+
+#[test]
+fn planted_a_group_counts_for_another() {
+    let what = found("sync-three", Plant::ToAll("{\"There\""));
+    assert!(what.contains("has completed phase"), "{what}");
+}
