@@ -46,6 +46,7 @@ pub(crate) enum Program {
     StressedAlt200x100One,
     #[value(name = "stressed-alt-200x100-all")]
     StressedAlt200x100All,
+    Names,
     Window,
     Farm,
 }
@@ -88,6 +89,7 @@ impl fmt::Display for Program {
             Self::StressedAlt8x4All => "stressed-alt-8x4-all",
             Self::StressedAlt200x100One => "stressed-alt-200x100-one",
             Self::StressedAlt200x100All => "stressed-alt-200x100-all",
+            Self::Names => "names",
             Self::Window => "window",
             Self::Farm => "farm",
         })
@@ -115,6 +117,7 @@ impl Bench {
             Program::MoveMessages | Program::MoveTcp | Program::MoveSim => nodes::VALUE,
             Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => nodes::PLAIN,
             Program::CommstimeOne | Program::CommstimeAll => nodes::REMOC,
+            Program::Names => nodes::RECEIVERS,
             Program::Window | Program::Farm => nodes::BOUND,
             program if program.is_stressed() && program.networked().is_some() => nodes::LOCAL,
             program if program.is_remote() => remote::TCP,
@@ -144,9 +147,11 @@ impl Program {
 
     /// Whether it needs several nodes in one process.
     pub(crate) fn is_over_nodes(self) -> bool {
-        use Program::{ChoiceMessages, ChoiceSim, ChoiceTcp, Farm, MoveMessages, MoveSim, MoveTcp, Window};
-        matches!(self, MoveMessages | MoveTcp | MoveSim | ChoiceMessages | ChoiceTcp | ChoiceSim | Window | Farm)
-            || self.networked().is_some()
+        use Program::{ChoiceMessages, ChoiceSim, ChoiceTcp, Farm, MoveMessages, MoveSim, MoveTcp, Names, Window};
+        matches!(
+            self,
+            MoveMessages | MoveTcp | MoveSim | ChoiceMessages | ChoiceTcp | ChoiceSim | Names | Window | Farm
+        ) || self.networked().is_some()
     }
 
     /// How many of its channels are between nodes of one process, if it is a program that runs without nodes too.
@@ -208,6 +213,8 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::StressedAlt8x4All => vec![bench("stressed-alt-8x4-all", events / 10, "ns/event")],
         Program::StressedAlt200x100One => vec![bench("stressed-alt-200x100-one", events / 5, "ns/event")],
         Program::StressedAlt200x100All => vec![bench("stressed-alt-200x100-all", events / 10, "ns/event")],
+        // The second has to cost as much for each as the first.
+        Program::Names => vec![bench("names-1000", 1_000, "ns/end"), bench("names-16000", 16_000, "ns/end")],
         Program::Window => WINDOWS.iter().map(|(places, name)| bench(name, *places, "messages/s")).collect(),
         Program::Farm => vec![bench("farm-25", 5_000, "tasks/s")],
     }

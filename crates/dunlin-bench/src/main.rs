@@ -1,8 +1,8 @@
 //! Measures dunlin beside its peers, in the same run: Go, Erlang, and other channels for Rust.
 //!
 //! ```text
-//! cargo run --release -p dunlin-bench -- commstime
-//! cargo run --release -p dunlin-bench -- all --json --rounds 7 > figures.jsonl
+//! cargo run --profile measured -p dunlin-bench -- commstime
+//! cargo run --profile measured -p dunlin-bench -- all --json --rounds 7 > figures.jsonl
 //! ```
 //!
 //! Absolute times say little: they differ between machines, and with the load of one machine. So each round runs Go, then every
@@ -32,10 +32,16 @@ mod remote;
 mod report;
 mod stressed;
 
+use std::env;
+use std::path::Path;
+
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::{Networked, Program};
 use crate::peers::Foreign;
+
+/// The profile that the figures of docs/performance.md are measured with.
+const MEASURED: &str = "measured";
 
 #[derive(Parser)]
 #[command(about = "Measures dunlin beside its peers: Go, Erlang, and other channels for Rust")]
@@ -102,6 +108,8 @@ enum Command {
     Moves,
     /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
     NodeChoices,
+    /// Named ends of one node, 1,000 and 16,000, declared and dropped: nanoseconds each
+    Names,
     /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per second
     Window,
     /// A farm of 25 workers at a round trip of 1 ms of virtual time (feature sim): tasks per second
@@ -156,11 +164,12 @@ fn main() -> anyhow::Result<()> {
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
+        Command::Names => vec![Program::Names],
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),
         Command::Pony(pony) => {
-            warn_of_debug();
+            warn_of_other_profiles();
             child::end_with_ctrl_c()?;
             let threads = match args.workers {
                 Workers::One => Some(1),
@@ -180,7 +189,7 @@ fn main() -> anyhow::Result<()> {
         Workers::Both => &[1, 2],
     };
 
-    warn_of_debug();
+    warn_of_other_profiles();
     child::end_with_ctrl_c()?;
     let foreign = Foreign::build()?;
     let mut failed = 0;
@@ -201,10 +210,17 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn warn_of_debug() {
+fn warn_of_other_profiles() {
     if cfg!(debug_assertions) {
-        eprintln!("WARNING: figures of a debug build mean nothing; use `cargo run --release`");
+        eprintln!("WARNING: figures of a debug build mean nothing; use `cargo run --profile {MEASURED}`");
+    } else if !env::current_exe().is_ok_and(|this| is_measured(&this)) {
+        eprintln!("warning: docs/performance.md is not of such a build; use `cargo run --profile {MEASURED}`");
     }
+}
+
+/// Cargo has a folder for each profile.
+fn is_measured(binary: &Path) -> bool {
+    binary.parent().is_some_and(|folder| folder.ends_with(MEASURED))
 }
 
 /// The simulated network is a feature, so that nothing else is measured with it.
@@ -212,7 +228,9 @@ fn with_sim(programs: &[Program], simulated: Program) -> Vec<Program> {
     if cfg!(feature = "sim") {
         return [programs, &[simulated]].concat();
     }
-    eprintln!("{simulated} is left out: it needs the feature sim (cargo run --release -p dunlin-bench --features sim)");
+    eprintln!(
+        "{simulated} is left out: it needs the feature sim (cargo run --profile measured -p dunlin-bench --features sim)"
+    );
     programs.to_vec()
 }
 
@@ -235,6 +253,7 @@ mod tests {
             "remote",
             "moves",
             "node-choices",
+            "names",
             "window",
             "farm",
         ] {
@@ -250,6 +269,12 @@ mod tests {
         assert!(matches!(args.map(|args| args.command), Ok(Command::One(_))));
         let args = Args::try_parse_from(["", "side", "tokio tcp", "remote-pingpong", "7", "8", "1", "--role", "1"]);
         assert!(matches!(args.map(|args| args.command), Ok(Command::Side(_))));
+    }
+
+    #[test]
+    fn a_build_with_another_profile_is_known() {
+        assert!(is_measured(Path::new("target/measured/dunlin-bench")));
+        assert!(!is_measured(Path::new("measured/release/dunlin-bench")));
     }
 
     #[test]

@@ -185,6 +185,29 @@ fn in_any_order_it_does_what_it_does_in_one_process() {
     }
 }
 
+/// Not only were there direct connections: the broker's node has carried too little for it to have seen the texts.
+#[test]
+fn the_brokers_node_does_not_carry_the_texts() {
+    let text = "the sea was boiling hot, and whether pigs have wings: ".repeat(2_000);
+    let names = ["1.txt", "2.txt", "3.txt", "4.txt"];
+    let folder = folder(&names.map(|name| (name, text.as_bytes())));
+    let demo = run(&["--customers", "2", "--workers", "2", "--files", path(&folder)]);
+    assert!(demo.status.success(), "{:#?}", demo.summary());
+    let summary = demo.summary();
+    let texts = (names.len() * text.len()) as u64;
+    let carried = summary["carried_bytes"].as_u64().unwrap();
+    // All that it does is there: it has heard from all others, and spoken to them.
+    let carriages = summary["carried"].as_array().unwrap();
+    let parts: Vec<&str> = carriages.iter().map(|carriage| carriage["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["customer 1", "customer 2", "names", "worker 1", "worker 2"]);
+    for carriage in carriages {
+        assert!(carriage["sent"].as_u64().unwrap() > 0 && carriage["received"].as_u64().unwrap() > 0, "{carriage}");
+    }
+    assert!(carried < texts / 4, "{carried} bytes, where the texts are {texts}: {summary:#}");
+    // Nobody's text came, not even one.
+    assert!(carried < text.len() as u64, "{carried} bytes, where each text is {}", text.len());
+}
+
 #[test]
 fn more_customers_than_workers_take_turns() {
     let demo = run(&["--customers", "5", "--workers", "2"]);

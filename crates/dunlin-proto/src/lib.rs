@@ -77,5 +77,5 @@ pub use channel::{
     Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled,
 };
 pub use config::{Config, ConfigError};
-pub use connection::{Down, State};
+pub use connection::{Down, State, Traffic};
 pub use machine::{Action, Census, Closed, Machine};

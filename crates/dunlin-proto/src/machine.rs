@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::channel::{Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::outbox::Recalled;
-use crate::connection::{Attempt, Carried, Connection, Down, State};
+use crate::connection::{Attempt, Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::random::Random;
@@ -359,6 +359,13 @@ impl Machine {
             .iter()
             .filter(|(_, connection)| connection.was_up)
             .map(|(node, connection)| Life { node: *node, incarnation: connection.met.expect("the handshake told") })
+    }
+
+    /// What was carried between this node and each that it has ever had a connection with, also if that is over.
+    pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
+        self.connections.iter().filter_map(|(node, connection)| {
+            connection.met.map(|incarnation| (Life { node: *node, incarnation }, connection.traffic))
+        })
     }
 
     /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
@@ -723,6 +730,7 @@ impl Machine {
         let mut written = connection.outbox.fill(now, moment, &self.config, room, out);
         if written > 0 {
             connection.said = now;
+            connection.traffic.written += written as u64;
         }
         // What relayed sockets have to say is fetched from them as late as it can be.
         while others && written < room {
@@ -730,7 +738,10 @@ impl Machine {
             let Some(connection) = self.connections.get_mut(&node) else { break };
             match connection.outbox.fill(now, None, &self.config, room - written, out) {
                 0 => break,
-                more => written += more,
+                more => {
+                    connection.traffic.written += more as u64;
+                    written += more;
+                }
             }
         }
         total + written
@@ -1159,7 +1170,9 @@ impl Machine {
     fn carry(&mut self, now: Time, id: SocketId, node: NodeId, mut arrived: BytesMut, bytes: Bytes, begun: bool) {
         // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
         let mut bytes = bytes;
-        self.connection(node).heard = now;
+        let connection = self.connection(node);
+        connection.heard = now;
+        connection.traffic.read += (arrived.len() + bytes.len()) as u64;
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
             let frame = match next {
@@ -1198,13 +1211,15 @@ impl Machine {
                 _ => return,
             }
         }
-        let within_frame = begun || !arrived.is_empty();
+        let (within_frame, rest) = (begun || !arrived.is_empty(), arrived.len() as u64);
         if let Some(socket) = self.sockets.get_mut(&id) {
             socket.arrived = arrived;
         }
         let ack_delay = self.config.ack_delay;
         let Some(connection) = self.connections.get_mut(&node) else { return };
         connection.inbox.within_frame = within_frame;
+        // It counts when it is read.
+        connection.traffic.read -= rest;
         if connection.inbox.seen != connection.inbox.acked {
             if connection.inbox.must_acknowledge(&self.config) {
                 self.act_write(id);

@@ -67,6 +67,63 @@ fn over_tcp() {
     });
 }
 
+#[derive(Bundle)]
+struct Two {
+    first: ToServer<u8>,
+    second: ToServer<u8>,
+}
+
+#[test]
+fn a_bundle_has_its_name_until_the_last_of_its_channels_is_over() {
+    run(async {
+        let [a, b, c] = nodes("two", "memory:").await;
+        let mut server = a.server::<Two>("two").await?;
+        let TwoClient { first, mut second } = b.client::<Two>("two").await?;
+        drop(first);
+        assert!(server.first.recv().await.unwrap_err() == RecvError::Closed);
+        let taken = c.server::<Two>("two").await;
+        assert!(matches!(taken, Err(NameError::Refused { .. })), "{:?}", taken.err());
+        let (sent, received) = par!(second.send(7), server.second.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        drop(second);
+        assert!(server.second.recv().await.unwrap_err() == RecvError::Closed);
+        // Once the name service knows.
+        while c.server::<Two>("two").await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_two_nodes_carry_is_counted_also_when_their_connection_is_over() {
+    run(async {
+        let [a, b] = nodes("traffic", "127.0.0.1:0").await;
+        let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        for _ in 0..4 {
+            let (sent, received) = par!(tx.send(vec![7; 250_000]), rx.recv());
+            sent?;
+            received?;
+        }
+        drop((tx, rx));
+        let values = 1_000_000..1_010_000;
+        let [carried] = b.traffic()[..] else { panic!("{:?}", b.traffic()) };
+        assert_eq!(carried.0, a.me());
+        assert!(values.contains(&carried.1.read) && (1..10_000).contains(&carried.1.written), "{carried:?}");
+        let (mut connections, leaves) = (a.connections(), b.me());
+        b.leave().await?;
+        while !a.peers().is_empty() {
+            connections.recv().await?;
+        }
+        let [carried] = a.traffic()[..] else { panic!("{:?}", a.traffic()) };
+        assert_eq!(carried.0, leaves);
+        assert!(values.contains(&carried.1.written) && (1..10_000).contains(&carried.1.read), "{carried:?}");
+        Ok(())
+    });
+}
+
 /// Bytes are bytes, whatever holds them.
 #[test]
 fn a_vector_of_bytes_arrives_as_bytes() {

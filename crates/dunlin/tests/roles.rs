@@ -152,6 +152,8 @@ fn a_main_node_that_is_lost_is_replaced() {
             let lost = hears(events, "the main node, master, is gone; waiting for the next").await?;
             assert_eq!(lost, NodeEvent::MainLost { peer: main.me(), name: "master".to_owned() });
         }
+        // Who was there was known from the main node only.
+        assert_eq!((news(&mut a.events()), news(&mut b.events())), (Vec::new(), Vec::new()));
         assert!((15..25).contains(&seconds(sim, began)));
         let next = builder().role(Role::Main).named("next").join().await?;
         for (events, other) in [(&mut of_a, "worker-1"), (&mut of_b, "worker-0")] {
@@ -308,6 +310,11 @@ fn who_stays_belongs_to_the_next_main_node() {
         hears(&mut events, "master has joined").await?;
         let mut present = member.events();
         assert_eq!(news(&mut present), ["master has joined"]);
+        // It was the former application's.
+        alt! {
+            within = future(member.closing()) => panic!("nothing closes: {within:?}"),
+            _ = sleep(Duration::from_secs(5)) => {}
+        }
         let closing = member.closing();
         let left = spawn(async move {
             closing.await;

@@ -357,3 +357,66 @@ fn a_claim_ends_with_its_connection() {
     })
     .unwrap();
 }
+
+/// Workers at nodes of their own, which share the receiver of the tasks and the sender of the results, and ask for the next task while a result is on its
+/// way: each task costs one round trip, as it would with two channels for each worker. All come back, each once.
+#[test]
+fn workers_that_ask_ahead_take_one_round_trip_for_each_task() {
+    const WORKERS: u64 = 8;
+    const TASKS: u64 = 50 * WORKERS;
+    let way = Duration::from_micros(500);
+    let sim = Sim::new(1);
+    sim.delay(way, way);
+    sim.run(async {
+        let farmer = Node::join("farm").await?;
+        let (mut to_workers, tasks) = channel_with::<u64>(fifo(WORKERS as usize));
+        let (results, mut done) = channel::<u64>();
+        let (tasks, results) = (tasks.share(), results.share());
+        for number in 0..WORKERS {
+            let worker = Node::join("farm").await?;
+            let name = format!("ends {number}");
+            type Ends = (Shared<Receiver<u64>>, Shared<Sender<u64>>);
+            let (give, take) =
+                par!(async { farmer.sender::<Ends>(&name).await }, async { worker.receiver::<Ends>(&name).await });
+            let (mut give, mut take) = (give?, take?);
+            let (given, taken) = par!(give.send((tasks.clone(), results.clone())), take.recv());
+            given?;
+            let (mut tasks, mut results) = taken?;
+            drop(spawn(async move {
+                let mut task = tasks.next().await?;
+                while let Some(done) = task {
+                    let (sent, next) = par!(results.send(done), tasks.next());
+                    sent?;
+                    task = next?;
+                }
+                drop((tasks, results));
+                worker.leave().await?;
+                Result::<()>::Ok(())
+            }));
+        }
+        drop((tasks, results));
+        drop(spawn(async move {
+            for task in 0..TASKS {
+                to_workers.send(task).await?;
+            }
+            Result::<()>::Ok(())
+        }));
+        let mut all = Vec::new();
+        let mut began = Duration::ZERO;
+        while let Some(result) = done.next().await? {
+            all.push(result);
+            // Until each has begun.
+            if all.len() as u64 == 4 * WORKERS {
+                began = sim.elapsed();
+            }
+        }
+        let round_trips = (sim.elapsed() - began).as_secs_f64() / (2 * way).as_secs_f64();
+        let needed = (TASKS - 4 * WORKERS) as f64 / WORKERS as f64;
+        // At the end some have nothing to do.
+        assert!(round_trips < 1.1 * needed + 2.0, "{round_trips} round trips, where {needed} are needed");
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(0..TASKS), "{all:?}");
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}

@@ -9,7 +9,7 @@ use dunlin::sim::Sim;
 
 use crate::remote::programs::{Rx, Tx};
 
-use super::{BOUND, FIFO, MULTIPLEXED, SHARED, SHARED_TASKS, simulated, way};
+use super::{AHEAD, BOUND, FIFO, MULTIPLEXED, SHARED, SHARED_TASKS, simulated, way};
 
 /// Of the window: as between two ends of a continent.
 const FAR: Duration = Duration::from_millis(45);
@@ -64,21 +64,44 @@ pub(super) fn window(who: &str, places: u64) -> Result<f64> {
 /// Tasks per second of a farm whose workers do nothing with them.
 pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
     let sim = simulation(NEAR);
+    let (who, worker) = match who.strip_suffix(AHEAD) {
+        Some(who) => (who, Worker::AsksAhead),
+        None => (who, Worker::AsksLast),
+    };
     match who {
         // A worker says what came of a task, and hears that this was received; the next task has come meanwhile.
         BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
-        MULTIPLEXED => sim.run(multiplexed(&sim, tasks)),
-        SHARED_TASKS => sim.run(shared(&sim, tasks, false)),
-        SHARED => sim.run(shared(&sim, tasks, true)),
+        MULTIPLEXED => sim.run(multiplexed(&sim, tasks, worker)),
+        SHARED_TASKS => sim.run(shared(&sim, tasks, worker, false)),
+        SHARED => sim.run(shared(&sim, tasks, worker, true)),
         _ => bail!("there is no farm of {who:?}"),
     }
 }
 
-/// A worker hands back what it is given.
-async fn work(mut tasks: impl Rx<u64>, mut results: impl Tx<u64>) {
-    while let Ok(task) = tasks.recv().await
-        && results.send(task).await.is_ok()
-    {}
+/// A worker hands back what it is given. The same one works whether its ends are shared or not.
+#[derive(Clone, Copy)]
+enum Worker {
+    /// For the next task once its result has been received.
+    AsksLast,
+    /// For the next task while its result is on its way: it holds one beside the one that it does.
+    AsksAhead,
+}
+
+impl Worker {
+    /// Until there are no more tasks; the result of the last one has been received then.
+    async fn works(self, mut tasks: impl Rx<u64>, mut results: impl Tx<u64>) {
+        let mut task = tasks.recv().await;
+        while let Ok(done) = task {
+            let (sent, next) = match self {
+                Self::AsksLast => (results.send(done).await, tasks.recv().await),
+                Self::AsksAhead => par!(results.send(done), tasks.recv()),
+            };
+            if sent.is_err() {
+                return;
+            }
+            task = next;
+        }
+    }
 }
 
 /// Gives tasks for as long as somebody takes them.
@@ -91,7 +114,7 @@ async fn feed(mut tasks: Sender<u64>) {
 }
 
 /// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them on; the farmer receives from all workers.
-async fn multiplexed(sim: &Sim, tasks: u64) -> Result<f64> {
+async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize).await?;
     let (to_feeders, feeders) = channel::<u64>();
     let feeders = feeders.share();
@@ -100,15 +123,16 @@ async fn multiplexed(sim: &Sim, tasks: u64) -> Result<f64> {
         let (to_worker, given) = way::<u64>(&nodes[0], node, &format!("tasks {number}")).await?;
         let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
         results.push(result);
-        drop(spawn(work(feeders.clone(), to_worker)));
-        drop(spawn(work(given, done)));
+        // What it holds is for its worker alone, which takes it at once.
+        drop(spawn(Worker::AsksLast.works(feeders.clone(), to_worker)));
+        drop(spawn(worker.works(given, done)));
     }
     drop(spawn(feed(to_feeders)));
     of_all(sim, tasks, results).await
 }
 
 /// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
-async fn shared(sim: &Sim, tasks: u64, is_all_shared: bool) -> Result<f64> {
+async fn shared(sim: &Sim, tasks: u64, worker: Worker, is_all_shared: bool) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize).await?;
     // A rendezvous with somebody elsewhere takes a round trip, and the farmer would make one after the other.
     let (to_workers, given) = channel_with::<u64>(fifo(WORKERS as usize));
@@ -120,11 +144,11 @@ async fn shared(sim: &Sim, tasks: u64, is_all_shared: bool) -> Result<f64> {
         let given = handle(&nodes[0], node, &format!("tasks {number}"), given.clone()).await?;
         if is_all_shared {
             let done = handle(&nodes[0], node, &format!("results {number}"), done.clone()).await?;
-            drop(spawn(work(given, done)));
+            drop(spawn(worker.works(given, done)));
         } else {
             let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
             results.push(result);
-            drop(spawn(work(given, done)));
+            drop(spawn(worker.works(given, done)));
         }
     }
     drop((given, done));

@@ -2,6 +2,7 @@
 //!
 //! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes. Both in messages, in time over TCP, and in virtual
 //!   time, where a way takes a millisecond and nothing else takes any: so their figure there is how many messages wait for each other;
+//! - [`names`]: what a named end costs its node, declared and dropped;
 //! - [`networked`]: commstime and the stressed alternation with one or all of their channels between nodes;
 //! - [`latency`]: the window of a channel, and a farm, where only the way takes time.
 
@@ -9,6 +10,7 @@ mod choices;
 #[cfg(feature = "sim")]
 mod latency;
 mod moves;
+mod names;
 mod networked;
 
 use std::env;
@@ -28,6 +30,7 @@ use crate::remote::{free_port, on_workers};
 
 pub(crate) use choices::PLAIN;
 pub(crate) use moves::VALUE;
+pub(crate) use names::RECEIVERS;
 pub(crate) use networked::{LOCAL, REMOC};
 
 /// What nobody can do better: it is computed.
@@ -40,6 +43,12 @@ const MULTIPLEXED: &str = "dunlin, two channels for each worker";
 const SHARED_TASKS: &str = "dunlin, tasks shared, a channel from each worker";
 /// They share the sender of the results, too.
 const SHARED: &str = "dunlin, tasks and results shared";
+/// After one of these: its workers have a buffer of one task.
+#[cfg(feature = "sim")]
+const AHEAD: &str = ", a buffer of 1";
+const MULTIPLEXED_AHEAD: &str = "dunlin, two channels for each worker, a buffer of 1";
+const SHARED_TASKS_AHEAD: &str = "dunlin, tasks shared, a channel from each worker, a buffer of 1";
+const SHARED_AHEAD: &str = "dunlin, tasks and results shared, a buffer of 1";
 
 /// What some events have cost.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +103,20 @@ pub(crate) fn run(one: &One) -> Result<f64> {
             })?;
             Ok(1e-6 * nanoseconds_each(spent.time, spent.events))
         }
+        Program::Names => on_workers(one.threads, async move {
+            let nodes = over_tcp(1).await?;
+            let began = Instant::now();
+            let time = names::run(&who, nodes[0].clone(), n, || began.elapsed()).await?;
+            Ok(nanoseconds_each(time, n))
+        }),
         #[cfg(feature = "sim")]
         Program::Window => latency::window(&who, n),
         #[cfg(feature = "sim")]
         Program::Farm => latency::farm(&who, n),
         _ if one.program.networked().is_some() => networked::run(one),
-        program => bail!("{program} needs the feature sim: cargo run --release -p dunlin-bench --features sim"),
+        program => {
+            bail!("{program} needs the feature sim: cargo run --profile measured -p dunlin-bench --features sim")
+        }
     }
 }
 
@@ -128,13 +145,17 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
     let who: &[&'static str] = match bench.program {
         Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
         Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
+        Program::Names => &names::ALL,
         Program::Window => &[BOUND, FIFO],
-        Program::Farm => &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED],
+        Program::Farm => {
+            &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED, MULTIPLEXED_AHEAD, SHARED_TASKS_AHEAD, SHARED_AHEAD]
+        }
         program if program.is_stressed() => &networked::STRESSED,
         _ => &networked::COMMSTIME,
     };
     // What is counted, or takes virtual time, does not depend on them.
-    let timed = bench.program.networked().is_some() || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp);
+    let timed = bench.program.networked().is_some()
+        || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp | Program::Names);
     let workers = if timed { workers } else { &[1] };
     let participant = |who: &'static str, workers: usize| {
         let mut command = Command::new(&this_binary);

@@ -84,6 +84,8 @@ impl Display {
                 "texts": tally.rows,
                 "served": tally.served(),
                 "appointments": tally.appointments,
+                "carried": tally.carried,
+                "carried_bytes": tally.carried_bytes(),
                 "returned": tally.returned,
                 "troubles": tally.troubles.iter().map(|(part, why)| json!({ "part": part, "why": why })).collect::<Vec<_>>(),
                 "seconds": took.as_secs_f64(),
@@ -139,9 +141,11 @@ fn line(said: &Said) -> Option<String> {
         Event::Failed { why } => format!("cannot go on: {why}"),
         Event::Complains { line } => line.clone(),
         Event::Ended { status, in_order: false } => format!("has ended: {status}"),
-        Event::Progress { .. } | Event::Connections { .. } | Event::Counted { .. } | Event::Ended { .. } => {
-            return None;
-        }
+        Event::Progress { .. }
+        | Event::Connections { .. }
+        | Event::Carried { .. }
+        | Event::Counted { .. }
+        | Event::Ended { .. } => return None,
     })
 }
 
@@ -323,6 +327,19 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
             "Each customer was connected with its worker directly: the broker has handed on {}, and none of the texts came by it.",
             many(tally.appointments as usize, "handle")
         );
+    }
+    if let Some((carried, bytes)) = tally.carried.as_ref().zip(tally.carried_bytes()) {
+        let each = carried.iter().map(|carried| format!("{} {}", carried.part, carried.sent + carried.received));
+        let each = each.collect::<Vec<_>>().join(", ");
+        let texts = tally.bytes();
+        let _ = if bytes < texts {
+            writeln!(out, "The broker's own node has carried {bytes} bytes, where the texts are {texts} ({each}).")
+        } else {
+            writeln!(
+                out,
+                "The broker's own node has carried {bytes} bytes for names and handles ({each}): as many with larger texts, --files DIR."
+            )
+        };
     }
     let all = tally.rows.len();
     let _ = writeln!(

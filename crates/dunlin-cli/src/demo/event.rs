@@ -102,6 +102,11 @@ pub enum Event {
         /// All of them.
         nodes: Vec<Connection>,
     },
+    /// What the broker's node and others have carried between them, when the broker goes.
+    Carried {
+        /// All that it has ever been connected with.
+        connections: Vec<Carriage>,
+    },
     /// The handle is the worker's again: it has gone back over itself.
     Returned {
         /// Whose.
@@ -236,6 +241,17 @@ pub struct Connection {
     pub node: String,
     /// By a socket between the two, or by way of whom.
     pub route: String,
+}
+
+/// What two nodes have carried between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriage {
+    /// The other one.
+    pub node: String,
+    /// Bytes to it.
+    pub sent: u64,
+    /// Bytes from it.
+    pub received: u64,
 }
 
 /// Where a part tells what happens to it.

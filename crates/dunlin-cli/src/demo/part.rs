@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::broker::broker;
 use super::customer::customer;
-use super::event::{Connection, Event, Reporter, Said};
+use super::event::{Carriage, Connection, Event, Reporter, Said};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
 use super::{Part, Role};
@@ -150,19 +150,27 @@ async fn take_part(node: &Node, task: &Task, mut closed: Receiver<()>, said: Rep
     }
 }
 
-/// Writes what is said, and beside what a customer says of being served: with whom its node is connected.
+/// Writes what is said; beside what a customer says of being served, with whom its node is connected; and when the broker goes, what its node has carried.
 fn write(mut said: Receiver<Said>, node: Option<Node>) {
     let mut out = std::io::stdout().lock();
     while let Ok(Some(said)) = said.next().wait() {
-        let connections = match (&said.event, &node) {
+        let seen = match (&said.event, &node) {
             (Event::Progress { sent: 1, .. } | Event::Served { .. }, Some(node)) => {
                 let nodes = node.peers().into_iter();
                 let nodes = nodes.map(|(node, route)| Connection { node: node.to_string(), route: route.to_string() });
                 Some(Said { part: said.part.clone(), event: Event::Connections { nodes: nodes.collect() } })
             }
+            (Event::Closed { .. }, Some(node)) => {
+                let carried = node.traffic().into_iter().map(|(node, traffic)| Carriage {
+                    node: node.to_string(),
+                    sent: traffic.written,
+                    received: traffic.read,
+                });
+                Some(Said { part: said.part.clone(), event: Event::Carried { connections: carried.collect() } })
+            }
             _ => None,
         };
-        for said in [Some(said), connections].into_iter().flatten() {
+        for said in [Some(said), seen].into_iter().flatten() {
             let Ok(line) = serde_json::to_string(&said) else { continue };
             if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
                 return; // The parent is gone.

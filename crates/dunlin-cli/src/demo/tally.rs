@@ -17,6 +17,8 @@ pub(super) struct Tally {
     nodes: Nodes,
     /// Of the broker.
     pub(super) appointments: u64,
+    /// What its node and others have carried between them, if it has said so.
+    pub(super) carried: Option<Vec<Carried>>,
     pub(super) returned: u64,
     /// Parts that could not go on, or ended as they should not.
     pub(super) troubles: Vec<(String, String)>,
@@ -70,6 +72,15 @@ pub(super) struct Link {
     pub(super) address: String,
 }
 
+/// What the broker's node and another have carried between them.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Carried {
+    /// Whose node it is.
+    pub(super) part: String,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
 impl Tally {
     pub(super) fn new(plan: &Plan) -> Self {
         let texts = plan.parts.iter().filter_map(|part| match &part.role {
@@ -103,6 +114,12 @@ impl Tally {
     /// The connection with this worker, among those of a customer.
     pub(super) fn link(&self, worker: &str, connected: &[Connection]) -> Option<Link> {
         link(&self.nodes, worker, connected)
+    }
+
+    /// How many bytes the broker's node has carried, if it has said so.
+    pub(super) fn carried_bytes(&self) -> Option<u64> {
+        let carried = self.carried.as_ref()?;
+        Some(carried.iter().map(|carried| carried.sent + carried.received).sum())
     }
 
     fn row(&mut self, customer: &str, file: &str) -> Option<&mut Row> {
@@ -140,6 +157,20 @@ impl Tally {
                     let State::Served { worker, connection: connection @ None, .. } = &mut row.state else { continue };
                     *connection = link(nodes, worker, connected);
                 }
+            }
+            Event::Carried { connections } => {
+                let part = |node: &str| {
+                    let known = self.nodes.iter().find(|(_, (of, _))| of == node);
+                    known.map_or_else(|| node.to_owned(), |(part, _)| part.clone())
+                };
+                let carried = connections.iter().map(|carriage| Carried {
+                    part: part(&carriage.node),
+                    sent: carriage.sent,
+                    received: carriage.received,
+                });
+                let mut carried: Vec<_> = carried.collect();
+                carried.sort_by(|a, b| a.part.cmp(&b.part));
+                self.carried = Some(carried);
             }
             Event::Lost { file, worker, outcome } => {
                 let lost = LostWorker { worker: worker.clone(), outcome: outcome.clone() };

@@ -87,3 +87,48 @@ impl<J: Job> Ledger<J> {
         (index < self.jobs.len()).then_some(index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::farm::mandelbrot::{Plan, Rectangle};
+
+    /// Of three jobs, the first has number 10.
+    fn three() -> Ledger<Rectangle> {
+        let plan = Plan { width: 3, height: 1, iterations_max: 1, side: 1 };
+        Ledger::new(10, plan.rectangles())
+    }
+
+    fn give(ledger: &mut Ledger<Rectangle>) -> Option<u64> {
+        ledger.give().map(|job| job.number)
+    }
+
+    #[test]
+    fn a_job_is_done_once_whoever_reports_it() {
+        let mut ledger = three();
+        assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
+        assert_eq!((ledger.done(11), ledger.left()), (Some(1), 2));
+        assert_eq!((ledger.done(11), ledger.left()), (None, 2));
+        // Of an earlier run, and of none.
+        assert_eq!((ledger.done(9), ledger.done(13), ledger.left()), (None, None, 2));
+    }
+
+    #[test]
+    fn what_comes_back_is_given_out_again_after_the_others_unless_it_is_done_meanwhile() {
+        let mut ledger = three();
+        assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
+        // 12 is not out.
+        assert_eq!(ledger.back([11, 10, 12]), 2);
+        assert_eq!(ledger.done(11), Some(1));
+        assert_eq!([give(&mut ledger), give(&mut ledger), give(&mut ledger)], [Some(12), Some(10), None]);
+    }
+
+    #[test]
+    fn all_that_is_out_may_come_back() {
+        let mut ledger = three();
+        assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
+        assert_eq!(ledger.done(10), Some(0));
+        assert_eq!(ledger.all_back(), 1);
+        assert_eq!([give(&mut ledger), give(&mut ledger), give(&mut ledger)], [Some(12), Some(11), None]);
+    }
+}

@@ -88,6 +88,16 @@ pub(crate) enum Carried {
     By(SocketId),
 }
 
+/// What was carried between two nodes, in bytes of frames: with their heads, with acknowledgements and heartbeats, and again what was said again; without handshakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Written to sockets.
+    pub written: u64,
+    /// Read from sockets.
+    pub read: u64,
+}
+
 /// How this side tries to make a socket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialling {
@@ -185,6 +195,8 @@ pub(crate) struct Connection {
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
+    /// In all lives.
+    pub(crate) traffic: Traffic,
 }
 
 impl Connection {
@@ -207,6 +219,7 @@ impl Connection {
             leaving: false,
             goodbye_waits: false,
             streams: [0, 0],
+            traffic: Traffic::default(),
         }
     }
 

@@ -72,7 +72,7 @@
 //! - [`NodeEvent`], [`Limit`]: what happens to a node;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
+//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over; [`Traffic`]: what they have carried;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -123,9 +123,9 @@ pub use builder::NodeBuilder;
 pub use codec::Encoding;
 pub(crate) use driver::BUFFERED_MAX;
 use driver::Driver;
-pub use dunlin_proto::Down;
 pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
+pub use dunlin_proto::{Down, Traffic};
 pub use error::{NameError, NodeError, UnsettledEnd};
 pub use events::{Limit, NodeEvent};
 use hub::{Acceptance, Accepted, Half};
@@ -300,6 +300,14 @@ impl Node {
     /// [`NodeBuilder::relay`]).
     pub fn peers(&self) -> Vec<(Peer, Route)> {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
+    }
+
+    /// What this node and each other have carried between them, in all connections that the two have had. What a node relays counts at its connections with both; what
+    /// is relayed for this node, at the connection with the relay too.
+    pub fn traffic(&self) -> Vec<(Peer, Traffic)> {
+        self.inner
+            .driver
+            .with(|state, _| state.machine.traffic().map(|(life, traffic)| (Peer(life), traffic)).collect())
     }
 
     /// The ends of this node that have not found their other end: every wait is visible.

@@ -234,22 +234,22 @@ impl Hub {
 
     /// A sending half elsewhere has attached to a home here.
     pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
-        if let Some(number) = self.channels.get(&channel) {
-            self.directory.attached(*number);
-            self.own.attached(*number);
-            self.others.values_mut().for_each(|directory| directory.attached(*number));
+        if let Some(number) = self.channels.end_of(channel) {
+            self.directory.attached(number);
+            self.own.attached(number);
+            self.others.values_mut().for_each(|directory| directory.attached(number));
         }
     }
 
     /// The name of the end that this channel belongs to.
     pub(crate) fn name_of(&self, channel: ChannelId) -> Option<String> {
-        self.channels.get(&channel).and_then(|number| self.ends.get(number)).map(|end| end.name.clone())
+        self.channels.end_of(channel).and_then(|number| self.ends.get(&number)).map(|end| end.name.clone())
     }
 
     /// The bridge of a channel is over.
     pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
-        if let Some(number) = self.channels.remove(&channel)
-            && !self.channels.values().any(|other| *other == number)
+        if let Some(number) = self.channels.remove(channel)
+            && self.channels.of(number).next().is_none()
         {
             self.undeclare(number);
         }

@@ -97,10 +97,9 @@ impl<S> fmt::Debug for Guest<S> {
 impl Hub {
     /// What a client was to be joined to is not there any more: its ends end.
     fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64) {
-        let homes: Vec<ChannelId> =
-            self.channels.iter().filter(|(_, end)| **end == number).map(|(channel, _)| *channel).collect();
+        let homes: Vec<ChannelId> = self.channels.of(number).collect();
         for channel in homes {
-            self.channels.remove(&channel);
+            self.channels.remove(channel);
             // Dropped, the inlet is a sender that is gone.
             cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
             cx.state.machine.end_home(cx.now, channel, End::Gone);
@@ -154,8 +153,8 @@ impl Hub {
             }
             Role::Server(outlets) => {
                 let Some(outlets) = outlets.take() else { return };
-                for (home, _) in self.channels.iter().filter(|(_, end)| **end == number) {
-                    cx.state.machine.await_half(*home, from.node);
+                for home in self.channels.of(number) {
+                    cx.state.machine.await_half(home, from.node);
                 }
                 self.directory.attached(number);
                 self.own.attached(number);

@@ -64,7 +64,7 @@ impl Hub {
     /// The receiver of a sender that waited is on this node as well.
     fn sender_is_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, outlet: &mut Option<AnyOutlet>) {
         let Some(end) = self.ends.get(&number) else { return };
-        self.channels.remove(&end.channel);
+        self.channels.remove(end.channel);
         let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
         if let Some(outlet) = outlet.take() {
             self.join_here(cx, channel, outlet, &joined);
@@ -82,7 +82,7 @@ impl Hub {
         declaration: Declaration,
     ) {
         let Some(end) = self.ends.get(&number) else { return };
-        self.channels.remove(&end.channel);
+        self.channels.remove(end.channel);
         if let Some(bridge) = bridge.take() {
             self.attach(cx, Some(number), channel, home, bridge, declaration);
         }
@@ -95,7 +95,7 @@ impl Hub {
 
     /// Both ends of a channel are on this node: they are joined in memory.
     fn join_here(&mut self, cx: &mut Locked<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
-        if let Some(number) = self.channels.remove(&channel) {
+        if let Some(number) = self.channels.remove(channel) {
             self.directory.attached(number);
             self.own.attached(number);
         }

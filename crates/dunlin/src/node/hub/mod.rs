@@ -1,9 +1,10 @@
 //! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
 //!
-//! The [`Hub`] and what it keeps are here; what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
+//! The [`Hub`] and what it keeps are here (`channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
 //! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
 //! want to hear of connections and conflicts.
 
+mod channels;
 mod declared;
 mod guests;
 mod inquiries;
@@ -28,6 +29,7 @@ use super::driver::Locked;
 use super::error::NameError;
 use super::events::{NodeEvent, Watcher};
 use super::name::word;
+use channels::Channels;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, agents_of};
@@ -121,8 +123,7 @@ pub(crate) struct Hub {
     /// Addresses that did not answer, and for which ends here wait: when they are asked again.
     ask_again: BTreeMap<String, Time>,
     ends: BTreeMap<u64, DeclaredEnd>,
-    /// Which end a stretched channel belongs to.
-    channels: BTreeMap<ChannelId, u64>,
+    channels: Channels,
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Watcher>,
@@ -167,7 +168,7 @@ impl Hub {
             others: BTreeMap::new(),
             ask_again: BTreeMap::new(),
             ends: BTreeMap::new(),
-            channels: BTreeMap::new(),
+            channels: Channels::default(),
             introductions: BTreeMap::new(),
             next: 0,
             watchers: Vec::new(),

@@ -56,8 +56,9 @@ impl Network for Unix {
 }
 
 struct Bound {
-    listener: UnixListener,
+    // Goes first: as long as somebody listens nobody else touches the file.
     file: OwnedFile,
+    listener: UnixListener,
 }
 
 impl Listener for Bound {
@@ -110,56 +111,82 @@ async fn bind(path: &Path) -> io::Result<Bound> {
     fs::set_permissions(&made.path, fs::Permissions::from_mode(0o600))?;
     loop {
         match fs::hard_link(&made.path, path) {
-            Ok(()) => return Ok(Bound { listener, file: OwnedFile::new(path.to_owned())? }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(path).await?,
+            Ok(()) => return Ok(Bound { file: OwnedFile::new(path.to_owned())?, listener }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => clear(path, &made).await?,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Removes the file of a listener that is dead. One that is gone by itself is as good.
+/// Removes the file of a listener that is dead. One that is gone by itself is as good. `made`: a socket of ours, listening.
 ///
 /// # Errors
-/// `AddrInUse` if somebody answers; `AlreadyExists` if it is no socket.
-async fn clear(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Ok(metadata) if !metadata.file_type().is_socket() => return Err(io::ErrorKind::AlreadyExists.into()),
-        _ => {}
-    }
-    if is_alive(path).await {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    remove_dead(path).await
+/// `AddrInUse` if somebody listens, or is about to; `AlreadyExists` if it is no socket.
+async fn clear(path: &Path, made: &OwnedFile) -> io::Result<()> {
+    if is_dead(path).await? { remove(path, made).await } else { Ok(()) }
 }
 
-/// Another program may have replaced the dead one's file meanwhile. Renamed, the file is ours alone, and can be asked again.
-async fn remove_dead(path: &Path) -> io::Result<()> {
-    let aside = beside(path);
-    match fs::rename(path, &aside) {
+/// The same of one that was dead just now: between that look and this another may have come in its place. So only who has the *claim* removes a file, and looks
+/// again before: a second name of its own socket, which nobody else can make meanwhile, and which says whether who made it still lives.
+async fn remove(path: &Path, made: &OwnedFile) -> io::Result<()> {
+    let claim = suffixed(path, ".claim");
+    match fs::hard_link(&made.path, &claim) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Whoever has it listens in a moment, or has found somebody who does.
+            return if is_dead(&claim).await? { remove_abandoned(&claim).await } else { Ok(()) };
+        }
+        Err(error) => return Err(error),
+    }
+    let _claim = OwnedFile::new(claim)?;
+    // It may be another file by now.
+    if is_dead(path).await? { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Removes the claim of a program that has died while it had it. Another may have done so meanwhile, and have one of its own there: renamed, the file is ours
+/// alone, and can be asked again.
+async fn remove_abandoned(claim: &Path) -> io::Result<()> {
+    let aside = beside(claim);
+    match fs::rename(claim, &aside) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         renamed => renamed?,
     }
-    let alive = is_alive(&aside).await;
-    if alive {
+    let dead = is_dead(&aside).await;
+    if dead.is_err() {
         // If there is yet another by now, that one stays.
-        let _ = fs::hard_link(&aside, path);
+        let _ = fs::hard_link(&aside, claim);
     }
     fs::remove_file(&aside)?;
-    if alive { Err(io::ErrorKind::AddrInUse.into()) } else { Ok(()) }
+    dead.map(drop)
 }
 
-/// Whether somebody listens there. Only a refusal says no: a full backlog, or a lack of rights, does not.
-async fn is_alive(path: &Path) -> bool {
-    let dialled = UnixStream::connect(path).await;
-    !dialled.is_err_and(|error| matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+/// Whether a listener that is dead has left this file. `false`: nothing is there.
+///
+/// # Errors
+/// `AddrInUse` if somebody answers; `AlreadyExists` if it is no socket.
+async fn is_dead(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(io::ErrorKind::AlreadyExists.into()),
+        _ => {}
+    }
+    match UnixStream::connect(path).await.map_err(|error| error.kind()) {
+        Err(io::ErrorKind::ConnectionRefused) => Ok(true),
+        Err(io::ErrorKind::NotFound) => Ok(false),
+        // Only a refusal says that nobody listens: a full backlog, or a lack of rights, does not.
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
 }
 
 /// A name in the same folder that nobody else uses.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    suffixed(path, &format!(".{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+    name.push(suffix);
     name.into()
 }
 
@@ -169,6 +196,9 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::node::network::contract;
 
@@ -261,11 +291,11 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_took_the_place_of_a_dead_one_keeps_it() {
+    fn a_claim_that_took_the_place_of_an_abandoned_one_stays() {
         let folder = Folder::new("second-look");
         crate::block_on(async {
             let listener = Unix.listen(&folder.socket()).await.unwrap();
-            let error = remove_dead(Path::new(&folder.socket())).await.unwrap_err();
+            let error = remove_abandoned(Path::new(&folder.socket())).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
             Unix.dial(&folder.socket()).await.unwrap();
             drop(listener);
@@ -294,6 +324,49 @@ mod tests {
             assert_eq!(listening.len(), 1);
             Unix.dial(&folder.socket()).await.unwrap();
         });
+        assert_eq!(folder.files(), 0);
+    }
+
+    /// Somebody has seen a dead listener's file, and comes to remove it when another is there.
+    #[test]
+    fn who_comes_late_to_replace_a_dead_listener_does_not_touch_its_successor() {
+        let folder = Folder::new("late");
+        let path = PathBuf::from(folder.socket());
+        crate::block_on(async {
+            let successor = Unix.listen(&folder.socket()).await.unwrap();
+            let made = folder.0.join("made");
+            let listener = UnixListener::bind(&made).unwrap();
+            let made = OwnedFile::new(made).unwrap();
+            // As long as the successor's file is in its place nobody can make another of that name.
+            let done = Arc::new(AtomicBool::new(false));
+            let (link, place, end) = (made.path.clone(), path.clone(), done.clone());
+            let watches = std::thread::spawn(move || {
+                let mut taken = false;
+                while !end.load(Ordering::Relaxed) {
+                    taken |= fs::hard_link(&link, &place).is_ok();
+                }
+                taken
+            });
+            for _ in 0..1000 {
+                let late = remove(&path, &made).await;
+                assert_eq!(late.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            }
+            done.store(true, Ordering::Relaxed);
+            let taken = watches.join().unwrap();
+            assert!(!taken, "its file was away for a moment");
+            drop((successor, made, listener));
+        });
+        assert_eq!(folder.files(), 0);
+    }
+
+    /// It was killed while it replaced one that had been killed.
+    #[test]
+    fn a_claim_that_a_dead_program_has_left_is_replaced() {
+        let folder = Folder::new("claim");
+        for path in [folder.socket(), format!("{}.claim", folder.socket())] {
+            drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+        }
+        crate::block_on(contract::echoes(&Unix, &folder.socket()));
         assert_eq!(folder.files(), 0);
     }
 

@@ -1,0 +1,63 @@
+//! Which channels are which end's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dunlin_proto::id::ChannelId;
+
+/// Which end a stretched channel belongs to, and all channels of an end. A node may have very many of both, so nothing looks at all of them.
+#[derive(Default)]
+pub(super) struct Channels {
+    ends: BTreeMap<ChannelId, u64>,
+    of: BTreeSet<(u64, ChannelId)>,
+}
+
+impl Channels {
+    /// The channel is that end's from now on.
+    pub(super) fn insert(&mut self, channel: ChannelId, number: u64) {
+        self.remove(channel);
+        self.ends.insert(channel, number);
+        self.of.insert((number, channel));
+    }
+
+    /// Gives whose it was.
+    pub(super) fn remove(&mut self, channel: ChannelId) -> Option<u64> {
+        let number = self.ends.remove(&channel)?;
+        self.of.remove(&(number, channel));
+        Some(number)
+    }
+
+    /// Whose it is.
+    pub(super) fn end_of(&self, channel: ChannelId) -> Option<u64> {
+        self.ends.get(&channel).copied()
+    }
+
+    /// All that an end has.
+    pub(super) fn of(&self, number: u64) -> impl Iterator<Item = ChannelId> + '_ {
+        let all = (number, ChannelId(u128::MIN))..=(number, ChannelId(u128::MAX));
+        self.of.range(all).map(|(_, channel)| *channel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_has_its_channels_until_they_are_over_or_anothers() {
+        let mut channels = Channels::default();
+        for channel in [0, 3, u128::MAX] {
+            channels.insert(ChannelId(channel), 7);
+        }
+        channels.insert(ChannelId(4), 6);
+        channels.insert(ChannelId(5), 8);
+        let of = |channels: &Channels, number| channels.of(number).map(|channel| channel.0).collect::<Vec<_>>();
+        assert_eq!(of(&channels, 7), [0, 3, u128::MAX]);
+        channels.insert(ChannelId(3), 8);
+        assert_eq!((of(&channels, 7), of(&channels, 8)), (vec![0, u128::MAX], vec![3, 5]));
+        assert_eq!(channels.end_of(ChannelId(3)), Some(8));
+        assert_eq!(channels.remove(ChannelId(0)), Some(7));
+        assert_eq!(channels.remove(ChannelId(0)), None);
+        assert_eq!(of(&channels, 7), [u128::MAX]);
+        assert_eq!(of(&channels, 6), [4]);
+    }
+}
