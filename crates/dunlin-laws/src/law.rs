@@ -105,6 +105,22 @@ impl<'a, X: Transport> Cx<'a, X> {
         there.expect("the law says that it needs stretched receivers")
     }
 
+    /// A channel of the column's policy, with the sender at this side, of two.
+    pub fn channel_from<T: Portable>(&self, side: usize) -> (Sender<T>, Receiver<T>) {
+        let ends = self.transport.channel_from(side, self.kind.policy.clone(), &mut |work| {
+            self.rig.spawn_boxed(work);
+        });
+        self.rig.settle();
+        ends
+    }
+
+    /// An end that is at this side, at the other one, if those are nodes.
+    pub fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let there = self.transport.carry(end, side);
+        self.rig.settle();
+        there
+    }
+
     /// A call channel.
     ///
     /// # Panics

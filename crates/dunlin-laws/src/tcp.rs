@@ -144,11 +144,24 @@ impl Transport for Tcp {
         1
     }
 
-    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+    fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        let from = self.random.borrow_mut().below(2) as usize;
+        self.channel_from(from, policy, spawn)
+    }
+
+    fn has_nodes(&self) -> bool {
+        true
+    }
+
+    fn channel_from<T: Portable>(
+        &self,
+        side: usize,
+        policy: Policy,
+        _: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
         let number = self.next.get();
         self.next.set(number + 1);
-        let from = self.random.borrow_mut().below(2) as usize;
-        let [one, other] = [&self.world.nodes[from], &self.world.nodes[1 - from]];
+        let [one, other] = [&self.world.nodes[side], &self.world.nodes[1 - side]];
         let name = format!("law-{number}");
         let ends = self.world.runtime.block_on(channel(one, other, &name, policy));
         let found = || [one, other].iter().all(|node| node.waiting().iter().all(|end| end.name != name));
@@ -156,13 +169,18 @@ impl Transport for Tcp {
         ends
     }
 
-    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
-        let (mut tx, mut rx) = self.channel::<Receiver<T>>(rendezvous(), spawn);
-        Some(self.world.runtime.block_on(async {
-            let (sent, received) = dunlin::par!(tx.send(receiver), rx.recv());
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, _: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        let from = self.random.borrow_mut().below(2) as usize;
+        Some(self.carry(receiver, from))
+    }
+
+    fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let (mut tx, mut rx) = self.channel_from::<E>(side, rendezvous(), &mut |_| {});
+        self.world.runtime.block_on(async {
+            let (sent, received) = dunlin::par!(tx.send(end), rx.recv());
             sent.map_err(|error| error.to_string()).expect("it goes");
             received.expect("it comes")
-        }))
+        })
     }
 
     fn call<Q: Portable, A: Portable>(

@@ -56,6 +56,28 @@ pub trait Transport {
         None
     }
 
+    /// Whether its two sides are nodes: then any end goes to the other side in a message.
+    fn has_nodes(&self) -> bool {
+        false
+    }
+
+    /// The same as [`channel`](Self::channel), with the sender at this side, of two.
+    fn channel_from<T: Portable>(
+        &self,
+        side: usize,
+        policy: Policy,
+        spawn: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
+        let _ = side;
+        self.channel(policy, spawn)
+    }
+
+    /// An end, or what holds ends, in a message from this side to the other; as it is, where there are no [nodes](Self::has_nodes).
+    fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let _ = side;
+        end
+    }
+
     /// A call channel over this transport, if it has them.
     fn call<Q: Portable, A: Portable>(
         &self,

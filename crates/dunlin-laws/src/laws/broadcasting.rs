@@ -44,17 +44,32 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
 struct Cast<'a, X: Transport> {
     cx: &'a Cx<'a, X>,
     joiner: Joiner<u32>,
+    /// The joiner is there, too.
+    is_there: bool,
 }
 
 impl<X: Transport> Cast<'_, X> {
     fn join(&self) -> Receiver<u32> {
-        self.cx.stretch(self.joiner.join())
+        let receiver = self.joiner.join();
+        if self.is_there {
+            self.cx.settle();
+            return receiver;
+        }
+        self.cx.stretch(receiver)
     }
 }
 
+/// Over nodes either the receivers go to the other side, or a joiner does; and the sending end may.
 fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
     let (tx, joiner) = broadcast_with(cx.kind.policy.clone());
-    (tx, Cast { cx, joiner })
+    if !cx.transport.has_nodes() {
+        return (tx, Cast { cx, joiner, is_there: false });
+    }
+    match cx.below(3) {
+        0 => (tx, Cast { cx, joiner, is_there: false }),
+        1 => (tx, Cast { cx, joiner: cx.carry(joiner, 0), is_there: true }),
+        _ => (cx.carry(tx, 1), Cast { cx, joiner, is_there: true }),
+    }
 }
 
 fn failed(value: u32, why: Why, received: usize) -> Result<(), BroadcastError<u32>> {

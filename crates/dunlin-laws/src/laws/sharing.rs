@@ -1,7 +1,8 @@
 //! Shared ends: claims in order, and operations for one message.
 
 use dunlin::{
-    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, RecvError, SendError, Shared, ToClient, ToServer, Why, waits,
+    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, Portable, Receiver, RecvError, SendError, Sender, Shared,
+    ToClient, ToServer, Why, waits,
 };
 
 use crate::kind::Kind;
@@ -77,9 +78,22 @@ struct Till {
     receipt: ToClient<u32>,
 }
 
+/// At this side is what is shared. Its first handle elsewhere is, over nodes, at the other one.
+const HERE: usize = 0;
+
+/// The end of a law's shared group that is at this side, a sender or a receiver, and the other end of its channel.
+fn channel<X: Transport, T: Portable>(cx: &Cx<'_, X>) -> (Sender<T>, Receiver<T>) {
+    cx.channel_from(HERE)
+}
+
+/// Another handle, at the other side. Some laws have all handles at one: `docs/laws.md` says which, and why.
+fn there<X: Transport, S: Portable + Clone>(cx: &Cx<'_, X>, handle: &S) -> S {
+    cx.carry(handle.clone(), HERE)
+}
+
 /// Both faces of a till over the transport; the client's is shared.
 fn till<X: Transport>(cx: &Cx<'_, X>) -> (Shared<TillClient>, TillServer) {
-    let ((pay, paid), (give, receipt)) = (cx.channel(), cx.channel());
+    let ((pay, paid), (give, receipt)) = (cx.channel_from(HERE), cx.channel_from(1 - HERE));
     (TillClient { pay, receipt }.share(), TillServer { pay: paid, receipt: give })
 }
 
@@ -95,7 +109,7 @@ fn buy<X: Transport>(cx: &Cx<'_, X>, held: &mut TillClient, server: &mut TillSer
 
 fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
     let (mut a, mut server) = till(cx);
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let mut first = cx.now(a.claim()).expect("free");
     let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     buy(cx, &mut first, &mut server, 1);
@@ -116,7 +130,7 @@ fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
 
 fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
     let ((mut a, mut server), (mut loud, mut other)) = (till(cx), cx.channel::<u32>());
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     // Beside a receive, and beside a send: then others may decide the choice.
     for sends in [false, true] {
         let ((mut out, mut far), mut slot) = (cx.channel::<u32>(), sends.then_some(1));
@@ -222,7 +236,7 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
 fn a_dropped_face_claimer_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
     for offered in [false, true] {
         let (mut a, mut server) = till(cx);
-        let (mut b, mut c) = (a.clone(), a.clone());
+        let (mut b, mut c) = (there(cx, &a), a.clone());
         let held = cx.now(a.claim()).expect("free");
         let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
         if offered {
@@ -242,7 +256,7 @@ fn a_dropped_face_claimer_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
     let (mut a, mut server) = till(cx);
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let mut waiting = cx.hand(b.claim());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut held = cx.now(a.claim()).expect("free");
@@ -286,10 +300,10 @@ fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel::<(u64, u64)>();
+    let (tx, mut rx) = channel::<X, (u64, u64)>(cx);
     let tx = tx.share();
     for who in 0..3 {
-        let (mut tx, lone) = (tx.clone(), cx.below(2) == 0);
+        let (mut tx, lone) = (if who == 0 { there(cx, &tx) } else { tx.clone() }, cx.below(2) == 0);
         cx.spawn(async move {
             for round in 0..3 {
                 if lone {
@@ -324,8 +338,9 @@ fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut handles: Vec<_> = std::iter::successors(Some(tx.share()), |tx| Some(tx.clone())).take(5).collect();
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let first = tx.share();
+    let mut handles = vec![first.clone(), first.clone(), there(cx, &first), first.clone(), first];
     let mut claims: std::collections::VecDeque<_> = handles.iter_mut().map(|tx| cx.begin(tx.claim())).collect();
     while let Some(mut first) = claims.pop_front() {
         assert!(first.run(), "the first in line has it");
@@ -337,9 +352,9 @@ fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     drop(held);
@@ -352,7 +367,7 @@ fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
     let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
     let held = cx.now(a.claim()).expect("free");
@@ -370,9 +385,9 @@ fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_sleeper_takes_what_is_free<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let held = cx.now(a.claim()).expect("free");
     let mut second = cx.begin(b.claim());
     drop(held);
@@ -383,9 +398,9 @@ fn a_sleeper_takes_what_is_free<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let held = cx.now(a.claim()).expect("free");
     cx.begin(b.claim()).forget();
     let mut third = cx.begin(c.claim());
@@ -397,9 +412,9 @@ fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let held = cx.now(a.claim()).expect("free");
     let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     if cx.below(2) == 0 {
@@ -414,9 +429,9 @@ fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let mut waiting = cx.hand(b.claim());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _held = cx.now(a.claim()).expect("free");
@@ -428,10 +443,10 @@ fn a_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let (mut loud, mut other) = cx.channel::<u8>();
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let choice = Choice::fair().on(a.claim(), |claim| claim.is_ok()).on(other.recv(), |_| false);
     assert_eq!(cx.now(choice.into_future()), (0, true), "free");
     let held = cx.now(b.claim()).expect("given back");
@@ -454,9 +469,9 @@ fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     assert!(cx.now(expired(a.claim())).is_ok(), "free, so the deadline does not matter");
     let held = cx.now(a.claim()).expect("free");
     assert_eq!(cx.now(expired(b.claim())).unwrap_err(), ClaimError::TimedOut);
@@ -465,7 +480,7 @@ fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
     let (mut b, mut c) = (a.clone(), a.clone());
     let held = a.try_claim().expect("free");
@@ -478,9 +493,9 @@ fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn lone_sends_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let mut held = cx.now(a.claim()).expect("free");
     let mut before = cx.fill(&mut held);
     let mut lone = cx.begin(b.send(1));
@@ -497,9 +512,9 @@ fn lone_sends_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn lone_receives_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, rx) = cx.channel();
+    let (mut tx, rx) = cx.channel_from(1 - HERE);
     let mut a = rx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let waits_before = cx.below(2) == 0;
     let mut lone = cx.hand(b.recv());
     if waits_before {
@@ -520,9 +535,9 @@ fn lone_receives_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn held_back_sends_can_time_out<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = there(cx, &a);
     let held = cx.now(a.claim()).expect("free");
     let recv = cx.begin(rx.recv());
     assert_eq!(cx.now(expired(b.send(1))), Err(SendError::NotTaken { value: 1, why: Why::TimedOut }));
@@ -534,7 +549,7 @@ fn held_back_sends_can_time_out<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
     let (mut b, mut c) = (a.clone(), a.clone());
     let held = cx.now(a.claim()).expect("free");
@@ -549,9 +564,9 @@ fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let held = cx.now(a.claim()).expect("free");
     let lone = cx.begin(b.send(1));
     let mut next = cx.begin(c.claim());
@@ -570,9 +585,9 @@ fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
 
 fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
     for way in 0..3 {
-        let (tx, rx) = cx.channel::<u32>();
+        let (tx, rx) = cx.channel_from::<u32>(1 - HERE);
         let mut a = rx.share();
-        let mut b = a.clone();
+        let mut b = there(cx, &a);
         let held = cx.now(a.claim()).expect("free");
         let mut lone = cx.begin(b.recv());
         assert!(!lone.is_done());
@@ -593,9 +608,9 @@ fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
 
 fn the_end_reaches_held_back_senders<X: Transport>(cx: &Cx<'_, X>) {
     for poison in [false, true] {
-        let (tx, rx) = cx.channel();
+        let (tx, rx) = channel(cx);
         let mut a = tx.share();
-        let mut b = a.clone();
+        let mut b = there(cx, &a);
         let held = cx.now(a.claim()).expect("free");
         let mut lone = cx.begin(b.send(1));
         assert!(!lone.is_done());
@@ -631,12 +646,12 @@ fn a_claimed_end_is_the_end<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let tx = tx.share();
     let inside = std::rc::Rc::new(std::cell::Cell::new(0));
     let tasks: Vec<_> = (0..4)
-        .map(|_| {
-            let (mut tx, inside) = (tx.clone(), inside.clone());
+        .map(|n| {
+            let (mut tx, inside) = (if n < 2 { there(cx, &tx) } else { tx.clone() }, inside.clone());
             let plan: Vec<u64> = (0..10).map(|_| cx.below(5)).chain([u64::MAX]).collect();
             cx.spawn(async move {
                 let mut granted = 0;
@@ -662,9 +677,9 @@ fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn forgotten_lone_send<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (mut b, mut c) = (there(cx, &a), a.clone());
     let mut held = cx.now(a.claim()).expect("free");
     let mut expected = cx.fill(&mut held);
     cx.begin(b.send(1)).forget();
