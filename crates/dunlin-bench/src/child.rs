@@ -42,7 +42,7 @@ pub(crate) fn figure(command: &mut Command) -> anyhow::Result<f64> {
 }
 
 /// Runs `command` to its end and returns what it wrote to standard output.
-fn output(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let mut stdout = {
         let mut slot = running();
         let mut child = command

@@ -26,6 +26,7 @@ mod memory;
 mod nodes;
 mod participants;
 mod peers;
+mod pony;
 mod programs;
 mod remote;
 mod report;
@@ -44,10 +45,10 @@ struct Args {
     /// Print one JSON object per line, and nothing else, to standard output
     #[arg(long, global = true)]
     json: bool,
-    /// How often each participant runs; reported is the median
-    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one
+    /// How often each participant runs; reported is the median [default: 5], with `pony` the mean [default: 3]
+    #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one, and `pony` one for each core unless 1 or 2 is said
     #[arg(long, global = true, default_value = "both")]
     workers: Workers,
     /// Less work per run, for a first look
@@ -105,6 +106,11 @@ enum Command {
     Window,
     /// A farm of 25 workers at a round trip of 1 ms of virtual time (feature sim): tasks per second
     Farm,
+    /// The benches of pony, the network environment of occam-pi: throughput, overhead, processor time; with plots
+    Pony(pony::Pony),
+    /// Runs one process of a bench of pony's
+    #[command(hide = true)]
+    PonySide(pony::Task),
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(local::One),
@@ -153,6 +159,18 @@ fn main() -> anyhow::Result<()> {
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),
+        Command::Pony(pony) => {
+            warn_of_debug();
+            child::end_with_ctrl_c()?;
+            let threads = match args.workers {
+                Workers::One => Some(1),
+                Workers::Two => Some(2),
+                Workers::Both => None,
+            };
+            let common = pony::Common { json: args.json, rounds: args.rounds, quick: args.quick, threads };
+            return pony::run(&pony, &common);
+        }
+        Command::PonySide(task) => return pony::side(&task),
         Command::One(one) => return local::run(&one),
         Command::Side(side) => return remote::run(&side),
     };
@@ -162,16 +180,14 @@ fn main() -> anyhow::Result<()> {
         Workers::Both => &[1, 2],
     };
 
-    if cfg!(debug_assertions) {
-        eprintln!("WARNING: figures of a debug build mean nothing; use `cargo run --release`");
-    }
+    warn_of_debug();
     child::end_with_ctrl_c()?;
     let foreign = Foreign::build()?;
     let mut failed = 0;
     for bench in programs.into_iter().flat_map(|program| bench::benches(program, args.quick)) {
         let participants = participants::of(&bench, workers, &foreign)?;
         let participant_count = participants.len();
-        let outcomes = measure::interleaved(bench.name, participants, args.rounds);
+        let outcomes = measure::interleaved(bench.name, participants, args.rounds.unwrap_or(5));
         failed += participant_count - outcomes.len();
         let rows = report::rows(&bench, &outcomes);
         if args.json {
@@ -183,6 +199,12 @@ fn main() -> anyhow::Result<()> {
     // Not the same as a missed goal: somebody crashed, hung, or lost a value.
     anyhow::ensure!(failed == 0, "{failed} participants failed, see above");
     Ok(())
+}
+
+fn warn_of_debug() {
+    if cfg!(debug_assertions) {
+        eprintln!("WARNING: figures of a debug build mean nothing; use `cargo run --release`");
+    }
 }
 
 /// The simulated network is a feature, so that nothing else is measured with it.
@@ -218,7 +240,7 @@ mod tests {
         ] {
             let args = Args::try_parse_from(["", command, "--json", "--rounds", "3", "--workers", "2", "--quick"]);
             let args = args.unwrap_or_else(|error| panic!("{command}: {error}"));
-            assert!(args.json && args.quick && args.rounds == 3 && matches!(args.workers, Workers::Two));
+            assert!(args.json && args.quick && args.rounds == Some(3) && matches!(args.workers, Workers::Two));
         }
     }
 

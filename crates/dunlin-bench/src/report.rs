@@ -47,7 +47,7 @@ pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
 }
 
 /// Prints each row as one JSON object on a line of its own.
-pub(crate) fn print_json(rows: &[Row]) -> io::Result<()> {
+pub(crate) fn print_json(rows: &[impl Serialize]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
         writeln!(out, "{}", serde_json::to_string(row)?)?;
@@ -59,15 +59,22 @@ pub(crate) fn print_json(rows: &[Row]) -> io::Result<()> {
 pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
     let heading = ["bench", "who", "workers", "value", "unit", "ratio", "goal", ""].map(str::to_owned);
     let lines: Vec<[String; 8]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
-    let width: [usize; 8] =
-        std::array::from_fn(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0));
+    print_aligned(&lines, |column| matches!(column, 2 | 3))
+}
+
+/// Prints lines with their cells below each other: numbers to the right, words to the left.
+pub(crate) fn print_aligned<const COLUMNS: usize>(
+    lines: &[[String; COLUMNS]],
+    is_number: impl Fn(usize) -> bool,
+) -> io::Result<()> {
+    let width: [usize; COLUMNS] =
+        std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
     let mut out = io::stdout().lock();
-    for line in &lines {
+    for line in lines {
         let mut text = String::new();
         for (column, cell) in line.iter().enumerate() {
             let width = width[column];
-            // Numbers to the right, words to the left.
-            text += &if matches!(column, 2 | 3) { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
+            text += &if is_number(column) { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
         }
         writeln!(out, "{}", text.trim_end())?;
     }

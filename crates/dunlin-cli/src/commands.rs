@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::failure::exit;
+use crate::output::Output;
+use crate::{config, demo, names, node, ping, sim};
+
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
 #[command(name = "dunlin", version, about, propagate_version = true)]
@@ -20,6 +24,25 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show each value of the configuration, and where it came from
+    Config(config::Options),
+    /// Serve an application's names, or list them
+    #[command(subcommand)]
+    Names(names::Options),
+    /// Measure round trips to a node
+    Ping(ping::Options),
+    /// Run a node of the configuration, until Ctrl-C
+    Node(node::Options),
+    /// Play nodes of the protocol over a simulated network, with faults, and check its laws
+    Sim(sim::Options),
+    /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
+    #[command(subcommand)]
+    Farm(crate::farm::Farm),
+    /// Watch a broker bring customers and workers together, each a process of its own
+    Demo(demo::Options),
+    /// A part of the demo: `demo` starts it
+    #[command(hide = true)]
+    DemoPart,
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -30,7 +53,21 @@ pub enum Command {
 /// Runs what the arguments of this process ask for.
 pub fn run() -> ExitCode {
     let args = Args::parse();
+    let output = Output { json: args.json };
     match args.command {
+        Command::Config(options) => exit(config::run(&options, output)),
+        Command::Names(options) => exit(dunlin::block_on(names::run(&options, output))),
+        Command::Ping(options) => exit(dunlin::block_on(ping::run(&options, output))),
+        Command::Node(options) => exit(dunlin::block_on(node::run(&options, output))),
+        Command::Sim(options) => sim::run(options, output),
+        Command::Farm(farm) => {
+            if let Some(what) = farm.wrong() {
+                Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();
+            }
+            farm.run(args.json)
+        }
+        Command::Demo(options) => demo::run(&options, args.json),
+        Command::DemoPart => demo::play(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
             ExitCode::SUCCESS

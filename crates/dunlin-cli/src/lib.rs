@@ -3,5 +3,16 @@
 //! Each subcommand has a module of its name. `main.rs` only hands over.
 
 pub mod commands;
+pub mod component;
+pub mod config;
+pub mod demo;
+pub mod failure;
+pub mod farm;
+pub mod names;
+pub mod node;
+pub mod output;
+pub mod ping;
+pub mod sim;
+pub mod who;
 
 pub use commands::run;

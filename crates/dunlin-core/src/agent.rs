@@ -66,7 +66,7 @@
 //! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it
 //!   has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket is open and nothing is left to hear: the message goes to
 //!   the receiver's half, behind all others, and both agents are dropped.
-//! - *The receiver is dropped.* [`FromReceiver::Gone`] is not the last word: offers that were on their way fail when they arrive,
+//! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last word: offers that were on their way fail when they arrive,
 //!   and their values come back. The carrier calls [`Outlet::retire`], which [`Event::Retired`] answers unless the channel was
 //!   retired before: nothing is offered behind that. When it has come to the receiver's half, and what that half had to say until then
 //!   has come back, or at [`Event::Gone`], both agents are dropped.
@@ -301,6 +301,10 @@ impl<T: Send + 'static> Outlet<T> {
     /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left
     /// counts as received, as in a drop.
     pub fn down(self) {
+        self.lose();
+    }
+
+    fn lose(&self) {
         self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
     }
 
@@ -592,6 +596,7 @@ pub(crate) trait SendingHalf<T>: Send {
     fn failed(&self, ticket: u64, value: Option<T>, why: Why);
     fn withdrawn(&self, ticket: u64, value: Option<T>);
     fn lost(&self, ticket: u64, value: T, id: MessageId);
+    fn lose(&self);
     fn retire(&self);
     fn poison(&self, reason: Reason);
 }
@@ -633,6 +638,10 @@ macro_rules! sending_half {
 
             fn lost(&self, ticket: u64, value: T, id: MessageId) {
                 self.lost(ticket, value, id);
+            }
+
+            fn lose(&self) {
+                self.lose();
             }
 
             fn retire(&self) {
@@ -746,6 +755,11 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {
+                self.receiver_gone = true;
+                self.outlet.retire();
+            }
+            FromReceiver::Down => {
+                self.outlet.lose();
                 self.receiver_gone = true;
                 self.outlet.retire();
             }

@@ -64,6 +64,7 @@ struct Away<T> {
     /// The sending ends of the channels of those who have joined.
     joins: VecDeque<Sender<T>>,
     /// That these were all who had joined there, when the sending end left: to be said behind them.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "nothing ever leaves the program"))]
     rest: bool,
     /// Of who says it.
     waker: Option<Waker>,

@@ -10,7 +10,7 @@ use std::any::TypeId;
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, VariantAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::agent::{Inlet, Outlet};
@@ -119,6 +119,15 @@ pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + 'static> Portable for T {}
 
 impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Sender { may_poison: may_poison::<P>() }
     }
@@ -167,6 +176,15 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
 }
 
 impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Receiver { may_poison: may_poison::<P>() }
     }
@@ -214,6 +232,15 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 }
 
 impl<E: Lend> Mobile for Shared<E> {
+    const MESSAGES: &'static [&'static str] = &["end"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<E>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         E::KIND
     }
@@ -264,6 +291,12 @@ impl<E: Lend> Mobile for Shared<E> {
 }
 
 impl Mobile for Barrier {
+    const MESSAGES: &'static [&'static str] = &[];
+
+    fn trace<'de, A: VariantAccess<'de>>(_: u32, access: A) -> Result<(), A::Error> {
+        access.unit_variant()
+    }
+
     fn kind() -> EndKind {
         EndKind::Barrier
     }
@@ -312,6 +345,15 @@ impl Mobile for Barrier {
 }
 
 impl<T: Portable> Mobile for Broadcast<T> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Broadcast
     }
@@ -360,6 +402,15 @@ impl<T: Portable> Mobile for Broadcast<T> {
 }
 
 impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
+    const MESSAGES: &'static [&'static str] = &["message"];
+
+    fn trace<'de, A: VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error> {
+        match index {
+            0 => access.newtype_variant::<T>().map(drop),
+            _ => access.unit_variant(),
+        }
+    }
+
     fn kind() -> EndKind {
         EndKind::Joiner { may_poison: may_poison::<P>() }
     }
@@ -409,8 +460,17 @@ impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
 
 /// An end that is another one with a name: moves as that does.
 macro_rules! moves_as {
-    ($(<$($parameter:ident),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
+    ($(<$($parameter:ident $message:literal),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
         impl<$($parameter: Portable),*> Mobile for $end {
+            const MESSAGES: &'static [&'static str] = &[$($message),*];
+
+            fn trace<'de, V: VariantAccess<'de>>(index: u32, access: V) -> Result<(), V::Error> {
+                $(if Self::MESSAGES.get(index as usize) == Some(&$message) {
+                    return access.newtype_variant::<$parameter>().map(drop);
+                })*
+                access.unit_variant()
+            }
+
             fn kind() -> EndKind {
                 $kind
             }
@@ -461,9 +521,9 @@ macro_rules! moves_as {
 }
 
 moves_as! {
-    <Q, A> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
-    <Q, A> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
-    <A> Reply<A>: EndKind::Reply, sender, adopt_slot;
+    <Q "request", A "reply"> Caller<Q, A>: EndKind::Caller, requests, Mobile::adopt;
+    <Q "request", A "reply"> Callee<Q, A>: EndKind::Callee, asked, Mobile::adopt;
+    <A "reply"> Reply<A>: EndKind::Reply, sender, adopt_slot;
 }
 
 /// The slot of a reply is where the reply is given, for that must not wait.

@@ -334,6 +334,7 @@ impl Side {
                 unreachable!("nothing goes further than over this pipe")
             }
             FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
+            FromReceiver::Down => unreachable!("no node is ever lost here"),
             FromReceiver::Retired => self.say(id, Frame::Retired),
             FromReceiver::Poisoned(reason) => {
                 self.say(id, Frame::Poisoned(reason.to_string(), reason.strength().as_u8()))

@@ -218,6 +218,7 @@ impl<T: Send + 'static> Carrier<T> {
                 self.receiver_gone = true;
                 self.outlet.retire();
             }
+            FromReceiver::Down => unreachable!("all of it is on one node"),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Frame, Terms};
+use dunlin_proto::wire::{End, Failure, Frame, Terms, Which};
 use dunlin_proto::{
     Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Trip,
 };
@@ -1013,7 +1013,7 @@ impl World for Travel {
         }
         // Whether an end has been passed on and not been used: then there are records of its way.
         let unused_sender = living().any(|(_, node)| {
-            node.half.as_ref().is_some_and(|half| half.in_hand) && node.machine.model_sender_rests(CHANNEL)
+            node.half.as_ref().is_some_and(|half| half.in_hand) && node.machine.is_guest(CHANNEL, Which::Sender)
         });
         for (me, node) in living() {
             let census = node.machine.census();

@@ -69,6 +69,7 @@ mod planted;
 mod random;
 mod reach;
 mod relay;
+pub mod schema;
 pub mod time;
 pub mod wire;
 

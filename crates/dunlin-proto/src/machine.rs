@@ -54,6 +54,14 @@ pub enum Closed {
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),
+    /// Who dialled belongs to another application, and was told so.
+    #[error("it is node {node} of the application {application:?}")]
+    Stranger {
+        /// Who.
+        node: NodeId,
+        /// Its application.
+        application: String,
+    },
     /// What arrived on it was not the protocol.
     #[error("what arrived is not the protocol: {0}")]
     Garbage(String),
@@ -163,7 +171,12 @@ pub struct Machine {
     pub(crate) trips: u64,
     /// What this node has said to itself.
     said_here: VecDeque<(Time, Frame)>,
+    /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
+    left: VecDeque<NodeId>,
 }
+
+/// So many of those who have left are remembered.
+const LEFT_MAX: usize = 64;
 
 impl Machine {
     /// A node that knows nobody.
@@ -192,6 +205,7 @@ impl Machine {
             visitors: BTreeMap::new(),
             trips: 0,
             said_here: VecDeque::new(),
+            left: VecDeque::new(),
         }
     }
 
@@ -370,8 +384,13 @@ impl Machine {
     }
 
     /// Whether everything that was said has been heard.
+    ///
+    /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
-        self.connections.values().all(|connection| connection.outbox.is_done() && !connection.goodbye_waits)
+        self.connections.iter().all(|(node, connection)| {
+            let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
+            is_heard || (!connection.was_up && self.left.contains(node))
+        })
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
@@ -839,9 +858,12 @@ impl Machine {
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
         // Its relay has said who dials.
         let from = self.relays.from(id).unwrap_or(hello.me.node);
-        let refusal = if hello.application != self.config.application {
-            Some(Refusal::Application(self.config.application.clone()))
-        } else if !meant || from != hello.me.node {
+        if hello.application != self.config.application {
+            let answer = Answer::Refused(Refusal::Application(self.config.application.clone()));
+            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
+            return self.part(now, id, answer.encode(), stranger);
+        }
+        let refusal = if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
         } else if hello.me.node == self.me.node {
             Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
@@ -1239,6 +1261,10 @@ impl Machine {
                     self.connection(node).carried = Carried::Idle;
                 }
                 self.die(now, node, Down::Left);
+                self.left.push_back(node);
+                if self.left.len() > LEFT_MAX {
+                    self.left.pop_front();
+                }
             }
             Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
             Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,

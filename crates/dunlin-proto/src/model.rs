@@ -44,11 +44,6 @@ impl Machine {
         self.connections.get(&node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
     }
 
-    /// Whether the sender is here and has not been used.
-    pub fn model_sender_rests(&self, channel: ChannelId) -> bool {
-        self.proxies.get(&channel).is_some_and(|proxy| proxy.way.state == crate::channel::Whereabouts::Resting)
-    }
-
     /// What is known of this channel, to tell states apart.
     pub fn model_state(&self, channel: ChannelId) -> String {
         format!("{:?}{:?}{:?}", self.homes.get(&channel), self.proxies.get(&channel), self.visitors.get(&channel))

@@ -53,7 +53,11 @@ fn closed(machine: &mut Machine) -> Vec<(SocketId, Closed)> {
 }
 
 fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
-    let closed = vec![(SocketId(socket), Closed::Refused(why.clone()))];
+    let closed = match &why {
+        Refusal::Application(_) => Closed::Stranger { node: hello.me.node, application: hello.application.clone() },
+        why => Closed::Refused(why.clone()),
+    };
+    let closed = vec![(SocketId(socket), closed)];
     assert_eq!(said(machine, socket, hello), (Answer::Refused(why), closed), "{hello:?}");
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::names::{Directory, DirectoryEvent, EntryState, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status, codec};
 use dunlin_proto::{Config, Down, Machine};
@@ -154,6 +154,42 @@ fn only_one_name_is_joined() {
         ("tide", Face::Receiver, life(2), Time(3))
     );
     assert_eq!((lines[1].name, lines[1].face, lines[1].who, lines[1].since), ("tides", Face::Sender, life(1), Time(2)));
+}
+
+/// What has become of each declaration, in one list.
+#[test]
+fn every_declaration_is_listed() {
+    let states = |server: &Server| -> Vec<(String, Face, u128, EntryState)> {
+        let entries = server.registry.entries();
+        entries.map(|entry| (entry.name.to_owned(), entry.face.face, entry.who.node.0, entry.state)).collect()
+    };
+    let mut server = Server::new();
+    server.registry.met(life(1), &["one".into()]);
+    server.declare(1, 1, &face(Face::Sender));
+    server.heard(life(2), declare(2, 1, "lights", &face(Face::Acceptor), Status::New));
+    let lights = ("lights".to_owned(), Face::Acceptor, 2, EntryState::Accepting);
+    let sender = |state| ("tides".to_owned(), Face::Sender, 1, state);
+    let receiver = |state| ("tides".to_owned(), Face::Receiver, 2, state);
+    assert_eq!(states(&server), [lights.clone(), sender(EntryState::Waiting)]);
+    let first = server.registry.entries().nth(1).unwrap();
+    assert_eq!((first.addresses, first.since), (&["one".to_owned()][..], Time(2)));
+    server.declare(2, 2, &face(Face::Receiver));
+    assert_eq!(states(&server), [lights.clone(), sender(EntryState::Joined), receiver(EntryState::Joined)]);
+    server.lost(1, &unreachable());
+    assert_eq!(states(&server), [lights, sender(EntryState::Away), receiver(EntryState::Joined)]);
+
+    // A server that takes over admits nobody new for one lease.
+    let mut next = Server { registry: Registry::taking_over(RegistryConfig::default(), Time(0)), now: Time(1) };
+    next.declare(1, 1, &face(Face::Sender));
+    assert_eq!(states(&next), [sender(EntryState::Unadmitted)]);
+    next.wait(LEASE);
+    assert_eq!(states(&next), [sender(EntryState::Waiting)]);
+
+    // Of several holders of a home's other face each is joined, and so is the home.
+    let mut several = Server::new();
+    several.declare(2, 1, &shared(Face::Receiver));
+    several.declare(1, 1, &shared(Face::Sender));
+    assert_eq!(states(&several), [receiver(EntryState::Joined), sender(EntryState::Joined)]);
 }
 
 #[test]

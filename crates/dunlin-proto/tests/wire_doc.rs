@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::schema::Schema;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine};
@@ -132,7 +133,8 @@ impl Pair {
 
 fn example() -> Vec<Said> {
     let mut pair = Pair::new();
-    let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+    let schema = Schema::of_bytes().encode().unwrap();
+    let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: schema.clone() };
     let terms = Terms { window: 8, credits: 0, value_max: 1 << 20 };
     pair.nodes[1].open_home(CHANNEL, terms, face(Face::Receiver), false).unwrap();
     pair.nodes[0].learn(NodeId(0xb), &["reef:4115".to_owned()]);

@@ -4,6 +4,7 @@
 //! told is compared with what the others did. Then all faults are healed, everything has to come to its end, and nothing may
 //! be left. `docs/simulator.md` says what is checked, and how to use it.
 
+pub mod command;
 mod coverage;
 mod faults;
 mod laws;

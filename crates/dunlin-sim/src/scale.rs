@@ -382,8 +382,8 @@ impl World {
         let all = |addresses: &[String]| addresses.iter().map(|address| 2 + address.len()).sum::<usize>();
         let length = match place {
             None => 0,
-            Some(Place::Sender(place)) => 64 + all(&place.addresses) + all(&place.sponsor_addresses),
-            Some(Place::Receiver(place)) => 48 + all(&place.addresses),
+            Some(Place::Sender(place)) => 72 + all(&place.addresses) + all(&place.sponsor_addresses),
+            Some(Place::Receiver(place)) => 56 + all(&place.addresses),
         };
         Bytes::from(vec![0; length])
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::wire::{End, Failure, Poison, Terms};
+use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
 
 use crate::coverage::{Fault, Met};
@@ -551,12 +551,9 @@ impl World {
     /// it is settled.
     pub(crate) fn may_go_on_a_credit(&self, cargo: &[usize]) -> bool {
         cargo.iter().all(|cargo| {
-            let Cargo { place, by, .. } = &self.cargos[*cargo];
-            let me = node_id(self.procs[*by].node);
-            match place {
-                Place::Sender(place) => place.sponsor == me,
-                Place::Receiver(place) => place.home == me,
-            }
+            let Cargo { place, by, line, .. } = &self.cargos[*cargo];
+            let which = if matches!(place, Place::Sender(_)) { Which::Sender } else { Which::Receiver };
+            !self.procs[*by].machine.is_guest(self.lines[*line].id, which)
         })
     }
 
@@ -876,29 +873,29 @@ impl World {
                     self.procs[proc].machine.end_proxy(now, id, End::Gone);
                 }
             }
-            ProxyHears::Lost { unknown, not_taken, taken }
-                if let Some(orphan) = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc)) =>
-            {
-                let (_, _, open) = self.orphans.remove(orphan);
-                self.claims_loss(at, "another sender has taken the place of this one".to_owned());
-                if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
-                    self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
-                }
-                not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
-            }
             ProxyHears::Lost { unknown, not_taken, taken } => {
-                if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
-                    self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                let orphan = self.orphans.iter().position(|(line, by, _)| (*line, *by) == (at, proc));
+                if let Some(orphan) = orphan {
+                    let (_, _, open) = self.orphans.remove(orphan);
+                    self.claims_loss(at, "another sender has taken the place of this one".to_owned());
+                    if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
+                        self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
+                    }
+                    not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
+                } else {
+                    if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
+                        self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                    }
+                    if !unknown.is_empty() {
+                        self.claims_loss(at, format!("nobody knows of {unknown:?}"));
+                    }
+                    for (tickets, outcome) in
+                        [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
+                    {
+                        tickets.into_iter().for_each(|ticket| self.value_told(at, proc, ticket, outcome));
+                    }
+                    self.half_over(at, proc, None);
                 }
-                if !unknown.is_empty() {
-                    self.claims_loss(at, format!("nobody knows of {unknown:?}"));
-                }
-                for (tickets, outcome) in
-                    [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
-                {
-                    tickets.into_iter().for_each(|ticket| self.value_told(at, proc, ticket, outcome));
-                }
-                self.half_over(at, proc, None);
             }
         }
     }

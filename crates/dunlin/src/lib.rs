@@ -28,14 +28,21 @@
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
+//! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// What the macros make names this crate so.
+#[cfg(feature = "net")]
+extern crate self as dunlin;
+
 #[cfg(feature = "rt")]
 mod blocking;
 pub mod blocks;
+#[cfg(feature = "net")]
+pub mod config;
 mod error;
 mod face;
 #[cfg(feature = "net")]

@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin::node::{ConnectionState, Down, Encoding, NameError, NodeError, Peer};
+use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Status, ToHome, VERSIONS, codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Status, ToHome, VERSIONS, codec,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -181,22 +182,25 @@ impl Intruder {
     }
 
     /// Declares a sender, and attaches it to the receiver of that name.
-    async fn attach(&mut self, name: &str, encoding: &'static str) -> ChannelId {
-        let schema = Bytes::from_static(encoding.as_bytes());
-        let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema };
-        let declare = Names::Declare {
-            number: 1,
-            name: name.to_owned(),
-            channel: ChannelId(1),
-            face: face.clone(),
-            status: Status::New,
-        };
-        self.say(&[Frame::Names(declare)]).await;
+    async fn attach(&mut self, name: &str) -> ChannelId {
+        // It says nothing of its messages.
+        let face = sender(Bytes::new());
+        self.say(&[declare(1, name, &face)]).await;
         let Frame::Names(Names::Found { channel, .. }) = self.hear().await else { panic!("{name} is not found") };
         self.say(&[Frame::ToHome(channel, ToHome::Attach(face))]).await;
         let Frame::FromHome(_, FromHome::Attached(_)) = self.hear().await else { panic!("{name} is not there") };
         channel
     }
+}
+
+/// A sender that says so of its messages.
+fn sender(schema: Bytes) -> Declaration {
+    Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema }
+}
+
+fn declare(number: u64, name: &str, face: &Declaration) -> Frame {
+    let (name, face) = (name.to_owned(), face.clone());
+    Frame::Names(Names::Declare { number, name, channel: ChannelId(1), face, status: Status::New })
 }
 
 fn bytes_of(frames: &[Frame]) -> BytesMut {
@@ -245,17 +249,28 @@ fn strangers_are_told_or_shut_out() {
         stage.goes_on().await;
         assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
 
-        // Who could be a node hears why not.
+        // Who could be a node hears why not, and this one's program that somebody was there.
+        let mut events = stage.node.events();
         let mut old = BytesMut::from(&encoded[..]);
         old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);
         let application = Hello { application: "krill".to_owned(), ..good.clone() };
         let elsewhere = Hello { wanted: NodeId(7), ..good.clone() };
-        for (said, expected) in [
-            (old.freeze(), Refusal::Version(VERSIONS)),
-            (application.encode(), Refusal::Application("strangers".to_owned())),
+        for (said, expected, told) in [
+            (old.freeze(), Refusal::Version(VERSIONS), "it speaks no protocol version from"),
+            (
+                application.encode(),
+                Refusal::Application("strangers".to_owned()),
+                "it belongs to the application \"krill\"",
+            ),
         ] {
             let answer = Answer::decode(&mut last_words(stage.address(), &said).await);
             assert_eq!(answer, Ok(Some(Answer::Refused(expected))));
+            let why = loop {
+                if let NodeEvent::Stranger { why, .. } = events.recv().await? {
+                    break why;
+                }
+            };
+            assert!(why.starts_with(told), "{why}");
             stage.goes_on().await;
         }
         let answer = Answer::decode(&mut last_words(stage.address(), &elsewhere.encode()).await);
@@ -283,6 +298,7 @@ fn strangers_are_told_or_shut_out() {
 fn who_breaks_the_protocol_is_cut_off() {
     run(async {
         let mut stage = Stage::new("violations").await?;
+        let mut events = stage.node.events();
         let (taken, more) =
             (Frame::FromHome(ChannelId(1), FromHome::Taken(1)), Frame::More(ChannelId(1), Bytes::from_static(b"x")));
         let mut number = 0;
@@ -321,7 +337,14 @@ fn who_breaks_the_protocol_is_cut_off() {
             // It may be in the way of others, but not for longer than that.
             intruder.stream.write_all(&said).await?;
             let why = stage.down(intruder.me).await;
-            assert!(matches!(why, Down::Violation(_)), "{what}: {why}");
+            let Down::Violation(said) = &why else { panic!("{what}: {why}") };
+            let limit = loop {
+                if let NodeEvent::Limit(limit) = events.recv().await? {
+                    break limit;
+                }
+            };
+            let Limit::Peer { peer, why } = limit else { panic!("{what}: {limit}") };
+            assert_eq!((peer.to_string(), &why), (intruder.me.node.to_string(), said), "{what}");
             rest(&mut intruder.stream).await;
             stage.goes_on().await;
         }
@@ -335,7 +358,7 @@ fn a_channel_survives_what_is_said_of_it() {
         let mut stage = Stage::new("channels").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
         let mut intruder = Intruder::meet(&stage, life(1)).await;
-        let channel = intruder.attach("numbers", "cbor").await;
+        let channel = intruder.attach("numbers").await;
         let seven = Bytes::from_static(&[0, 7]);
 
         // Of channels that are not there nothing is heard.
@@ -383,7 +406,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
             incarnation += 1;
             let me = Life { incarnation: Incarnation(incarnation), ..life(1) };
             let mut intruder = Intruder::meet(&stage, me).await;
-            let channel = intruder.attach("texts", "cbor").await;
+            let channel = intruder.attach("texts").await;
             let conversation = bytes_of(
                 &[
                     offer(channel, 1, &value),
@@ -426,6 +449,58 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
 #[derive(Debug, Serialize, Deserialize)]
 struct Nest(Vec<Self>);
 
+/// What says nothing that can be read, or takes long to compare, is refused: by whoever serves the name, and by the home.
+#[test]
+fn hostile_schemas_are_refused() {
+    run(async {
+        let mut stage = Stage::new("schemas").await?;
+        let rx = stage.node.receiver::<Vec<Option<String>>>("lists").await?;
+        let options = |count: u16| {
+            let mut kinds: Vec<Kind> = (1..count).map(Kind::Option).collect();
+            kinds.push(Kind::Option(0));
+            Schema::new(Coding::Cbor, kinds).unwrap().encode().unwrap()
+        };
+        let number = Schema::new(Coding::Cbor, vec![Kind::List(1), Kind::Bool]).unwrap().encode().unwrap();
+        let mut garbage = vec![0xFF; 32 << 10];
+        garbage[0] = 1;
+        let hostile = [
+            Bytes::from_static(&[1]),
+            Bytes::from_static(&[1, 1, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]),
+            Bytes::from_static(&[1, 1, 1, 21, 0, 0, 0xFF, 0xFF, 3]),
+            Bytes::from_static(&[1, 1, 1, 17, 9]),
+            garbage.into(),
+            options(4096),
+            number.clone(),
+        ];
+        let mut intruder = Intruder::meet(&stage, life(1)).await;
+        for (number, schema) in (1..).zip(hostile) {
+            intruder.say(&[declare(number, "lists", &sender(schema))]).await;
+            let heard = intruder.hear().await;
+            let Frame::Names(Names::Refused { number: answered, .. }) = heard else { panic!("{number}: {heard:?}") };
+            assert_eq!(answered, number);
+            stage.goes_on().await;
+        }
+        // One that says it of the name and another thing of the channel is not believed either.
+        intruder.say(&[declare(99, "lists", &sender(Bytes::new()))]).await;
+        let Frame::Names(Names::Found { channel, .. }) = intruder.hear().await else { panic!("it is not found") };
+        intruder.say(&[Frame::ToHome(channel, ToHome::Attach(sender(number)))]).await;
+        let heard = intruder.hear().await;
+        assert!(
+            matches!(&heard, Frame::FromHome(_, FromHome::Rejected(Rejection::Mismatch(face))) if !face.schema.is_empty()),
+            "{heard:?}"
+        );
+        drop(intruder);
+        let mut tx = stage.names.sender::<Vec<Option<String>>>("others").await?;
+        let mut other = stage.node.receiver::<Vec<Option<String>>>("others").await?;
+        let (sent, received) = par!(tx.send(vec![None]), other.recv());
+        sent?;
+        assert_eq!(received?, [None]);
+        rx.retire();
+        stage.goes_on().await;
+        stage.close().await
+    });
+}
+
 #[test]
 fn a_value_nested_a_million_deep_is_refused() {
     run(async {
@@ -435,7 +510,7 @@ fn a_value_nested_a_million_deep_is_refused() {
         {
             let mut rx = stage.node.receiver::<Nest>(name).encoding(encoding).await?;
             let mut intruder = Intruder::meet(&stage, life(number as u128 + 1)).await;
-            let channel = intruder.attach(name, name).await;
+            let channel = intruder.attach(name).await;
             let nest = |depth: usize| {
                 let mut bytes = vec![level; depth + 2];
                 bytes[0] = 0;
@@ -516,7 +591,7 @@ fn a_port_in_use_is_an_error() {
     run(async {
         let mut stage = Stage::new("port").await?;
         let taken = Node::builder().app("port").listen(stage.address()).join().await.unwrap_err();
-        let NodeError::Listen { address, error } = taken else { panic!("{taken}") };
+        let NodeError::Listen { address, error, .. } = taken else { panic!("{taken}") };
         assert_eq!(address, stage.address());
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         stage.goes_on().await;

@@ -245,7 +245,7 @@ fn encodings_must_agree() {
         assert_eq!(received?, 7);
         let _rx = a.receiver::<u32>("others").encoding(Encoding::Compact).await?;
         let error = b.sender::<u32>("others").await.unwrap_err();
-        assert!(error.to_string().contains("an unshared sender (cbor) does not fit an unshared receiver (compact)"));
+        assert!(error.to_string().contains("compact messages there, messages in cbor here"), "{error}");
         Ok(())
     });
 }
@@ -408,42 +408,123 @@ fn poison_before_the_receiver_is_there() {
     });
 }
 
-/// One holder has a shared end: who declares it again is told so, and what to do.
+/// Whoever declares a shared end has a handle of it, at any node; the first keeps it, and when it is gone it can be had anew.
 #[test]
-fn a_shared_end_is_declared_once() {
+fn a_shared_end_has_handles_at_several_nodes() {
     run(async {
-        let [a, b] = nodes("a_shared_end_is_declared_once", "memory:").await;
+        let [a, b] = nodes("a_shared_end_has_handles", "memory:").await;
+        let mut handles = vec![
+            a.sender::<u32>("numbers").shared().await?,
+            a.sender::<u32>("numbers").shared().await?,
+            b.sender::<u32>("numbers").shared().await?,
+            b.sender::<u32>("numbers").shared().await?,
+        ];
+        let rx = b.receiver::<u32>("numbers").shared().expects(Expects::Shared).await?;
+        let mut receivers = [rx, a.receiver::<u32>("numbers").shared().await?];
+        for (n, tx) in (0..).zip(&mut handles) {
+            let rx = &mut receivers[n as usize % 2];
+            let (sent, received) = par!(tx.send(n), rx.recv());
+            sent?;
+            assert_eq!(received?, n);
+        }
+        // A claim keeps away whoever else has a handle.
+        let [_, _, one, other] = &mut handles[..] else { unreachable!() };
+        let (claimed, lone, got) = par!(
+            async {
+                let mut claim = one.claim().await?;
+                claim.send(10).await?;
+                claim.send(11).await?;
+                Ok::<_, Error>(())
+            },
+            other.send(12),
+            async {
+                let [rx, _] = &mut receivers;
+                Ok::<_, Error>([rx.recv().await?, rx.recv().await?, rx.recv().await?])
+            }
+        );
+        claimed?;
+        lone?;
+        let got = got?;
+        assert!(got == [10, 11, 12] || got == [12, 10, 11], "{got:?}");
+
+        // All handles are gone, and so is the end: who declares it next has it.
+        drop(handles);
+        for rx in &mut receivers {
+            assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        }
+        drop(receivers);
+        let mut tx = b.sender::<u32>("numbers").shared().await?;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        Ok(())
+    });
+}
+
+/// Who is to have a shared end with others, and finds it held alone, is refused; and the other way round.
+#[test]
+fn a_shared_end_and_one_that_is_not_do_not_fit() {
+    run(async {
+        let [a, b] = nodes("a_shared_end_and_one", "memory:").await;
+        let _alone = a.sender::<u32>("alone").await?;
+        let error = b.sender::<u32>("alone").shared().await.err().unwrap();
+        assert!(matches!(error, NameError::Refused { .. }), "{error}");
+        let _shared = a.sender::<u32>("shared").shared().await?;
+        let error = b.sender::<u32>("shared").await.err().unwrap();
+        assert!(matches!(error, NameError::Refused { .. }), "{error}");
+        Ok(())
+    });
+}
+
+/// The node that kept it is lost: handles elsewhere fail, and the end can be had anew.
+#[test]
+fn a_shared_end_whose_keeper_is_gone_can_be_had_anew() {
+    run(async {
+        let [a, b] = nodes("a_shared_end_whose_keeper", "memory:").await;
+        let kept = b.sender::<u32>("numbers").shared().await?;
+        let mut handle = a.sender::<u32>("numbers").shared().await?;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let (sent, received) = par!(handle.send(1), rx.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        drop(kept);
+        let (sent, received) = par!(handle.send(2), rx.recv());
+        sent?;
+        assert_eq!(received?, 2);
+        let _ = b.leave().await;
+        assert!(handle.send(3).await.is_err());
+        assert!(rx.recv().await.is_err());
+        drop((handle, rx));
+        let mut tx = a.sender::<u32>("numbers").shared().await?;
+        let mut rx = a.receiver::<u32>("numbers").await?;
+        let (sent, received) = par!(tx.send(3), rx.recv());
+        sent?;
+        assert_eq!(received?, 3);
+        Ok(())
+    });
+}
+
+/// A shared face is declared once: who declares it again is told so, and what to do. An acceptor has as many clients as there come.
+#[test]
+fn a_shared_face_is_declared_once() {
+    run(async {
+        let [a, b] = nodes("a_shared_face_is_declared_once", "memory:").await;
+        let _server = b.server::<Shop>("shop").shared().await?;
+        let _client = a.client::<Shop>("shop").shared().await?;
         let shared = |error: NameError| match &error {
             NameError::Shared { name, what, holder, here } => {
-                assert_eq!(name, "numbers");
+                assert_eq!(name, "shop");
                 (*what, holder.clone(), *here, error.to_string())
             }
             _ => panic!("{error}"),
         };
-        let tx = a.sender::<u32>("numbers").shared().await?;
-        let (what, holder, here, text) = shared(a.sender::<u32>("numbers").shared().await.unwrap_err());
-        assert_eq!((what, holder, here), ("sender", a.me().to_string(), true));
-        assert!(text.contains("at this node: share that end (`share()`)"), "{text}");
-        let (what, holder, here, text) = shared(b.sender::<u32>("numbers").shared().await.unwrap_err());
-        assert_eq!((what, holder, here), ("sender", a.me().to_string(), false));
+        let (what, holder, here, text) = shared(b.client::<Shop>("shop").shared().await.err().unwrap());
+        assert_eq!((what, holder, here), ("client", a.me().to_string(), false));
         assert!(text.contains(&format!("at node {}", a.me())), "{text}");
-
-        // The first goes on, and so does what it is joined to.
-        let mut rx = b.receiver::<u32>("numbers").shared().expects(Expects::Shared).await?;
-        let (what, ..) = shared(a.receiver::<u32>("numbers").shared().await.unwrap_err());
-        assert_eq!(what, "receiver");
-        let (one, other) = (tx.share(), rx.recv());
-        let (sent, received) = par!(one.clone().send(7), other);
-        sent?;
-        assert_eq!(received?, 7);
-
-        // Of clients too, once there is a server; an acceptor has as many as there come.
-        let _server = b.server::<Shop>("shop").shared().await?;
-        let _client = a.client::<Shop>("shop").shared().await?;
-        let error = b.client::<Shop>("shop").shared().await.err().unwrap();
-        assert!(matches!(&error, NameError::Shared { what: "client", .. }), "{error}");
-        let error = a.server::<Shop>("shop").shared().await.err().unwrap();
-        assert!(matches!(&error, NameError::Shared { what: "server", .. }), "{error}");
+        let (what, _, here, text) = shared(b.server::<Shop>("shop").shared().await.err().unwrap());
+        assert_eq!((what, here), ("server", true));
+        assert!(text.contains("at this node: share that end (`share()`)"), "{text}");
         let mut guests = a.acceptor::<Shop>("shops").await?;
         let (_one, _other) = (b.client::<Shop>("shops").shared().await?, b.client::<Shop>("shops").shared().await?);
         guests.recv().await?;
@@ -691,4 +772,25 @@ fn nobody_dials_on_a_caller_s_path() {
     }));
     let dials = watched.0.lock().unwrap();
     assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
+}
+
+/// So programs can be started before the name service, whoever is to be that.
+#[test]
+fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
+    run(async {
+        let node = |may| {
+            let builder = Node::builder().app("may not serve").names("memory:names-of-may-not-serve").listen("memory:");
+            builder.serve_names(may).join()
+        };
+        let (a, b) = (node(false).await?, node(false).await?);
+        let too_early = a.sender::<u8>("numbers").within(Duration::from_millis(50)).await.unwrap_err();
+        assert!(matches!(too_early, NameError::TimedOut { .. }), "{too_early}");
+        let ends = async { Ok::<_, Error>((a.sender::<u8>("numbers").await?, b.receiver::<u8>("numbers").await?)) };
+        let (ends, names) = par!(ends, node(true));
+        let ((mut tx, mut rx), names) = (ends?, names?);
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent?, received?), ((), 7));
+        assert_eq!([&names, &a, &b].map(Node::serves_names), [true, false, false]);
+        Ok(())
+    });
 }

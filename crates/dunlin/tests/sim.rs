@@ -308,6 +308,46 @@ fn a_sender_is_gone_behind_what_it_has_offered_also_when_its_receiver_moves() {
     }
 }
 
+/// The same of a channel that is retired: what was sent before that is received.
+#[test]
+fn a_channel_is_retired_behind_what_was_sent_also_when_its_receiver_moves() {
+    for (seed, moves) in (0..150).flat_map(|seed| [(seed, 1), (seed, 2)]) {
+        for policy in [fifo(4), unbounded(), overwrite_oldest(4)] {
+            let name = format!("{policy:?}, {moves} moves, seed {seed}");
+            let sim = Sim::new(seed);
+            let received = sim.run(async move {
+                let a = Node::join("retired").await?;
+                let b = Node::join("retired").await?;
+                let c = Node::join("retired").await?;
+                let mut ab = (a.sender::<Receiver<u32>>("ab").await?, b.receiver::<Receiver<u32>>("ab").await?);
+                let mut bc = (b.sender::<Receiver<u32>>("bc").await?, c.receiver::<Receiver<u32>>("bc").await?);
+                let (mut tx, rx) = channel_with::<u32>(policy);
+                for n in 0..3 {
+                    tx.send(n).await?;
+                }
+                let goes = async {
+                    let (sent, rx) = par!(ab.0.send(rx), ab.1.recv());
+                    sent?;
+                    if moves == 1 {
+                        return Result::<_>::Ok(rx?);
+                    }
+                    let (sent, rx) = par!(bc.0.send(rx?), bc.1.recv());
+                    sent?;
+                    Ok(rx?)
+                };
+                let mut rx = goes.await?;
+                tx.retire();
+                let mut received = Vec::new();
+                while let Some(n) = rx.next().await? {
+                    received.push(n);
+                }
+                Result::<_>::Ok(received)
+            });
+            assert_eq!(received.unwrap(), [0, 1, 2], "{name}");
+        }
+    }
+}
+
 /// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel goes on elsewhere.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {

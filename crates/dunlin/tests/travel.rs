@@ -630,6 +630,35 @@ fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
     });
 }
 
+/// The other way round.
+#[test]
+fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
+    run(async {
+        for policy in [dunlin::rendezvous(), fifo(4)] {
+            let [a, b, c] = nodes("a_receiver_that_is_lost").await;
+            let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
+            let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
+            let (mut tx, rx) = channel_with::<u32>(policy);
+            let mut rx = carry(rx, &mut ab).await?;
+            let (sent, received) = par!(tx.send(1), rx.recv());
+            sent?;
+            assert_eq!(received?, 1);
+            let mut news = a.connections();
+            b.leave().await?;
+            while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
+            let mut tx = carry(tx, &mut ac).await?;
+            // Of a buffer the first ones may have found a place before the end was known.
+            let error = loop {
+                if let Err(error) = tx.send(2).await {
+                    break error;
+                }
+            };
+            assert!(matches!(error, SendError::NotTaken { why: Why::NodeLost, .. }), "{error:?}");
+        }
+        Ok(())
+    });
+}
+
 /// Again and again through the same nodes, where it has been before, and with the other end at none of them.
 #[test]
 fn a_sender_travels_for_a_long_time() {
@@ -648,6 +677,65 @@ fn a_sender_travels_for_a_long_time() {
             // What is wrong is to be told, not to be waited for.
             let carries = async { there.send(tx).await.map_err(|error| Error::other(error.to_string())) };
             ((), tx) = tokio::try_join!(carries, async { Ok(here.recv().await?) })?;
+        }
+        Ok(())
+    });
+}
+
+/// What is sent on a credit has gone, whether anybody is there to receive it or not: the ends in it are dropped where it arrives.
+#[test]
+fn ends_on_credits_that_nobody_receives_are_dropped() {
+    run(async {
+        let [a, b] = nodes("ends_that_nobody_receives").await;
+        let mut there = way::<Receiver<u32>>(&a, &b, "there").await?;
+        for round in 0..20 {
+            let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, &format!("ab {round}")).await?;
+            let (mut to_b, from_a) = channel_with::<Sender<u32>>(fifo(4));
+            let mut from_a = carry(from_a, &mut ab).await?;
+            // The credits are here.
+            let (sent, received) = par!(to_b.send(channel().0), from_a.recv());
+            assert!(sent.is_ok() && received.is_ok(), "{sent:?}");
+            // One end has not been between nodes, the other one has.
+            let (tx, mut rx) = channel();
+            let (known, rx_there) = channel();
+            let mut rx_there = carry(rx_there, &mut there).await?;
+            drop(from_a);
+            for tx in [tx, known] {
+                drop(to_b.send(tx).await);
+            }
+            assert_eq!(rx.recv().await, Err(RecvError::Closed));
+            assert_eq!(rx_there.recv().await, Err(RecvError::Closed));
+        }
+        Ok(())
+    });
+}
+
+/// Reads nothing.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Unreadable(Sender<u32>, #[serde(deserialize_with = "refuse")] u8);
+
+fn refuse<'de, D: serde::Deserializer<'de>>(_: D) -> std::result::Result<u8, D::Error> {
+    Err(serde::de::Error::custom("that is no krill"))
+}
+
+/// The same if it cannot be read.
+#[test]
+fn ends_on_credits_that_cannot_be_read_are_dropped() {
+    run(async {
+        let [a, b] = nodes("ends_that_cannot_be_read").await;
+        let mut there = way::<Receiver<u32>>(&a, &b, "there").await?;
+        for is_known in [false, true] {
+            let mut ab = way::<Receiver<Unreadable>>(&a, &b, &format!("ab {is_known}")).await?;
+            let (mut to_b, from_a) = channel_with::<Unreadable>(fifo(4));
+            let mut from_a = carry(from_a, &mut ab).await?;
+            let (tx, mut rx) = channel();
+            if is_known {
+                rx = carry(rx, &mut there).await?;
+            }
+            let (sent, received) = par!(to_b.send(Unreadable(tx, 1)), from_a.recv());
+            assert!(sent.is_ok(), "{sent:?}");
+            assert!(matches!(received, Err(RecvError::Poisoned(_))), "{received:?}");
+            assert_eq!(rx.recv().await, Err(RecvError::Closed));
         }
         Ok(())
     });

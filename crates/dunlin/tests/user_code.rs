@@ -73,10 +73,12 @@ macro_rules! stops {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                // A node asks what the type wants to read before there is anything, and would be held up here.
+                let n = u32::deserialize(deserializer)?;
                 if $reading {
                     $gate.pass();
                 }
-                u32::deserialize(deserializer).map(Self)
+                Ok(Self(n))
             }
         }
 
@@ -289,9 +291,16 @@ fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
 
 /// It asks its node while it is written, and writes the answer.
 #[derive(Deserialize)]
+#[serde(from = "usize")]
 struct Asks {
-    #[serde(skip)]
     node: Option<Node>,
+}
+
+/// What a type reads is what it says it writes.
+impl From<usize> for Asks {
+    fn from(_: usize) -> Self {
+        Self { node: None }
+    }
 }
 
 impl Serialize for Asks {

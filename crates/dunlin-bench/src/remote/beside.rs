@@ -45,8 +45,8 @@ pub(super) fn run(side: &Side) -> Result<f64> {
         return over_sockets(side);
     }
     let names = names(side)?;
-    let mut sides = Sides::start(side, 2, &names)?;
-    sides.meet(side, "here")?;
+    let mut sides = Sides::start(side.leads(), 2, &names)?;
+    sides.meet(side.leads(), "here", |_| ())?;
     let side = side.clone();
     on_workers(side.threads, async move {
         let node = join(&names).await?;
@@ -80,8 +80,8 @@ pub(super) fn run(side: &Side) -> Result<f64> {
 }
 
 fn over_sockets(side: &Side) -> Result<f64> {
-    let mut sides = Sides::start(side, 2, "")?;
-    let (listener, all) = over_tcp::meet(side, &mut sides)?;
+    let mut sides = Sides::start(side.leads(), 2, "")?;
+    let (listener, all) = over_tcp::meet(side.leads(), &mut sides, |_| ())?;
     let side = side.clone();
     on_workers(side.threads, async move {
         let listener = TcpListener::from_std(listener)?;
@@ -129,8 +129,8 @@ fn over_sockets(side: &Side) -> Result<f64> {
 pub(super) fn local(side: &Side) -> Result<f64> {
     let names = names(side)?;
     let (pings, tcp_pings) = (side.who == BESIDE_PING, side.who == BESIDE_TCP);
-    let mut sides = Sides::start(side, if pings || tcp_pings { 2 } else { 1 }, &names)?;
-    let (listener, all) = over_tcp::meet(side, &mut sides)?;
+    let mut sides = Sides::start(side.leads(), if pings || tcp_pings { 2 } else { 1 }, &names)?;
+    let (listener, all) = over_tcp::meet(side.leads(), &mut sides, |_| ())?;
     let runtime = Builder::new_multi_thread().worker_threads(side.threads).enable_all().build()?;
     if tcp_pings {
         // As many as there is time for.

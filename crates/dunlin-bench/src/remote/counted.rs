@@ -9,7 +9,7 @@ use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// In place of [`Tcp`].
-pub(super) struct Counted(pub(super) &'static AtomicU64);
+pub(crate) struct Counted(pub(crate) &'static AtomicU64);
 
 struct CountedSocket {
     socket: Box<dyn Socket>,

@@ -8,12 +8,12 @@
 //! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
 
 mod beside;
-mod counted;
-mod over_dunlin;
+pub(crate) mod counted;
+pub(crate) mod over_dunlin;
 pub(crate) mod over_remoc;
-mod over_tcp;
+pub(crate) mod over_tcp;
 pub(crate) mod programs;
-mod sides;
+pub(crate) mod sides;
 
 use std::env;
 use std::future::Future;
@@ -37,7 +37,7 @@ pub(crate) use sides::free_port;
 /// Sockets of tokio's with nothing around the bytes but their length: what the others are compared with.
 pub(crate) const TCP: &str = "tokio tcp";
 /// The same, and each message is answered by one byte, as a rendezvous has to be.
-const TCP_ACKED: &str = "tokio tcp, acked";
+pub(crate) const TCP_ACKED: &str = "tokio tcp, acked";
 
 /// The arguments of the hidden subcommand.
 #[derive(Args, Clone, Debug)]

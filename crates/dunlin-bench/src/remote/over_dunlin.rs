@@ -64,7 +64,7 @@ impl<M: Portable> Rx<M> for Shared<Receiver<M>> {
 }
 
 /// Joins an application of this run's own.
-pub(super) async fn join(names: &str) -> Result<Node> {
+pub(crate) async fn join(names: &str) -> Result<Node> {
     Ok(Node::builder().app("dunlin-bench").names(names).join().await?)
 }
 
@@ -87,8 +87,8 @@ pub(super) fn run(side: &Side) -> Result<f64> {
 fn run_with<M: Message + Portable>(side: &Side) -> Result<f64> {
     let names = names(side)?;
     let count = if side.program == Program::RemoteCommstime { 4 } else { 2 };
-    let mut sides = Sides::start(side, count, &names)?;
-    sides.meet(side, "here")?;
+    let mut sides = Sides::start(side.leads(), count, &names)?;
+    sides.meet(side.leads(), "here", |_| ())?;
     let side = side.clone();
     on_workers(side.threads, async move {
         let node = if side.program == Program::RemoteOverhead {

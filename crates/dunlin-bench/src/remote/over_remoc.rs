@@ -81,8 +81,8 @@ pub(super) fn run(side: &Side) -> Result<f64> {
 
 fn run_with<M: Message + RemoteSend>(side: &Side) -> Result<f64> {
     let count = if side.program == Program::RemoteCommstime { 4 } else { 2 };
-    let mut sides = Sides::start(side, count, "")?;
-    let (listener, all) = over_tcp::meet(side, &mut sides)?;
+    let mut sides = Sides::start(side.leads(), count, "")?;
+    let (listener, all) = over_tcp::meet(side.leads(), &mut sides, |_| ())?;
     let side = side.clone();
     on_workers(side.threads, async move {
         let listener = TcpListener::from_std(listener)?;

@@ -15,10 +15,10 @@ use super::{Side, TCP_ACKED, on_workers};
 use crate::bench::Program;
 use crate::programs::nanoseconds_each;
 
-const LENGTH: usize = 4;
+pub(crate) const LENGTH: usize = 4;
 
 /// Messages that arrive.
-pub(super) struct Input {
+pub(crate) struct Input {
     stream: OwnedReadHalf,
     /// Where each message is answered by a byte.
     answers: Option<OwnedWriteHalf>,
@@ -28,12 +28,18 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn new(stream: OwnedReadHalf, size_max: usize) -> Self {
+    fn new(stream: OwnedReadHalf, size_max: usize) -> Self {
         Self { stream, answers: None, buffer: vec![0; LENGTH + size_max + LENGTH], start: 0, end: 0 }
     }
 
+    /// Reads up to so many bytes at once, if a message has fewer.
+    pub(crate) fn reading_ahead(mut self, bytes: usize) -> Self {
+        self.buffer.resize(self.buffer.len().max(bytes), 0);
+        self
+    }
+
     /// The next message, as it was sent: with its length.
-    pub(super) async fn next(&mut self) -> Result<&[u8]> {
+    pub(crate) async fn next(&mut self) -> Result<&[u8]> {
         loop {
             let arrived = &self.buffer[self.start..self.end];
             if let Some(length) = arrived.first_chunk::<LENGTH>() {
@@ -59,14 +65,14 @@ impl Input {
 }
 
 /// Messages that leave.
-pub(super) struct Output {
+pub(crate) struct Output {
     stream: OwnedWriteHalf,
     answers: Option<OwnedReadHalf>,
 }
 
 impl Output {
     /// Of a message with its length.
-    pub(super) async fn send(&mut self, message: &[u8]) -> Result<()> {
+    pub(crate) async fn send(&mut self, message: &[u8]) -> Result<()> {
         self.stream.write_all(message).await?;
         if let Some(answers) = &mut self.answers {
             answers.read_exact(&mut [0]).await?;
@@ -75,7 +81,7 @@ impl Output {
     }
 }
 
-pub(super) fn message(size: usize) -> Vec<u8> {
+pub(crate) fn message(size: usize) -> Vec<u8> {
     let mut message = (size as u32).to_le_bytes().to_vec();
     message.resize(LENGTH + size, 7);
     message
@@ -97,38 +103,42 @@ impl Tx<u64> for Output {
 }
 
 /// Both directions of a socket.
-pub(super) fn both_ways(stream: TcpStream, size_max: usize) -> Result<(Input, Output)> {
+pub(crate) fn both_ways(stream: TcpStream, size_max: usize) -> Result<(Input, Output)> {
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
     Ok((Input::new(read, size_max), Output { stream: write, answers: None }))
 }
 
 /// A socket that is used in this direction only, but for the answers.
-async fn input(listener: &TcpListener, size_max: usize, acked: bool) -> Result<Input> {
+pub(crate) async fn input(listener: &TcpListener, size_max: usize, acked: bool) -> Result<Input> {
     let (stream, _) = listener.accept().await?;
     let (mut input, output) = both_ways(stream, size_max)?;
     input.answers = acked.then_some(output.stream);
     Ok(input)
 }
 
-async fn output(to: SocketAddr, acked: bool) -> Result<Output> {
+pub(crate) async fn output(to: SocketAddr, acked: bool) -> Result<Output> {
     let (input, mut output) = both_ways(TcpStream::connect(to).await?, 0)?;
     output.answers = acked.then_some(input.stream);
     Ok(output)
 }
 
 /// Where all sides listen, and the listener here.
-pub(super) fn meet(side: &Side, sides: &mut Sides) -> Result<(std::net::TcpListener, Vec<SocketAddr>)> {
+pub(crate) fn meet(
+    leads: bool,
+    sides: &mut Sides,
+    told: impl FnMut(&str) + Send + 'static,
+) -> Result<(std::net::TcpListener, Vec<SocketAddr>)> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
-    let all = sides.meet(side, &listener.local_addr()?.to_string())?;
+    let all = sides.meet(leads, &listener.local_addr()?.to_string(), told)?;
     Ok((listener, all.iter().map(|address| address.parse()).collect::<Result<_, _>>()?))
 }
 
 pub(super) fn run(side: &Side) -> Result<f64> {
     let count = if side.program == Program::RemoteCommstime { 4 } else { 2 };
-    let mut sides = Sides::start(side, count, "")?;
-    let (listener, all) = meet(side, &mut sides)?;
+    let mut sides = Sides::start(side.leads(), count, "")?;
+    let (listener, all) = meet(side.leads(), &mut sides, |_| ())?;
     let acked = side.who == TCP_ACKED;
     let side = side.clone();
     on_workers(side.threads, async move {

@@ -8,19 +8,17 @@ use std::thread;
 
 use anyhow::Context;
 
-use super::Side;
-
 /// The other sides, as the leader has them.
-pub(super) struct Sides {
+pub(crate) struct Sides {
     children: Vec<(Child, BufReader<ChildStdout>)>,
 }
 
 impl Sides {
-    /// Starts sides 1 to `count` - 1 of a program. None at the sides that are no leader.
-    pub(super) fn start(side: &Side, count: usize, names: &str) -> anyhow::Result<Self> {
+    /// Starts sides 1 to `count` - 1 of a program, if this is the leader: by its own arguments, and `--role` and `--names`.
+    pub(crate) fn start(leads: bool, count: usize, names: &str) -> anyhow::Result<Self> {
         let this_binary = env::current_exe().context("cannot find this binary")?;
         let mut children = Vec::new();
-        if side.leads() {
+        if leads {
             for role in 1..count {
                 let mut command = Command::new(&this_binary);
                 command.args(env::args_os().skip(1)).args(["--role", &role.to_string(), "--names", names]);
@@ -33,29 +31,48 @@ impl Sides {
         Ok(Self { children })
     }
 
-    /// Tells the others where this side is, and returns where all are, the leader first. Waits for all of them.
-    pub(super) fn meet(&mut self, side: &Side, here: &str) -> anyhow::Result<Vec<String>> {
-        let mut line = String::new();
-        if side.leads() {
+    /// Tells the others where this side is, and returns where all are, the leader first. Waits for all of them. At a side that does not lead,
+    /// `told` is called with each line that the leader [tells](Self::tell) it later.
+    pub(crate) fn meet(
+        &mut self,
+        leads: bool,
+        here: &str,
+        mut told: impl FnMut(&str) + Send + 'static,
+    ) -> anyhow::Result<Vec<String>> {
+        if leads {
             let mut all = vec![here.to_owned()];
-            for (_, stdout) in &mut self.children {
-                line.clear();
-                stdout.read_line(&mut line).context("a side says nothing")?;
-                all.push(line.trim().to_owned());
-            }
-            for (child, _) in &mut self.children {
-                writeln!(child.stdin.as_mut().context("the side has no standard input")?, "{}", all.join(" "))?;
-            }
+            all.extend(self.hear()?);
+            self.tell(&all.join(" "))?;
             return Ok(all);
         }
         println!("{here}");
+        let mut line = String::new();
         stdin().read_line(&mut line).context("the leader says nothing")?;
-        thread::spawn(|| {
+        thread::spawn(move || {
+            stdin().lines().map_while(Result::ok).for_each(|line| told(&line));
             // Nothing more comes: it ends when the leader does, however that ends.
-            let _ = stdin().read_line(&mut String::new());
             exit(0);
         });
         Ok(line.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Says a line to all the others.
+    pub(crate) fn tell(&mut self, line: &str) -> anyhow::Result<()> {
+        for (child, _) in &mut self.children {
+            writeln!(child.stdin.as_mut().context("the side has no standard input")?, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// A line from each of the others.
+    pub(crate) fn hear(&mut self) -> anyhow::Result<Vec<String>> {
+        let hear = |(_, stdout): &mut (Child, BufReader<ChildStdout>)| {
+            let mut line = String::new();
+            let length = stdout.read_line(&mut line).context("a side cannot be heard")?;
+            anyhow::ensure!(length > 0, "a side has ended; what it had to say is above");
+            Ok(line.trim().to_owned())
+        };
+        self.children.iter_mut().map(hear).collect()
     }
 }
 

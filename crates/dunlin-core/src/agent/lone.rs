@@ -198,6 +198,9 @@ impl<T: Send + 'static> LoneOutlet<T> {
         self.chan.with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
     }
 
+    /// Nothing: the receiver itself is at this half, and has handles here.
+    pub(super) fn lose(&self) {}
+
     /// All handles there are gone.
     pub fn retire(&self) {
         *self.leaving.lock() = true;

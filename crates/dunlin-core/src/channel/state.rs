@@ -163,9 +163,11 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
         let poisoned = reason.clone().map(FromSender::Poisoned);
         poisoned.into_iter().chain(retired.then_some(FromSender::Retired)).for_each(|event| outlet.tell(event, wakes));
     }
+    let is_lost = gone && queue.receiver_is_lost();
     for inlet in queue.inlet.iter_mut().chain(queue.lone_inlets.iter_mut().map(|(_, inlet)| inlet)) {
-        let (retired, gone) = (retired.then_some(FromReceiver::Retired), gone.then_some(FromReceiver::Gone));
-        let events = reason.clone().map(FromReceiver::Poisoned).into_iter().chain(retired).chain(gone);
+        let over = if is_lost { FromReceiver::Down } else { FromReceiver::Gone };
+        let (retired, over) = (retired.then_some(FromReceiver::Retired), gone.then_some(over));
+        let events = reason.clone().map(FromReceiver::Poisoned).into_iter().chain(retired).chain(over);
         events.for_each(|event| inlet.tell(event, wakes));
     }
     // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what was.

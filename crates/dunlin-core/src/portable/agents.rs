@@ -704,6 +704,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Retired => FromReceiver::Retired,
             FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
             FromReceiver::Gone => FromReceiver::Gone,
+            FromReceiver::Down => FromReceiver::Down,
         })
     }
 

@@ -72,7 +72,7 @@ use std::thread::LocalKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
-use crate::channel::policy::{Bound, Kind, Overflow, Policy};
+use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -129,9 +129,15 @@ impl EndKind {
     }
 }
 
-impl fmt::Display for EndKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl EndKind {
+    /// What people call it, and its name for whoever traces types.
+    ///
+    /// A tracer is a deserializer that wants to know what a type is made of, and has no bytes. To the newtype struct of an end
+    /// ([`name`](Self::name)) it answers with `visit_enum`. The seed for the variant then asks for an enum with the end's label as its name, and with what the end
+    /// carries as its variants: a tracer gives the number of the one that it wants to trace, and is asked for a newtype variant with a message of that
+    /// type; or [`NOTHING`](Self::NOTHING), and is asked for a unit variant. What it gets is an end whose other end is gone.
+    pub const fn label(self) -> &'static str {
+        match self {
             Self::Sender { may_poison: true } => "sender",
             Self::Sender { may_poison: false } => "sender that may not poison",
             Self::Receiver { may_poison: true } => "receiver",
@@ -146,7 +152,16 @@ impl fmt::Display for EndKind {
             Self::Caller => "caller",
             Self::Callee => "callee",
             Self::Reply => "place for a reply",
-        })
+        }
+    }
+
+    /// See [`label`](Self::label).
+    pub const NOTHING: u32 = u32::MAX;
+}
+
+impl fmt::Display for EndKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
     }
 }
 
@@ -274,6 +289,11 @@ pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// An end that can be staged.
 pub(super) trait Mobile: Send + Sized + 'static {
+    /// What it carries, by name.
+    const MESSAGES: &'static [&'static str];
+
+    /// Reads, of what it carries, what has this number: see [`EndKind::label`].
+    fn trace<'de, A: de::VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error>;
     fn kind() -> EndKind;
     /// `None`: nothing that another value could be, too.
     fn place(&self) -> Option<Place>;
@@ -821,8 +841,10 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
 
 /// Reads an end's number and takes the end.
 pub(super) fn read<'de, E: Mobile, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
-    let token = deserializer.deserialize_newtype_struct(E::kind().name(), TokenVisitor::<E>(PhantomData))?;
-    take(token).map_err(de::Error::custom)
+    match deserializer.deserialize_newtype_struct(E::kind().name(), EndVisitor::<E>(PhantomData))? {
+        Found::Token(token) => take(token).map_err(de::Error::custom),
+        Found::Trace => Ok(E::adopt(&rendezvous()).0),
+    }
 }
 
 fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
@@ -834,29 +856,67 @@ fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
     taken.unwrap_or(Err(CarryError::NotArrived))
 }
 
-struct TokenVisitor<E>(PhantomData<fn() -> E>);
+enum Found {
+    Token(u64),
+    /// Somebody wants to know what the end carries: see [`EndKind::label`].
+    Trace,
+}
 
-impl<'de, E: Mobile> de::Visitor<'de> for TokenVisitor<E> {
-    type Value = u64;
+struct EndVisitor<E>(PhantomData<fn() -> E>);
+
+impl<'de, E: Mobile> de::Visitor<'de> for EndVisitor<E> {
+    type Value = Found;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the number of a {}", E::kind())
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        u64::deserialize(deserializer)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+        u64::deserialize(deserializer).map(Found::Token)
     }
 
     // Formats without newtype structs give what is inside.
-    fn visit_u64<R>(self, token: u64) -> Result<u64, R> {
-        Ok(token)
+    fn visit_u64<R>(self, token: u64) -> Result<Found, R> {
+        Ok(Found::Token(token))
     }
 
-    fn visit_i64<R: de::Error>(self, token: i64) -> Result<u64, R> {
-        u64::try_from(token).map_err(|_| R::invalid_value(de::Unexpected::Signed(token), &self))
+    fn visit_i64<R: de::Error>(self, token: i64) -> Result<Found, R> {
+        match u64::try_from(token) {
+            Ok(token) => Ok(Found::Token(token)),
+            Err(_) => Err(R::invalid_value(de::Unexpected::Signed(token), &self)),
+        }
     }
 
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<u64, A::Error> {
-        sequence.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Found, A::Error> {
+        sequence.next_element()?.map(Found::Token).ok_or_else(|| de::Error::invalid_length(0, &self))
+    }
+
+    // No format reads a newtype struct so.
+    fn visit_enum<A: de::EnumAccess<'de>>(self, access: A) -> Result<Found, A::Error> {
+        let (index, content) = access.variant_seed(WhichMessage::<E>(PhantomData))?;
+        E::trace(index, content).map(|()| Found::Trace)
+    }
+}
+
+/// Which of its messages is to be traced.
+struct WhichMessage<E>(PhantomData<fn() -> E>);
+
+impl<'de, E: Mobile> de::DeserializeSeed<'de> for WhichMessage<E> {
+    type Value = u32;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u32, D::Error> {
+        deserializer.deserialize_enum(E::kind().label(), E::MESSAGES, self)
+    }
+}
+
+impl<E: Mobile> de::Visitor<'_> for WhichMessage<E> {
+    type Value = u32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the number of what a {} carries", E::kind())
+    }
+
+    fn visit_u32<R>(self, index: u32) -> Result<u32, R> {
+        Ok(index)
     }
 }

@@ -9,6 +9,7 @@ use crate::connection::inbox::Arrived;
 use crate::id::{ChannelId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
+use crate::schema::difference;
 use crate::time::Time;
 use crate::wire::codec::WireError;
 use crate::wire::{
@@ -499,7 +500,5 @@ pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
         Expected::Unshared => !shared,
         Expected::Shared => shared,
     };
-    // What a schema says is not known here: two that are known have to be the same.
-    let schemas = one.schema.is_empty() || other.schema.is_empty() || one.schema == other.schema;
-    schemas && holds(one.expects, other.shared) && holds(other.expects, one.shared)
+    holds(one.expects, other.shared) && holds(other.expects, one.shared) && difference(one, other).is_none()
 }

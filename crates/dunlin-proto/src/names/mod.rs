@@ -52,7 +52,7 @@ mod directory;
 mod registry;
 
 pub use directory::{Directory, DirectoryEvent, WaitingHere};
-pub use registry::{Registry, RegistryConfig, WaitingEnd};
+pub use registry::{EntryState, NameEntry, Registry, RegistryConfig, WaitingEnd};
 
 use crate::wire::{Face, limits};
 

@@ -54,6 +54,39 @@ pub struct WaitingEnd<'a> {
     pub since: Time,
 }
 
+/// A declaration, and what has become of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameEntry<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// What was declared.
+    pub face: &'a Declaration,
+    /// Who has it.
+    pub who: Life,
+    /// Where that node can be dialled, as far as is known here.
+    pub addresses: &'a [String],
+    /// When it was declared here.
+    pub since: Time,
+    /// What has become of it.
+    pub state: EntryState,
+}
+
+/// What has become of a declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryState {
+    /// It waits to be admitted: this server has just taken over, or something in its way may be gone.
+    Unadmitted,
+    /// It waits for its other face.
+    Waiting,
+    /// It is joined. A home may be joined with several.
+    Joined,
+    /// It takes guests.
+    Accepting,
+    /// The connection to its node is dead, and it keeps its place for the time of its lease.
+    Away,
+}
+
 #[derive(Debug)]
 struct Declared {
     life: Life,
@@ -209,6 +242,24 @@ impl Registry {
                 face: end.face.face,
                 who: end.life,
                 since: end.since,
+            })
+        })
+    }
+
+    /// All declarations, by name, and each name's in the order in which they came.
+    pub fn entries(&self) -> impl Iterator<Item = NameEntry<'_>> {
+        self.names.iter().flat_map(move |(name, ends)| {
+            ends.iter().map(move |end| {
+                let is_joined = || ends.iter().any(|other| end.is_home() && other.is_joined_to(end));
+                let state = match end.status {
+                    _ if end.lease.is_some() => EntryState::Away,
+                    Status::New => EntryState::Unadmitted,
+                    Status::Known if end.face.face == Face::Acceptor => EntryState::Accepting,
+                    Status::Known if !is_joined() => EntryState::Waiting,
+                    Status::Known | Status::Joined(_) => EntryState::Joined,
+                };
+                let addresses = self.members.get(&end.life.node).map_or(&[][..], |member| &member.addresses[..]);
+                NameEntry { name, face: &end.face, who: end.life, addresses, since: end.since, state }
             })
         })
     }

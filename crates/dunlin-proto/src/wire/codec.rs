@@ -49,6 +49,9 @@ pub enum WireError {
     /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
+    /// What there can be once only is there twice.
+    #[error("{0} is there twice")]
+    Twice(&'static str),
     /// A handshake that is none of dunlin's.
     #[error("the other side does not speak dunlin's protocol")]
     NotDunlin,
@@ -186,7 +189,7 @@ fn long(out: &mut BytesMut, kind: u8, body: impl FnOnce(&mut BytesMut)) {
     out.put_slice(&text);
 }
 
-pub(super) fn number(out: &mut BytesMut, mut n: u64) {
+pub(crate) fn number(out: &mut BytesMut, mut n: u64) {
     while n >= 0x80 {
         out.put_u8(n as u8 | 0x80);
         n >>= 7;
@@ -198,7 +201,7 @@ fn number_len(n: u64) -> usize {
     (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-pub(super) fn string(out: &mut BytesMut, text: &[u8]) {
+pub(crate) fn string(out: &mut BytesMut, text: &[u8]) {
     number(out, text.len() as u64);
     out.put_slice(text);
 }
@@ -314,11 +317,6 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
         out.put_u128(channel.0);
         number(out, count);
     };
-    let ended = |out: &mut BytesMut, end_of: Which, how: &End| {
-        out.put_u128(channel.0);
-        which(out, end_of);
-        end(out, how);
-    };
     match said {
         Travel::Where(epoch) => short(out, kind::WHERE, |out| counted(out, *epoch)),
         Travel::At { epoch, home, addresses } => long(out, kind::AT, |out| {
@@ -326,12 +324,22 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
             place(out, *epoch, *home, addresses);
         }),
         Travel::Fetch(claim) => short(out, kind::FETCH, |out| counted(out, *claim)),
-        Travel::Settled(end_of) => short(out, kind::SETTLED, |out| {
+        Travel::Settled(end_of, trip) => short(out, kind::SETTLED, |out| {
             out.put_u128(channel.0);
             which(out, *end_of);
+            number(out, *trip);
         }),
-        Travel::Over(end_of, how) => long(out, kind::OVER, |out| ended(out, *end_of, how)),
-        Travel::Lapsed(end_of, how) => long(out, kind::LAPSED, |out| ended(out, *end_of, how)),
+        Travel::Over(end_of, how) => long(out, kind::OVER, |out| {
+            out.put_u128(channel.0);
+            which(out, *end_of);
+            end(out, how);
+        }),
+        Travel::Lapsed(end_of, trip, how) => long(out, kind::LAPSED, |out| {
+            out.put_u128(channel.0);
+            which(out, *end_of);
+            number(out, *trip);
+            end(out, how);
+        }),
     }
 }
 
@@ -707,9 +715,9 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             Frame::Travel(channel, Travel::At { epoch, home, addresses })
         }
         kind::FETCH => Frame::Travel(r.channel()?, Travel::Fetch(r.number("a claim")?)),
-        kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?)),
+        kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?, r.number("a trip")?)),
         kind::OVER => Frame::Travel(r.channel()?, Travel::Over(r.which()?, r.end()?)),
-        kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.end()?)),
+        kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.number("a trip")?, r.end()?)),
         kind::REJECTED => {
             let channel = r.channel()?;
             let why = match r.byte("a rejection")? {
@@ -829,18 +837,18 @@ fn invalid(what: &'static str, value: u8) -> WireError {
 }
 
 /// Reads fields from the front; whatever is missing or too long is an error.
-pub(super) struct Reader(pub(super) Bytes);
+pub(crate) struct Reader(pub(crate) Bytes);
 
 impl Reader {
-    pub(super) fn finish(&self) -> Result<(), WireError> {
+    pub(crate) fn finish(&self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing(self.0.len())) }
     }
 
-    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
+    pub(crate) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
         self.0.try_get_u8().map_err(|_| WireError::Truncated(what))
     }
 
-    pub(super) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
         let mut n: u64 = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte(what)?;
@@ -894,7 +902,7 @@ impl Reader {
         Ok(self.0.split_to(length as usize))
     }
 
-    pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
+    pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
         let bytes = self.bytes(what, max)?;
         std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| WireError::NotText(what))
     }
@@ -926,7 +934,7 @@ impl Reader {
         if terms.window == 0 { Err(invalid("a window", 0)) } else { Ok(terms) }
     }
 
-    fn flag(&mut self, what: &'static str) -> Result<bool, WireError> {
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, WireError> {
         match self.byte(what)? {
             0 => Ok(false),
             1 => Ok(true),

@@ -196,12 +196,12 @@ pub enum Travel {
     },
     /// To the home: the receiver is here, under this number, and used. [`ToHome::State`] answers.
     Fetch(u64),
-    /// To whom the end was given: it is in use, and nobody has to answer for it any more.
-    Settled(Which),
+    /// To whom the end was given, in that message: it is in use, and nobody has to answer for it any more.
+    Settled(Which, u64),
     /// To whom the end was given: its channel is over, or another one has it.
     Over(Which, End),
-    /// To the giver: the end was dropped without having been used, or is lost.
-    Lapsed(Which, End),
+    /// To who gave the end, in that message: it was dropped without having been used, or is lost.
+    Lapsed(Which, u64, End),
 }
 
 /// A channel, as it moves to its new home.
@@ -422,7 +422,7 @@ pub struct Declaration {
     pub shared: bool,
     /// What it expects of the other face.
     pub expects: Expected,
-    /// What the messages look like; empty if that is not known. Opaque here.
+    /// What the messages look like, as [`Schema::encode`](crate::schema::Schema::encode) writes it; empty if that is not known.
     pub schema: Bytes,
 }
 
@@ -565,7 +565,7 @@ impl Names {
     }
 }
 
-fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
+pub(crate) fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result<(), WireError> {
     if bytes <= bytes_max {
         return Ok(());
     }

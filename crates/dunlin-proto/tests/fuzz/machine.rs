@@ -310,6 +310,7 @@ impl World {
             },
             27 => {
                 let place = SenderPlace {
+                    trip: 1,
                     transfer: messages::number(u)?,
                     epoch: messages::number(u)?,
                     home: node,
@@ -322,7 +323,7 @@ impl World {
             }
             28 => {
                 let (claim, epoch) = (messages::number(u)?, messages::number(u)?);
-                let place = ReceiverPlace { claim, epoch, home: node, addresses: Vec::new() };
+                let place = ReceiverPlace { trip: 1, claim, epoch, home: node, addresses: Vec::new() };
                 let _ = machine.receiver_arrives(now, channel, place, messages::life(u)?.node);
                 machine.use_receiver(now, channel);
             }

@@ -130,9 +130,9 @@ fn travel(u: &mut Unstructured<'_>) -> Result<Travel> {
         0 => Travel::Where(number(u)?),
         1 => Travel::At { epoch: number(u)?, home: life(u)?.node, addresses: addresses(u)? },
         2 => Travel::Fetch(number(u)?),
-        3 => Travel::Settled(which(u)?),
+        3 => Travel::Settled(which(u)?, number(u)?),
         4 => Travel::Over(which(u)?, end(u)?),
-        _ => Travel::Lapsed(which(u)?, end(u)?),
+        _ => Travel::Lapsed(which(u)?, number(u)?, end(u)?),
     })
 }
 

@@ -1,43 +1,86 @@
 //! Settings of a node, and how it comes to be.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_core::agent;
+use dunlin_proto::Machine;
 use dunlin_proto::id::{Incarnation, Life};
-use dunlin_proto::{Config, Machine};
 
 use super::driver::Driver;
 use super::error::NodeError;
+use super::events::Log;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
-use super::{Inner, Node, id, message, serve};
+use super::roles::{Roles, Settings};
+use super::{Inner, Node, Peer, id, listen, message, roles, serve};
+use crate::config::{Config, Origin, Sources};
 use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
 #[derive(Default)]
 #[must_use = "`join` makes the node"]
 pub struct NodeBuilder {
-    application: String,
+    application: Option<String>,
+    named: Option<String>,
+    source: Source,
     listen: Vec<String>,
     advertise: Vec<String>,
     names: Option<String>,
+    abstains: bool,
     networks: Networks,
     grace: Option<Duration>,
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
     buffered_max: Option<u64>,
     relay: Option<bool>,
+    pub(super) roles: Settings,
+}
+
+/// Where the configuration is.
+#[derive(Debug, Default)]
+enum Source {
+    #[default]
+    Search,
+    Read(Sources),
+    Nowhere,
 }
 
 impl NodeBuilder {
     /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
     pub fn app(mut self, application: &str) -> Self {
-        application.clone_into(&mut self.application);
+        self.application = Some(application.to_owned());
         self
     }
 
-    /// Where others can dial this node. Default: a free port of 127.0.0.1. Can be said several times.
+    /// How this node calls itself: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). And which section of the
+    /// configuration is its: `[node.NAME]`, if there is one. Default: what `DUNLIN_NODE` says; without that its [`Peer`] as text, and no section.
+    pub fn named(mut self, name: &str) -> Self {
+        self.named = Some(name.to_owned());
+        self
+    }
+
+    /// Reads this file in the place of the `dunlin.toml` that are [searched for](crate::config), and of the one that `DUNLIN_CONFIG` names. In a simulation
+    /// nothing is read.
+    ///
+    /// # Errors
+    /// [`NodeError::Config`]: also if there is no such file.
+    pub fn config(mut self, path: impl AsRef<Path>) -> Result<Self, NodeError> {
+        if !world::is_simulated() {
+            self.source = Source::Read(Sources::file(path)?);
+        }
+        Ok(self)
+    }
+
+    /// Reads no configuration, neither files nor variables.
+    pub fn no_config(mut self) -> Self {
+        self.source = Source::Nowhere;
+        self
+    }
+
+    /// Where others can dial this node. Default: 127.0.0.1, at the first free port from 7500. `default-route` is the address of this machine that
+    /// its default route begins at, with the first free port; `default-route:7510` has a port of its own. Can be said several times.
     pub fn listen(mut self, address: &str) -> Self {
         self.listen.push(address.to_owned());
         self
@@ -51,9 +94,18 @@ impl NodeBuilder {
     }
 
     /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
-    /// (or `memory:`, `unix:`) a node that finds none there serves it itself. What names guarantee: [names](super#names).
+    /// (or `memory:`, `unix:`) a node that finds none there serves it itself. `default-route` is the address of this machine that its default route begins at, with port 7400 if none is said
+    /// (`default-route:7410`); a node that listens there serves it. What names guarantee: [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
+        self
+    }
+
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`). One that may not waits until there
+    /// is a service: so programs can be started before it, and one that only visits, to look at something, is not missed when it goes. The node that
+    /// listens at the address of the names serves them in any case.
+    pub fn serve_names(mut self, may: bool) -> Self {
+        self.abstains = !may;
         self
     }
 
@@ -101,39 +153,71 @@ impl NodeBuilder {
         self
     }
 
-    /// Joins the application.
+    /// All settings: what was said here, and what the configuration says of the rest.
+    fn settle(&mut self) -> Result<Config, NodeError> {
+        let (app, name) = (self.application.as_deref(), self.named.as_deref());
+        let searched = |app, name| Sources::search()?.resolve(app, name);
+        let mut config = match &self.source {
+            _ if world::is_simulated() => Config::default(),
+            Source::Nowhere => Config::default(),
+            Source::Search => searched(app, name)?,
+            Source::Read(sources) => sources.resolve(app, name)?,
+        };
+        let said = |addresses: &mut Vec<String>| Some(std::mem::take(addresses)).filter(|said| !said.is_empty());
+        config.app.overridden(self.application.take());
+        config.node.overridden(self.named.take().map(Some));
+        config.names.overridden(self.names.take().map(Some));
+        config.listen.overridden(said(&mut self.listen));
+        config.advertise.overridden(said(&mut self.advertise));
+        config.grace.overridden(self.grace);
+        config.heartbeat.overridden(self.heartbeat);
+        config.message_max_bytes.overridden(self.message_max);
+        config.buffered_max_bytes.overridden(self.buffered_max);
+        config.relay.overridden(self.relay);
+        config.role.overridden(self.roles.role().map(Some));
+        self.roles.settle(config.role.value, config.node.value.clone());
+        if config.app.value.is_empty() {
+            let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
+                        app = \"weather\" in dunlin.toml";
+            return Err(NodeError::Setting(what.to_owned()));
+        }
+        Ok(config)
+    }
+
+    /// Joins the application, with the [configuration](crate::config) for all that was not said here.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait.
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait. With a [role](Self::role) it
+    /// returns once the node has that: a member waits for the main node.
     ///
     /// # Errors
-    /// [`NodeError::Setting`], [`NodeError::Listen`].
+    /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
+    ///
+    /// # Cancel safety
+    /// Dropped, the node has not joined, or says goodbye.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub async fn join(self) -> Result<Node, NodeError> {
+    pub async fn join(mut self) -> Result<Node, NodeError> {
+        let settings = self.settle()?;
         let (networks, host) = world::networks(self.networks);
-        let addresses = if self.listen.is_empty() { vec!["127.0.0.1:0".to_owned()] } else { self.listen };
-        let mut listeners = Vec::new();
-        for address in addresses {
-            let listener = networks.listen(&address).await;
-            listeners.push(listener.map_err(|error| NodeError::Listen { address, error })?);
-        }
-        let mut config = Config::new(self.application.clone());
+        let names = listen::names(settings.names.value.clone()).map_err(|why| NodeError::Setting(why.to_string()))?;
+        let listeners = listen::listen(&networks, &settings.listen).await?;
+        let mut config = dunlin_proto::Config::new(settings.app.value.clone());
         let listening: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
-        config.addresses = if self.advertise.is_empty() { listening.clone() } else { self.advertise };
-        if let Some(grace) = self.grace {
-            config.grace = grace;
+        for address in &listening {
+            tracing::info!(target: "dunlin::node", application = settings.app.value, address, "listening");
         }
-        if let Some(heartbeat) = self.heartbeat {
-            config.heartbeat = heartbeat;
-            config.silence = heartbeat.mul_f32(3.5);
+        config.addresses =
+            if settings.advertise.value.is_empty() { listening.clone() } else { settings.advertise.value.clone() };
+        config.grace = settings.grace.value;
+        if settings.heartbeat.origin != Origin::Default {
+            config.heartbeat = settings.heartbeat.value;
+            config.silence = config.heartbeat.mul_f32(3.5);
             // Who does not answer a handshake is as silent as who says nothing later.
             config.handshake = config.handshake.min(config.silence);
         }
-        if let Some(max) = self.message_max {
-            config.value_max = usize::try_from(max).unwrap_or(usize::MAX);
-        }
-        if self.relay == Some(false) {
+        config.value_max = usize::try_from(settings.message_max_bytes.value).unwrap_or(usize::MAX);
+        if !settings.relay.value {
             config.relays_max = 0;
         }
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
@@ -143,20 +227,23 @@ impl NodeBuilder {
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
-        let driver = Driver::new(Machine::new(config, me, id::seed()), networks.clone(), dial_max, Hub::new(me));
-        if let Some(max) = self.buffered_max {
-            driver.with(|state, _| state.buffered_max = max);
-        }
+        let roles = Roles::new(&self.roles, Peer(me));
+        let hub = Hub::new(me, self.roles.role().is_some());
+        let machine = Machine::new(config, me, id::seed());
+        let log = Log::new(settings.app.value.clone());
+        let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
+        driver.with(|state, _| state.buffered_max = settings.buffered_max_bytes.value);
+        driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.
         world::spawn_own(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, self.names)));
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, names, !self.abstains)));
         let tasks = tasks.into();
-        let inner = Inner { driver, me, application: self.application, addresses, listening, tasks, host };
-        Ok(Node { inner: Arc::new(inner) })
+        let inner = Inner { driver, me, config: settings, addresses, listening, roles, tasks, host };
+        roles::enter(Node { inner: Arc::new(inner) }, self.roles).await
     }
 }
 

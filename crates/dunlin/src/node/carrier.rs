@@ -259,6 +259,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
+    use super::super::events::Log;
     use super::super::hub::Hub;
     use super::super::network::Networks;
     use super::*;
@@ -303,7 +304,13 @@ mod tests {
     fn who_cannot_write_waits_for_what_arrives() {
         let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
         let machine = Machine::new(Config::new("krill"), me, 1);
-        let driver = Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me));
+        let driver = Driver::new(
+            machine,
+            Networks::default(),
+            std::time::Duration::from_secs(1),
+            Hub::new(me, false),
+            Log::default(),
+        );
         let id = SocketId(0);
         driver.with(|state, now| state.machine.accepted(now, id));
         let awaited = Arc::<AtomicBool>::default();
@@ -353,7 +360,13 @@ mod tests {
         let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
         let driver = || {
             let machine = Machine::new(Config::new("krill"), me, 1);
-            Driver::new(machine, Networks::default(), std::time::Duration::from_secs(1), Hub::new(me))
+            Driver::new(
+                machine,
+                Networks::default(),
+                std::time::Duration::from_secs(1),
+                Hub::new(me, false),
+                Log::default(),
+            )
         };
         for parting in [true, false] {
             let (takes, taken) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<u8>>>::default());

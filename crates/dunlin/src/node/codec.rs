@@ -32,12 +32,14 @@ pub enum Encoding {
     /// CBOR (RFC 8949), with the names of fields and variants.
     ///
     /// Programs of different age understand each other: a field that the reader does not know is passed over, and one that the writer did not
-    /// know may be missing if it is an `Option` or has `#[serde(default)]`. An `Option<Option<T>>` loses a level: `Some(None)` arrives as `None`.
+    /// know may be missing if it is an `Option` or has `#[serde(default)]`. A number may become wider, and a value an `Option` of it. Anything else that changes
+    /// is [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>` loses a level: `Some(None)` arrives as `None`.
     #[default]
     Cbor,
     /// postcard: values only, without names. Smaller, and faster.
     ///
-    /// Both sides must have the same type: any difference is an error, or goes unnoticed. What has to look at the bytes to know what they are
+    /// Both sides must have the same type, with fields of the same names and kinds in the same order: any difference is
+    /// [refused](super::NameError::Mismatch) when the second end is declared. What has to look at the bytes to know what they are
     /// does not work: `untagged` and internally tagged enums, `flatten`, `skip_serializing_if`, `serde_json::Value`. A message may hold
     /// at most about 65,000 elements of sequences and maps that have no content, such as those of a `Vec<()>`.
     Compact,

@@ -16,6 +16,7 @@ use std::time::Duration;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
 use tokio::sync::{Notify, oneshot};
@@ -23,8 +24,11 @@ use tokio::sync::{Notify, oneshot};
 use super::Peer;
 use super::bell::{Bell, lock};
 use super::carrier::Carrier;
+use super::codec::Encoding;
 use super::error::UnsettledEnd;
+use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
+use super::message;
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -34,7 +38,7 @@ use crate::world::{self, Clock};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
-const BUFFERED_MAX: u64 = 16 << 20;
+pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
@@ -47,6 +51,9 @@ pub(crate) struct State {
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
+    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
+    /// who sent it, and the ends in it are dropped here.
+    pub(super) late: BTreeMap<ChannelId, Encoding>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
     /// Sockets that are to be closed once what they still have to say is written.
@@ -66,12 +73,18 @@ pub(crate) struct State {
     settled: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
+    /// What people are to read: written where nothing is locked, too.
+    pub(crate) lines: Vec<NodeEvent>,
 }
 
 /// A socket.
 struct Entry {
     bell: Arc<Bell>,
     post: Weak<Post>,
+    /// Who is at its other end, for people to read.
+    peer: String,
+    /// Where it was dialled. `None`: it was accepted.
+    dialled: Option<String>,
 }
 
 pub(crate) struct Driver {
@@ -89,11 +102,13 @@ pub(crate) struct Driver {
     /// So long a dial may take: a network that drops what is sent to it answers nothing.
     dial_max: Duration,
     closing: AtomicBool,
+    pub(crate) log: Log,
 }
 
 impl Driver {
-    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub) -> Arc<Self> {
+    pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         Arc::new(Self {
+            log,
             clock: Clock::new(),
             read: AtomicU64::new(0),
             state: Mutex::new(State {
@@ -103,6 +118,7 @@ impl Driver {
                 first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
                 arriving: BTreeMap::new(),
+                late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
                 parting: BTreeMap::new(),
@@ -114,6 +130,7 @@ impl Driver {
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),
+                lines: Vec::new(),
             }),
             given_up: Mutex::default(),
             abandoned: AtomicBool::new(false),
@@ -182,7 +199,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() {
+        if !state.garbage.is_empty() || !state.lines.is_empty() {
             self.bell.ring();
         }
     }
@@ -199,6 +216,7 @@ impl Driver {
                 }
             }
             Action::Close(socket, why) => {
+                self.tell_closed(state, now, socket, &why);
                 if let Some(entry) = state.sockets.get(&socket) {
                     state.parting.insert(socket, why);
                     entry.bell.ring();
@@ -229,6 +247,13 @@ impl Driver {
                     HomeHears::Ended(End::Gone | End::Lost) | HomeHears::Lost(_) => self.over(state, now, channel),
                     _ => {}
                 }
+                if let HomeHears::Sent(bytes) = &heard
+                    && let Some(encoding) = state.late.get(&channel).copied()
+                    && !state.stretched.contains_key(&(channel, Which::Receiver))
+                {
+                    let bytes = bytes.clone();
+                    return message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
+                }
                 state.tell((channel, Which::Receiver), Told::Home(from, heard));
                 state.has_settled(channel);
             }
@@ -246,6 +271,36 @@ impl Driver {
                 state.has_settled(channel);
             }
         }
+    }
+
+    /// Why a socket is closed may be worth knowing.
+    fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
+        let Some(Entry { peer, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
+        let event = match (dialled, why) {
+            (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: refusal.to_string() }
+            }
+            (Some(at), Closed::Garbage(why)) => {
+                NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
+            }
+            (None, Closed::Stranger { node, application }) => {
+                let why = format!("it belongs to the application {application:?}");
+                let (from, node) = (peer.clone(), *node);
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, from, why));
+            }
+            (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
+                from: peer.clone(),
+                why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
+            },
+            (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            _ => return,
+        };
+        self.with_hub(state, now, |hub, _| match event {
+            NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
+            event => hub.tell(event),
+        });
     }
 
     /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may declare it anew.
@@ -328,13 +383,14 @@ impl Driver {
         })
     }
 
-    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>) -> SocketId {
+    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>, dialled: Option<String>) -> SocketId {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
+        let peer = socket.peer();
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post) });
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, dialled });
         world::spawn_own(post.serve(0));
         id
     }
@@ -367,22 +423,28 @@ impl Driver {
                     driver.close();
                 });
             }
-            let (dials, garbage) = self.with(|state, now| {
+            let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
+                let State { machine, late, .. } = &mut *state;
+                late.retain(|channel, _| machine.has_home(*channel));
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
                 }
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
-                (std::mem::take(&mut state.dials), std::mem::take(&mut state.garbage))
+                let State { dials, garbage, lines, .. } = state;
+                (std::mem::take(dials), std::mem::take(garbage), std::mem::take(lines))
             });
-            if self.bell.stirred() > 0 || !garbage.is_empty() {
+            let writes = !lines.is_empty();
+            self.log.keep(lines);
+            if self.bell.stirred() > 0 || !garbage.is_empty() || writes {
                 let driver = self.clone();
                 // Not here: it may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
                     garbage.into_iter().for_each(discard);
+                    driver.log.write();
                 });
             }
             if look_at.is_none_or(|at| self.now() >= at) {
@@ -422,11 +484,16 @@ impl Driver {
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
         let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
+        let application = self.log.application();
+        match &result {
+            Ok(_) => tracing::debug!(target: "dunlin::node", application, address, "dialled"),
+            Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "nobody answers"),
+        }
         self.with(|state, now| match result {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
-                let socket = self.add_socket(state, socket);
+                let socket = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
             }
             Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
@@ -439,7 +506,7 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let socket = self.add_socket(state, socket);
+            let socket = self.add_socket(state, socket, None);
             state.machine.accepted(now, socket);
         });
     }
@@ -455,10 +522,13 @@ impl Driver {
             }
             (std::mem::take(stretched), hub.take())
         });
+        let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {
-            hub.farewell();
+            hub.farewell(&mut lines);
         }
+        self.log.keep(lines);
         self.end_all(stretched);
+        self.log.write();
         self.bell.ring();
     }
 }

@@ -3,7 +3,11 @@
 use std::time::Duration;
 use std::{fmt, io};
 
+use dunlin_proto::schema::Difference;
+
 use super::Peer;
+use super::roles::Member;
+use crate::config::{ConfigError, Origin};
 
 /// Why a node could not join, or did not leave in order.
 #[derive(Debug, thiserror::Error)]
@@ -12,11 +16,19 @@ pub enum NodeError {
     /// A setting that cannot be.
     #[error("{0}")]
     Setting(String),
+    /// The configuration is not accepted, or cannot be read.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The node cannot listen there.
-    #[error("cannot listen at {address}: {error}")]
+    #[error("{error}{}", match .origin {
+        Origin::Code | Origin::Default => String::new(),
+        said => format!(" (listen = {address:?} is said at {said})"),
+    })]
     Listen {
-        /// Where.
+        /// Where, as it was said.
         address: String,
+        /// Who said it.
+        origin: Origin,
         /// Why not.
         #[source]
         error: io::Error,
@@ -30,6 +42,58 @@ pub enum NodeError {
     Unsettled {
         /// Those ends.
         ends: Vec<UnsettledEnd>,
+    },
+    /// This node was to be the [main](super::Role::Main) one, and there is one already.
+    #[error(
+        "the application {application:?} has a main node already: {holder}. Join as a member (`Role::Member`), or end that one; if it \
+         has died, its place is free once its connection counts as dead (`grace`, 15 s by default)"
+    )]
+    SecondMain {
+        /// The application.
+        application: String,
+        /// Who it is.
+        holder: String,
+    },
+    /// This node was to be a member, and no main node came within the time that it was [given](super::NodeBuilder::wait_for_main).
+    #[error(
+        "no main node of the application {application:?} within {waited:.1?}{}. Start it (`.role(Role::Main)`) with the same application \
+         and the same `names` address, or wait longer (`wait_for_main`)",
+        .without_names.as_ref().map(|why| format!(", and no name service either ({why})")).unwrap_or_default()
+    )]
+    NoMain {
+        /// The application.
+        application: String,
+        /// For how long it was waited for.
+        waited: Duration,
+        /// Why no name service was reached. `None`: one was, and knows of no main node.
+        without_names: Option<String>,
+    },
+    /// This node was to be the main one, and no name service could say in [time](super::NodeBuilder::wait_for_main) that it is the only one.
+    #[error(
+        "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves it, or \
+         give another address (`names`): on loopback, a node serves the names itself if nobody does",
+        .without_names.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
+    )]
+    NoNames {
+        /// The application.
+        application: String,
+        /// For how long it was waited for.
+        waited: Duration,
+        /// Why it was not reached. `None`: it was, and has not answered.
+        without_names: Option<String>,
+    },
+    /// The name by which the main node and its members find each other could not be declared.
+    #[error("the node cannot take up its role: {0}")]
+    Enrol(#[source] NameError),
+    /// The main node has left, and these members had not, within the time that they were [given](super::NodeBuilder::shutdown).
+    #[error(
+        "the main node has left without waiting any longer for: {}. Programs of members should end when `Node::closing` says so; \
+         `NodeBuilder::shutdown` gives them more time",
+        .members.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Stragglers {
+        /// Those members.
+        members: Vec<Member>,
     },
 }
 
@@ -59,6 +123,9 @@ pub enum NameError {
     /// The name is not one.
     #[error("{0:?} is no name: 1 to 255 printable ASCII characters without '/' are")]
     BadName(String),
+    /// The name is one of those that nodes keep for themselves.
+    #[error("{0:?}: names that begin with \"dunlin.\" are the nodes' own; choose another")]
+    Reserved(String),
     /// It does not fit what is there under this name.
     #[error("{name:?}: {mine} does not fit {theirs} of node {holder}")]
     Refused {
@@ -71,15 +138,25 @@ pub enum NameError {
         /// Who has it.
         holder: String,
     },
-    /// The end is there already, shared as this one would be. In this version one holder has it, at one node.
+    /// The messages of the two ends are not the same: one side would write what the other cannot read. What may differ says [`Encoding`](super::Encoding).
+    #[error("{name:?}: the messages of node {holder} do not fit: {difference}")]
+    Mismatch {
+        /// The name.
+        name: String,
+        /// The first difference that matters.
+        difference: Box<Difference>,
+        /// Who has the other end.
+        holder: String,
+    },
+    /// The face is there already, shared as this one would be. One node has it.
     #[error(
         "{name:?} has a shared {what} already, {}",
         if *.here {
             "at this node: share that end (`share()`) and give its handles away, instead of declaring it again".to_owned()
         } else {
             format!(
-                "at node {holder}: in this version an end is shared within one node. Let the processes of that node send or receive for \
-                 others, give each node a name of its own, or serve a bundle with an acceptor, which any number of clients may call"
+                "at node {holder}: let that node send handles of it in messages, give each node a name of its own, or serve the bundle with an \
+                 acceptor, which any number of clients may call"
             )
         }
     )]
@@ -116,13 +193,19 @@ pub enum NameError {
     },
     /// It was not admitted in the time that it was [given](super::Naming::within).
     #[error(
-        "{name:?} was not admitted within {patience:?}: is a name service, or the node that was asked, within reach?"
+        "{name:?} was not admitted within {patience:?}: {}",
+        .without_names.as_ref().map_or_else(
+            || "the name service, or the node that was asked, has not answered".to_owned(),
+            |why| format!("no name service is reached ({why}): start the node that serves the names, or give its address (`names`)"),
+        )
     )]
     TimedOut {
         /// The name.
         name: String,
         /// How long it was waited for.
         patience: Duration,
+        /// Why no name service was reached. `None`: one was, or another node was asked.
+        without_names: Option<String>,
     },
     /// This node has left.
     #[error("this node has left its application")]

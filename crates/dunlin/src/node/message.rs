@@ -241,7 +241,10 @@ fn pack_end(
             return Err(NotNow::Later);
         }
         if end.stretched {
-            return never("an end whose name was joined to its other end on this node cannot leave it");
+            return never(
+                "an end that another node of this program has (of another application, perhaps), or whose name was joined to its other end on \
+                 this node, cannot leave it: send it one of a new channel, and pass the values on",
+            );
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
             // The other end is on its way, and it is still to be known whether it goes.
@@ -275,7 +278,9 @@ fn pack_end(
         }
     };
     let going = match leaving {
-        dunlin_proto::Leaving::Ready(place, trip) if completion == Completion::Sent && is_passed_on(&place, locked) => {
+        dunlin_proto::Leaving::Ready(_, trip)
+            if completion == Completion::Sent && locked.state.machine.is_guest(channel, half.1) =>
+        {
             // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already. So it is used here first.
             match half.1 {
                 Which::Sender => {
@@ -298,15 +303,6 @@ fn pack_end(
         }
     };
     Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
-}
-
-/// Whether another node speaks for an end that goes on from here: nobody here has used it.
-fn is_passed_on(place: &Place, locked: &Locked<'_>) -> bool {
-    let speaks = match place {
-        Place::Sender(place) => place.sponsor,
-        Place::Receiver(place) => place.home,
-    };
-    speaks != locked.state.machine.me().node
 }
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
@@ -473,6 +469,7 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
             match place {
                 Place::Sender(place) => write_sender(place, out),
                 Place::Receiver(place) => {
+                    out.put_u64(place.trip);
                     out.put_u64(place.claim);
                     out.put_u64(place.epoch);
                     write_node(place.home, &place.addresses, out);
@@ -501,6 +498,7 @@ fn read_policy(bytes: &mut Bytes) -> Option<Policy> {
 }
 
 fn write_sender(place: &SenderPlace, out: &mut BytesMut) {
+    out.put_u64(place.trip);
     out.put_u64(place.transfer);
     out.put_u64(place.epoch);
     write_node(place.home, &place.addresses, out);
@@ -540,6 +538,14 @@ struct ComingEnd {
     coming: Coming,
 }
 
+/// What is said of an end, or of all parts of a handle of a shared one.
+struct ComingWhole {
+    handle: Option<EndKind>,
+    /// Of a handle that has one.
+    policy: Policy,
+    parts: Vec<ComingEnd>,
+}
+
 fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
     let code = bytes.try_get_u8().ok()?;
     let channel = ChannelId(bytes.try_get_u128().ok()?);
@@ -554,13 +560,14 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
         OVER => Coming::Over,
         ON => {
             let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
-            let (count, epoch) = (bytes.try_get_u64().ok()?, bytes.try_get_u64().ok()?);
+            let mut number = || bytes.try_get_u64().ok();
+            let (trip, count, epoch) = (number()?, number()?, number()?);
             let (home, addresses) = read_node(bytes)?;
             let place = if which(kind) == Which::Receiver {
-                Place::Receiver(ReceiverPlace { claim: count, epoch, home, addresses })
+                Place::Receiver(ReceiverPlace { trip, claim: count, epoch, home, addresses })
             } else {
                 let (sponsor, sponsor_addresses) = read_node(bytes)?;
-                Place::Sender(SenderPlace { transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
+                Place::Sender(SenderPlace { trip, transfer: count, epoch, home, addresses, sponsor, sponsor_addresses })
             };
             Coming::On(place, encoding)
         }
@@ -574,32 +581,16 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     if codec::is_raw(shape) {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
-    let count = bytes.first().copied().ok_or("the message is empty")?;
-    if count == 0 {
+    if *bytes.first().ok_or("the message is empty")? == 0 {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
-    bytes.advance(1);
+    let comings = read_ends(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
     let mut inbox = Inbox::new(Vec::new());
-    let mut comings = Vec::with_capacity(count.into());
-    for token in 0..u64::from(count) {
-        let handle = bytes.first().and_then(|code| kind(*code)).filter(|kind| !parts(*kind).is_empty());
-        let mut coming = Vec::with_capacity(1);
-        match handle {
-            None => {
-                let end = read_end(&mut bytes).ok_or(NOT_OURS)?;
-                inbox.expect(token, end.kind, end.policy.clone());
-                coming.push(end);
-            }
-            Some(kind) => {
-                bytes.advance(1);
-                let policy = if has_policy(kind) { read_policy(&mut bytes).ok_or(NOT_OURS)? } else { rendezvous() };
-                for part in parts(kind) {
-                    coming.push(read_end(&mut bytes).filter(|end| which(end.kind) == which(*part)).ok_or(NOT_OURS)?);
-                }
-                inbox.expect(token, kind, policy);
-            }
+    for (token, coming) in (0..).zip(&comings) {
+        match (coming.handle, coming.parts.as_slice()) {
+            (Some(kind), _) => inbox.expect(token, kind, coming.policy.clone()),
+            (None, ends) => ends.iter().for_each(|end| inbox.expect(token, end.kind, end.policy.clone())),
         }
-        comings.push(coming);
     }
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
     body.put_u8(0);
@@ -610,7 +601,7 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
         let (agents, chore) = into_list(end.agent);
         arriving.chores.extend(chore);
         let mut agents = agents.into_iter();
-        arriving.ends.extend(coming.into_iter().map(|ComingEnd { channel, kind, coming, .. }| ArrivingEnd {
+        arriving.ends.extend(coming.parts.into_iter().map(|ComingEnd { channel, kind, coming, .. }| ArrivingEnd {
             channel,
             coming,
             kind,
@@ -620,7 +611,37 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     Ok((value, Some(arriving)))
 }
 
-const NOT_OURS: &str = "what it says of its ends is not dunlin's";
+/// What is said of the ends of a message: all before its value.
+fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
+    let count = bytes.try_get_u8().ok()?;
+    let mut comings = Vec::with_capacity(count.into());
+    for _ in 0..count {
+        let handle = bytes.first().and_then(|code| kind(*code)).filter(|kind| !parts(*kind).is_empty());
+        let mut read = Vec::with_capacity(1);
+        let mut policy = rendezvous();
+        match handle {
+            None => read.push(read_end(bytes)?),
+            Some(kind) => {
+                bytes.advance(1);
+                if has_policy(kind) {
+                    policy = read_policy(bytes)?;
+                }
+                for part in parts(kind) {
+                    read.push(read_end(bytes).filter(|end| which(end.kind) == which(*part))?);
+                }
+            }
+        }
+        comings.push(ComingWhole { handle, policy, parts: read });
+    }
+    Some(comings)
+}
+
+/// Of a message that was complete when it was sent nobody here can have the value: the ends in it are dropped, so that whoever waits for them hears of that.
+pub(crate) fn drop_ends(mut bytes: Bytes, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    for end in read_ends(&mut bytes).into_iter().flatten().flat_map(|coming| coming.parts) {
+        adopt(end.channel, end.coming, end.kind, None, from, encoding, locked);
+    }
+}
 
 /// All agents of an end.
 fn into_list(agent: Option<Agent>) -> (Vec<Agent>, Option<Chore>) {
@@ -901,12 +922,7 @@ impl Arriving {
         for ArrivingEnd { channel, coming, kind, agent } in self.ends {
             let core = agent.as_ref().and_then(Agent::channel);
             let is_awaited = core.is_some_and(|core| locked.state.arriving.remove(&core).is_some());
-            match coming {
-                Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
-                Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
-                // Dropped, its agent is a receiver that is gone.
-                Coming::Over => locked.state.garbage.push(Box::new(agent)),
-            }
+            adopt(channel, coming, kind, agent, from, encoding, locked);
             if is_awaited {
                 locked.state.has_settled(channel);
             }
@@ -918,6 +934,24 @@ impl Arriving {
 /// What serves a handle of a shared end: until that, or the other node, is gone.
 fn run(chore: Chore) {
     world::spawn_own(chore);
+}
+
+/// `None`: nobody wants it.
+fn adopt(
+    channel: ChannelId,
+    coming: Coming,
+    kind: EndKind,
+    agent: Option<Agent>,
+    from: NodeId,
+    encoding: Encoding,
+    locked: &mut Locked<'_>,
+) {
+    match coming {
+        Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
+        Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
+        // Dropped, its agent is a receiver that is gone.
+        Coming::Over => locked.state.garbage.push(Box::new(agent)),
+    }
 }
 
 fn adopt_first(

@@ -23,7 +23,8 @@
 //! # Names
 //!
 //! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two nodes have a connection of
-//! their own. Each end of a name has one holder, and who declares it second is refused ([`NameError::Refused`], [`NameError::Shared`]).
+//! their own. An end of a name has one holder, and who declares it second is refused ([`NameError::Refused`]); unless both say that it is
+//! [shared](Naming::shared): then each of them has a handle of it.
 //!
 //! That holds among the nodes that reach the same name service, and no further:
 //!
@@ -38,6 +39,13 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! # Programs of different age
+//!
+//! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields and variants, also of what ends in them carry. What one side
+//! writes has to be what the other one can read; [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
+//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". What a type looks like is found out from its `Deserialize`, which is called for
+//! that, once, without anything to be read; so a type has to write what it reads. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//!
 //! # Nodes that cannot dial each other
 //!
 //! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
@@ -46,9 +54,22 @@
 //! connections are relayed, and by whom. When the relay is lost, others that both are connected with are asked; if there is none within the
 //! grace period, the connection is over, as if the other node were. A node that is not to relay says so: [`NodeBuilder::relay`].
 //!
+//! # Roles, and leaving in order
+//!
+//! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it when they join, and for which it waits when it
+//! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other.
+//!
+//! # What happens to a node
+//!
+//! [`Node::events`] is a channel of it: who joins and leaves, how connections are, who was refused and why, which limit was reached, that the application
+//! closes. For people the same are `tracing` events, of the target `dunlin::node`, with the fields `application` and `peer`; and with them where a node listens and dials, and who serves the names. Nothing is written for a
+//! value.
+//!
 //! # What there is
 //!
 //! - [`Node`], [`NodeBuilder`]: join an application, leave it;
+//! - [`roles`], [`Role`]: a main node and members;
+//! - [`NodeEvent`], [`Limit`]: what happens to a node;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
 //! - [`Guest`]: a client of an acceptor;
 //! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over;
@@ -56,7 +77,7 @@
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
-//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names.
+//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names, `events.rs` tells what happens.
 
 mod bell;
 mod bridge;
@@ -66,13 +87,19 @@ mod carrier;
 pub(crate) mod codec;
 mod driver;
 mod error;
+mod events;
 mod hub;
 mod id;
+pub mod inquiry;
+mod listen;
 mod message;
 mod name;
 pub mod network;
 mod post;
+pub mod roles;
+mod schema;
 mod serve;
+mod sharing;
 mod work;
 
 use std::fmt;
@@ -85,23 +112,33 @@ use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
-use dunlin_core::{Bundle, ChannelFactory, Policy, Portable, Receiver, Sender, channel, channel_with};
+use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::id::Life;
-use dunlin_proto::wire::{Expected, Face};
+use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
 
 #[cfg(feature = "sim")]
 pub(crate) use bell::lock;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
+pub(crate) use driver::BUFFERED_MAX;
 use driver::Driver;
 pub use dunlin_proto::Down;
+pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
 pub use error::{NameError, NodeError, UnsettledEnd};
-use hub::{Acceptance, Half};
+pub use events::{Limit, NodeEvent};
+use hub::{Acceptance, Accepted, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
+pub use inquiry::Inquirer;
+pub use listen::LISTEN_PORTS;
 pub use name::Expects;
+pub use roles::Role;
+use roles::Roles;
+pub use serve::NAMES_PORTS;
+pub use sharing::Many;
 
+use crate::config::Config;
 use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
@@ -119,10 +156,11 @@ pub struct Node {
 struct Inner {
     driver: Arc<Driver>,
     me: Life,
-    application: String,
+    config: Config,
     addresses: Vec<String>,
     listening: Vec<String>,
-    /// They listen, and look for names.
+    roles: Arc<Roles>,
+    /// They listen, look for names, and keep to the node's role.
     tasks: Mutex<Vec<Own>>,
     /// What a simulation calls it.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
@@ -135,7 +173,7 @@ const LEAVE: Duration = Duration::from_secs(5);
 const HANDED_ON: Duration = Duration::from_secs(4);
 
 impl Node {
-    /// Joins an application with the default settings: over TCP on loopback, with the name service at port 7400, which this
+    /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback, with the name service at port 7400, which this
     /// node serves itself if nobody does. If another application has that port, or who has it does not answer, at the next, up to 7415.
     ///
     /// One pair has a name, as long as the nodes reach one name service; what holds if they do not, [names](self#names) has.
@@ -158,7 +196,12 @@ impl Node {
 
     /// The application's name.
     pub fn application(&self) -> &str {
-        &self.inner.application
+        &self.inner.config.app.value
+    }
+
+    /// All its settings, and where each came from.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
     }
 
     /// What others are told to dial: see [`NodeBuilder::advertise`].
@@ -193,7 +236,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn client<B: Bundle>(&self, name: &str) -> Naming<'_, Client<B>>
+    pub fn client<B: Pairing>(&self, name: &str) -> Naming<'_, Client<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -205,7 +248,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn server<B: Bundle>(&self, name: &str) -> Naming<'_, Server<B>>
+    pub fn server<B: Pairing>(&self, name: &str) -> Naming<'_, Server<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -217,7 +260,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn acceptor<B: Bundle>(&self, name: &str) -> Naming<'_, Acceptor<B>>
+    pub fn acceptor<B: Pairing>(&self, name: &str) -> Naming<'_, Acceptor<B>>
     where
         B::Client: Portable,
         B::Server: Portable + Send,
@@ -245,21 +288,12 @@ impl Node {
     }
 
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
-        Naming {
-            node: self,
-            name: name.to_owned(),
-            options: hub::Options { face, shared: false, expects: Expected::Unknown, ..hub::Options::default() },
-            policy: Policy::default(),
-            end: PhantomData,
-        }
-    }
-
-    /// What happens to this node's connections, from now on: a channel that can be chosen over. What nobody receives is kept up
-    /// to 1024 changes; then the oldest go.
-    pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
-        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
-        self.inner.driver.with_hub_now(|hub, _| hub.watch(tx));
-        rx
+        let said = self.inner.config.channels.get(name::split(name).1);
+        let message_max = said.and_then(|said| said.message_max_bytes.value);
+        let policy = said.and_then(|said| said.policy.value.as_ref()).map(|(_, policy)| policy.clone());
+        let naming = Naming::new(&self.inner.driver, name, face);
+        let options = hub::Options { message_max, ..naming.options };
+        Naming { options, policy: policy.unwrap_or_default(), ..naming }
     }
 
     /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
@@ -268,20 +302,18 @@ impl Node {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
     }
 
-    /// The ends of this node that are joined, and whose name somebody else has too: those that there are, and those to come.
-    ///
-    /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](self#names). Each pair goes on; this
-    /// node is told if what it has came second, and so is the node at the other end. What nobody receives is kept up to 1024 conflicts; then
-    /// the oldest go.
-    pub fn conflicts(&self) -> Receiver<NameConflict> {
-        let (tx, rx) = channel_with(dunlin_core::overwrite_oldest(1024));
-        self.inner.driver.with_hub_now(|hub, _| hub.watch_conflicts(tx));
-        rx
-    }
-
     /// The ends of this node that have not found their other end: every wait is visible.
     pub fn waiting(&self) -> Vec<WaitingEnd> {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
+    }
+
+    /// Asks the node at this address, or without one the node that serves the application's names, which answer by themselves: for pings, and for the names
+    /// that it knows.
+    ///
+    /// # Errors
+    /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if nobody answered within `patience`.
+    pub async fn inquire(&self, address: Option<&str>, patience: Duration) -> Result<Inquirer, NameError> {
+        Inquirer::new(self, address, patience).await
     }
 
     /// Whether this node serves the application's names.
@@ -296,11 +328,15 @@ impl Node {
     /// them first, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
     /// not at rest.
     ///
+    /// A [main node](roles) first tells its members, and waits until they have left, for at most [`NodeBuilder::shutdown`]. A member first tells its main node.
+    ///
     /// # Errors
-    /// [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
+    /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
     /// has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
+        tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
+        let members = self.inner.roles.close(driver).await;
         driver.with_hub_now(|hub, _| hub.leave());
         let mut lost = Vec::new();
         let mut late = false;
@@ -325,7 +361,10 @@ impl Node {
             // Once it has ended, its address is free.
             task.ended().await;
         }
+        self.inner.roles.over();
+        tracing::info!(target: "dunlin::node", application = self.application(), "left");
         match flushed {
+            _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
             Some(_) if !late && lost.is_empty() => Ok(()),
             Some(_) if !late => Err(NodeError::Unsettled { ends: lost }.into()),
             _ => Err(NodeError::NotFlushed.into()),
@@ -352,7 +391,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.inner.application).finish()
+        f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.application()).finish()
     }
 }
 
@@ -390,19 +429,22 @@ pub struct Acceptor<B>(PhantomData<B>);
 /// Dropped while it is awaited, the end is taken back.
 #[must_use = "await it to declare the end"]
 pub struct Naming<'a, E> {
-    node: &'a Node,
+    driver: &'a Arc<Driver>,
     name: String,
     options: hub::Options,
     policy: Policy,
     end: PhantomData<fn() -> E>,
 }
 
-impl<E> Naming<'_, E> {
-    /// The end is to be shared: the other end may [insist](Self::expects) on that. It is declared once, and its handles are made where it is
-    /// ([`Sender::share`], [`Receiver::share`]). In this version a second declaration, here or at another node, is
-    /// [`NameError::Shared`].
-    pub fn shared(mut self) -> Self {
-        self.options.shared = true;
+impl<'a, E> Naming<'a, E> {
+    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self {
+        let options = hub::Options { face, ..hub::Options::default() };
+        Self { driver, name: name.to_owned(), options, policy: Policy::default(), end: PhantomData }
+    }
+
+    /// A name of the node's own, which programs cannot declare.
+    fn reserved(mut self) -> Self {
+        self.options.reserved = true;
         self
     }
 
@@ -425,6 +467,14 @@ impl<E> Naming<'_, E> {
         self
     }
 
+    /// The largest encoded message that this node accepts under this name, in bytes, if that is less than [the node's](NodeBuilder::message_max_bytes). A larger one
+    /// is not sent: its sender hears [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: what the [configuration](crate::config) says of a channel
+    /// of this name. It counts where messages are received at this node from another one, and goes with no receiver that is handed on.
+    pub fn message_max_bytes(mut self, bytes: u64) -> Self {
+        self.options.message_max = Some(bytes);
+        self
+    }
+
     /// If the connection loses its socket, operations fail at once instead of waiting for it to come back.
     pub fn fail_fast(mut self) -> Self {
         self.options.fail_fast = true;
@@ -433,7 +483,7 @@ impl<E> Naming<'_, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: rendezvous. From another node a buffer is also full when its values take more than so many bytes:
+    /// The channel's policy. Default: what the [configuration](crate::config) says of a channel of this name, or else rendezvous. From another node a buffer is also full when its values take more than so many bytes:
     /// [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
@@ -450,79 +500,98 @@ impl<E> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-impl<'a, T: Portable> IntoFuture for Naming<'a, Sender<T>> {
-    type Output = Result<Sender<T>, NameError>;
-    type IntoFuture = Named<'a, Sender<T>>;
+/// What a [`Naming`] can be of.
+#[doc(hidden)]
+pub trait Kind: Sized {
+    /// What it resolves with.
+    type End;
+
+    /// Declares it; gives also its number.
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
+}
+
+impl<'a, E: Kind + 'a> IntoFuture for Naming<'a, E> {
+    type Output = Result<E::End, NameError>;
+    type IntoFuture = Named<'a, E::End>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let declared = E::declare(self);
+        Box::pin(async move { Ok(declared.await?.0) })
+    }
+}
+
+impl<T: Portable> Kind for Sender<T> {
+    type End = Self;
+
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
             let (tx, rx) = channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Sender(outlet)).await?;
-            Ok(tx)
+            let schema = schema::of_messages::<T>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Sender(outlet)).await?;
+            Ok((tx, number))
         })
     }
 }
 
-impl<'a, T: Portable> IntoFuture for Naming<'a, Receiver<T>> {
-    type Output = Result<Receiver<T>, NameError>;
-    type IntoFuture = Named<'a, Receiver<T>>;
+impl<T: Portable> Kind for Receiver<T> {
+    type End = Self;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel_with::<T>(self.policy);
+            let (tx, rx) = channel_with::<T>(naming.policy);
             let inlet = AnyInlet::from(Inlet::new(tx));
-            self.node.inner.driver.declare(&self.name, self.options, Half::Receiver(inlet)).await?;
-            Ok(rx)
+            let schema = schema::of_messages::<T>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Receiver(inlet)).await?;
+            Ok((rx, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Client<B>>
+impl<B: Pairing + 'static> Kind for Client<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<B::Client, NameError>;
-    type IntoFuture = Named<'a, B::Client>;
+    type End = B::Client;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(server)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Client(agents)).await?;
-            Ok(client)
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Client(agents)).await?;
+            Ok((client, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Server<B>>
+impl<B: Pairing + 'static> Kind for Server<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<B::Server, NameError>;
-    type IntoFuture = Named<'a, B::Server>;
+    type End = B::Server;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&ChannelFactory::default());
             let agents = hub::agents_of(client)?;
-            self.node.inner.driver.declare(&self.name, self.options, Half::Server(agents)).await?;
-            Ok(server)
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Server(agents)).await?;
+            Ok((server, number))
         })
     }
 }
 
-impl<'a, B: Bundle + 'static> IntoFuture for Naming<'a, Acceptor<B>>
+impl<B: Pairing + 'static> Kind for Acceptor<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type Output = Result<Receiver<Guest<B::Server>>, NameError>;
-    type IntoFuture = Named<'a, Receiver<Guest<B::Server>>>;
+    type End = Receiver<Guest<B::Server>>;
 
-    fn into_future(self) -> Self::IntoFuture {
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
             let (client, _server) = B::pair(&ChannelFactory::default());
@@ -533,11 +602,11 @@ where
                 let (client, server) = B::pair(&ChannelFactory::default());
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
-                    Ok(()) => Some(agents),
+                    Ok(()) => Some(Accepted { agents, full: false }),
                     // With no room the server's face is dropped, and the client hears that.
                     Err(TrySendError::Full(guest)) => {
                         garbage.push(Box::new(guest));
-                        Some(agents)
+                        Some(Accepted { agents, full: true })
                     }
                     Err(TrySendError::Closed(guest)) => {
                         garbage.push(Box::new(guest));
@@ -545,8 +614,9 @@ where
                     }
                 }
             });
-            let driver = &self.node.inner.driver;
-            let number = driver.declare(&self.name, self.options, Half::Acceptor(accept)).await?;
+            let driver = naming.driver;
+            let schema = schema::of_messages::<B::Client>(naming.options.encoding);
+            let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;
             let driver = Arc::downgrade(driver);
             world::spawn_own(async move {
                 while let Some(guest) = next_guest(&mut door, &mut queue).await {
@@ -558,7 +628,7 @@ where
                     driver.give_up(number);
                 }
             });
-            Ok(guests)
+            Ok((guests, number))
         })
     }
 }

@@ -1,6 +1,10 @@
 //! Names and what is declared under them, in words.
 
+use dunlin_proto::schema::{Coding, Schema};
 use dunlin_proto::wire::{Declaration, Expected, Face};
+
+/// Names that begin so are the nodes' own.
+pub(crate) const RESERVED: &str = "dunlin.";
 
 /// What an end expects of the other one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,8 +47,21 @@ pub(crate) fn describe(declared: &Declaration) -> String {
         Expected::Unshared => " that expects the other end to be unshared",
         Expected::Shared => " that expects the other end to be shared",
     };
-    let encoding = String::from_utf8_lossy(&declared.schema);
-    format!("{held} {face} ({encoding}){expects}")
+    let encoding = match encoding(declared) {
+        "" => String::new(),
+        encoding => format!(" ({encoding})"),
+    };
+    format!("{held} {face}{encoding}{expects}")
+}
+
+/// How its messages are written. Empty: it does not say so.
+pub(crate) fn encoding(declared: &Declaration) -> &'static str {
+    match Schema::decode(&declared.schema).ok().flatten().map(|schema| schema.coding()) {
+        Some(Coding::Bytes) => "bytes",
+        Some(Coding::Cbor) => "cbor",
+        Some(Coding::Compact) => "compact",
+        None => "",
+    }
 }
 
 /// Splits `host:port/name`. No address: the name service is asked.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -14,8 +15,8 @@ use super::driver::Driver;
 use super::network::{Networks, is_transient};
 use crate::world::Timer;
 
-/// The default addresses of name services: each application takes the first that no other has.
-const PORTS: std::ops::Range<u16> = 7400..7416;
+/// The default ports of name services, on loopback: each application takes the first that no other has.
+pub const NAMES_PORTS: Range<u16> = 7400..7416;
 /// So long a node waits before it looks for a name service again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -50,23 +51,33 @@ async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, lis
     .await
 }
 
-/// Sees to it that there is a name service, for as long as the node lives.
-pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>) {
+/// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that one is found.
+pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>, may_serve: bool) {
     let addresses = match address {
         Some(address) => vec![address],
-        None => PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
+        None => NAMES_PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
     };
     let lost = driver.names_lost();
+    let application = driver.log.application();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
-        match find_or_serve(&driver, &networks, &addresses).await {
+        let found = find_or_serve(&driver, &networks, &addresses, may_serve).await;
+        let (Found::At(_, at) | Found::Here(_, at)) = &found;
+        let (before, found_at) = (&addresses[..*at], addresses[*at].clone());
+        driver.with_hub_now(|hub, _| hub.names_are_at(found_at));
+        match found {
             // The address leads to this node itself, which listens there already.
-            Found::At(node, before) if node == driver.me() => {
+            Found::At(node, _) if node == driver.me() => {
+                tracing::info!(target: "dunlin::node", application, "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
                 let other = another(&driver, before).await;
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
-            Found::At(node, _) => driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node)),
-            Found::Here(listener, before) => {
+            Found::At(node, _) => {
+                tracing::info!(target: "dunlin::node", application, peer = %node, "using its names");
+                driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node));
+            }
+            Found::Here(listener, _) => {
+                tracing::info!(target: "dunlin::node", application, address = listener.address(), "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
                 let Some(other) = accept_until(another(&driver, before), Arc::downgrade(&driver), listener).await
                 else {
@@ -79,10 +90,10 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Opti
     }
 }
 
-/// Who serves the names, and the addresses that come before theirs.
-enum Found<'a> {
-    At(NodeId, &'a [String]),
-    Here(BoxListener, &'a [String]),
+/// Who serves the names, and at which of the addresses.
+enum Found {
+    At(NodeId, usize),
+    Here(BoxListener, usize),
 }
 
 /// Waits until another node serves the names at one of these addresses: two parts of a network have met again, or a server is back that was held up.
@@ -94,29 +105,40 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
         Timer::after(LOOK).await;
         for address in addresses {
             match ask(driver, address).await {
-                Some(node) if node != driver.me() => return node,
+                Ok(node) if node != driver.me() => return node,
                 _ => {}
             }
         }
     }
 }
 
-async fn find_or_serve<'a>(driver: &Arc<Driver>, networks: &Networks, addresses: &'a [String]) -> Found<'a> {
+async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String], may_serve: bool) -> Found {
+    let mut said = String::new();
     loop {
         for (at, address) in addresses.iter().enumerate() {
-            if let Some(node) = ask(driver, address).await {
-                return Found::At(node, &addresses[..at]);
+            match ask(driver, address).await {
+                Ok(node) => return Found::At(node, at),
+                // Of several addresses most lead to nobody.
+                Err(why) if addresses.len() == 1 && !is_local(address) && why != said => {
+                    let application = driver.log.application();
+                    tracing::warn!(
+                        target: "dunlin::node", application, address, why,
+                        "the name service is not reached, and will be asked again; ends that are declared wait"
+                    );
+                    said = why;
+                }
+                Err(_) => {}
             }
         }
         // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
-        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| is_local(address)) {
+        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| may_serve && is_local(address)) {
             match networks.listen(address).await {
-                Ok(listener) => return Found::Here(listener, &addresses[..at]),
+                Ok(listener) => return Found::Here(listener, at),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // Once may not do: if its socket was lost just then, two would serve the same names.
                     for _ in 0..ASKS {
-                        if let Some(node) = ask(driver, address).await {
-                            return Found::At(node, &addresses[..at]);
+                        if let Ok(node) = ask(driver, address).await {
+                            return Found::At(node, at);
                         }
                         Timer::after(AGAIN).await;
                     }
@@ -129,14 +151,16 @@ async fn find_or_serve<'a>(driver: &Arc<Driver>, networks: &Networks, addresses:
     }
 }
 
-async fn ask(driver: &Arc<Driver>, address: &str) -> Option<NodeId> {
-    let answer = driver.with_hub_now(|hub, cx| Some(hub.ask(cx, address.to_owned())))?;
-    answer.await.ok()?.ok()
+/// Which node is there, or why none is.
+async fn ask(driver: &Arc<Driver>, address: &str) -> Result<NodeId, String> {
+    let left = || "this node has left".to_owned();
+    let answer = driver.with_hub_now(|hub, cx| Some(hub.ask(cx, address.to_owned()))).ok_or_else(left)?;
+    answer.await.unwrap_or_else(|_| Err(left()))
 }
 
 /// Whether a node may serve the application's names there unasked.
 fn is_local(address: &str) -> bool {
-    let tcp = address.strip_prefix("tcp:").unwrap_or(address);
+    let tcp = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("tcp:")).unwrap_or(address);
     crate::world::is_simulated()
         || ["memory:", "unix:"].iter().any(|scheme| address.starts_with(scheme))
         || ["127.", "localhost:", "[::1]:", ":"].iter().any(|host| tcp.starts_with(host))

@@ -26,6 +26,8 @@ use super::bell::{Bell, EndWaker};
 use super::bridge::Bridge;
 use super::codec::{Encoding, catch};
 use super::driver::{Driver, Locked, State};
+use super::events::{Limit, NodeEvent};
+use super::message;
 use crate::world;
 
 /// A work that takes so long is one for a thread of its own...
@@ -100,6 +102,14 @@ impl Says<'_> {
 
     pub(super) fn end_home(&self, how: End) {
         self.speak(|locked| locked.state.machine.end_home(locked.now, self.channel, how));
+    }
+
+    /// A message was not sent because of its size.
+    pub(super) fn too_large(&self, bytes: u64, bytes_max: u64) {
+        self.driver.with_hub_now(|hub, _| {
+            let name = hub.name_of(self.channel);
+            hub.tell(NodeEvent::Limit(Limit::Message { name, bytes, bytes_max }));
+        });
     }
 
     pub(super) fn withdraw(&self, ticket: Ticket) {
@@ -235,10 +245,21 @@ impl Driver {
             stretched.end(job);
             return state.has_settled(job.half.0);
         }
+        let unheard = std::mem::take(&mut stretched.told);
         state.remove(job.half);
         state.has_settled(job.half.0);
         if turn == Turn::Over {
             self.half_is_over(state, now, job.half);
+            if let Some(encoding) = job.bridge.as_ref().and_then(|bridge| bridge.late_values()) {
+                for told in unheard {
+                    if let Told::Home(from, HomeHears::Sent(bytes)) = told {
+                        message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
+                    }
+                }
+                if state.machine.has_home(job.half.0) {
+                    state.late.insert(job.half.0, encoding);
+                }
+            }
         }
     }
 

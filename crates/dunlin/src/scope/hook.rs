@@ -60,7 +60,7 @@ mod rule {
             |$node, $name, $policy, shared| {
                 Box::pin(async move {
                     let naming = $naming;
-                    Ok(if shared { naming.shared() } else { naming }.await?)
+                    Ok(if shared { naming.shared_here() } else { naming }.await?)
                 })
             }
         };

@@ -34,7 +34,7 @@ pub(crate) fn start(
         }
     };
     command.args(["--ignored", "--exact", "a_role", "--nocapture"]);
-    command.env("DUNLIN_ROLE", role).env("DUNLIN_KNOWS", knows.join("\n"));
+    command.env("DUNLIN_TEST_ROLE", role).env("DUNLIN_TEST_KNOWS", knows.join("\n"));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // (It ends with the process.)
@@ -83,8 +83,8 @@ impl Drop for Actor {
 
 /// In the process: its role, and what it was told. `None`: somebody runs all tests, the ignored too.
 pub(crate) fn role() -> Option<(String, Vec<String>)> {
-    let knows = std::env::var("DUNLIN_KNOWS").ok()?;
-    Some((std::env::var("DUNLIN_ROLE").ok()?, knows.lines().map(str::to_owned).collect()))
+    let knows = std::env::var("DUNLIN_TEST_KNOWS").ok()?;
+    Some((std::env::var("DUNLIN_TEST_ROLE").ok()?, knows.lines().map(str::to_owned).collect()))
 }
 
 /// In the process: to the test.

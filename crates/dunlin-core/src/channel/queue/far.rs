@@ -155,6 +155,8 @@ pub enum FromReceiver<T> {
     Poisoned(Reason),
     /// The receiver is gone.
     Gone,
+    /// The same, but it was lost with its node, before the sender left here: the sender's half hears [`Outlet::down`](crate::agent::Outlet::down).
+    Down,
 }
 
 impl<T> FromReceiver<T> {
@@ -924,6 +926,10 @@ impl<T> Queue<T> {
             // Of no other branch could one say that the choice has not happened already.
             decision.confirm(*branch, &mut after.wakes);
         }
+    }
+
+    pub(crate) fn receiver_is_lost(&self) -> bool {
+        self.receiver_lost
     }
 
     /// The receiver's node is lost: nothing more will be taken.

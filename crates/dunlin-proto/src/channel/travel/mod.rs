@@ -22,8 +22,11 @@ use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Travel, Which}
 
 pub use passage::{Passage, Stand, Unsettled};
 
-/// Which of the messages that an end left a node in; the machine's word for it.
+/// Which of its messages with ends that is, for the node that sends it.
 pub type Trip = u64;
+
+/// Whose message, and which.
+type Gift = (NodeId, Trip);
 
 /// Whether an end can be put into a message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub enum Leaving<T> {
 /// What a message says of a sender in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderPlace {
+    /// Which message of its giver it is in: what these two say of it is said of that one.
+    pub trip: Trip,
     /// Counts the sender's moves that its home hears of, with the next one.
     pub transfer: u64,
     /// The home's epoch.
@@ -56,6 +61,8 @@ pub struct SenderPlace {
 /// What a message says of a receiver in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverPlace {
+    /// As a sender's.
+    pub trip: Trip,
     /// Which of the home's messages with it that is.
     pub claim: u64,
     /// The home's epoch.
@@ -91,7 +98,7 @@ pub(crate) enum Whereabouts {
     Asking,
 }
 
-/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet. It may be of an earlier message.
+/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet.
 type EarlyLapse = Option<Box<(NodeId, End)>>;
 
 /// How the end that has left for this node is gone, if that is known already.
@@ -110,11 +117,11 @@ pub(crate) struct Way {
     sponsor: Option<(NodeId, Vec<String>)>,
     /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
     /// one will say that theirs is settled.
-    givers: Vec<NodeId>,
+    givers: Vec<Gift>,
     /// It is in this message...
     packed: Option<Trip>,
-    /// ... or with this node, which took it from one, or further on.
-    lent: Option<NodeId>,
+    /// ... or with this node, which took it from that one, or further on.
+    lent: Option<Gift>,
     early: EarlyLapse,
     /// Another node may have it as well: whoever is first at the home has it.
     doubtful: bool,
@@ -186,8 +193,8 @@ pub(crate) struct HomePhase {
     claim: u64,
     /// It is in this message...
     packed: Option<Trip>,
-    /// ... or with this node, which took it from one, or further on.
-    lent: Option<NodeId>,
+    /// ... or with this node, which took it from that one, or further on.
+    lent: Option<Gift>,
     early: EarlyLapse,
     /// How the sender has ended the channel.
     ended: Option<End>,
@@ -238,9 +245,9 @@ impl HomePhase {
 pub(crate) struct Visitor {
     place: ReceiverPlace,
     /// As a sender's.
-    givers: Vec<NodeId>,
+    givers: Vec<Gift>,
     packed: Option<Trip>,
-    lent: Option<NodeId>,
+    lent: Option<Gift>,
     early: EarlyLapse,
     doubtful: bool,
     /// It is used.
@@ -267,8 +274,8 @@ impl Visitor {
 }
 
 /// Forgets one of the givers. `false`: that is not one.
-fn forget_giver(givers: &mut Vec<NodeId>, node: NodeId) -> bool {
-    let found = givers.iter().position(|giver| *giver == node);
+fn forget_giver(givers: &mut Vec<Gift>, gift: Gift) -> bool {
+    let found = givers.iter().position(|giver| *giver == gift);
     found.map(|at| givers.remove(at)).is_some()
 }
 
@@ -306,9 +313,9 @@ impl Machine {
         }
         if let Some(visitor) = self.visitors.get(&channel)
             && visitor.givers.is_empty()
-            && let Some(to) = visitor.lent
+            && let Some((to, trip)) = visitor.lent
         {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
             self.visitors.remove(&channel);
         }
     }

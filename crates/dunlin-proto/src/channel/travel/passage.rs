@@ -59,19 +59,28 @@ impl Machine {
     /// The ends that this node has put into messages, and answers for: if it leaves now, they are lost.
     pub fn unsettled(&self) -> impl Iterator<Item = Unsettled> {
         let senders = self.proxies.iter().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
-        let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent));
+        let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent.map(|(to, _)| to)));
         let homes = self.homes.iter().filter(|(_, home)| home.phase.is_away() && home.ended.is_none());
         let homes = homes.map(|(channel, home)| match home.phase.stage {
-            Stage::Here => (channel, Which::Receiver, home.phase.lent),
+            Stage::Here => (channel, Which::Receiver, home.phase.lent.map(|(to, _)| to)),
             Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => (channel, Which::Receiver, Some(to)),
         });
         let visitors = self.visitors.iter().filter(|(_, visitor)| visitor.is_away() && visitor.over.is_none());
-        let visitors = visitors.map(|(channel, visitor)| (channel, Which::Receiver, visitor.lent));
+        let visitors = visitors.map(|(channel, visitor)| (channel, Which::Receiver, visitor.lent.map(|(to, _)| to)));
         senders.chain(homes).chain(visitors).map(|(channel, which, holder)| Unsettled {
             channel: *channel,
             which,
             holder: holder.and_then(|node| self.life_of(node)),
         })
+    }
+
+    /// Whether this end came to this node in a message and has not been used. It goes on in a message that waits for its receive; on a credit only when it
+    /// has been used, for what is said of it overtakes such a message.
+    pub fn is_guest(&self, channel: ChannelId, which: Which) -> bool {
+        match which {
+            Which::Sender => self.proxies.get(&channel).is_some_and(|half| half.way.state == Whereabouts::Resting),
+            Which::Receiver => self.visitors.get(&channel).is_some_and(|visitor| !visitor.fetching),
+        }
     }
 
     /// The life of a node that is, or was last, met.
@@ -101,15 +110,15 @@ impl Machine {
             match way.state {
                 Whereabouts::Known if way.draining => found.push((Passage::Draining, proxy.home)),
                 Whereabouts::Known => {}
-                Whereabouts::Resting => found.extend(way.givers.iter().map(|giver| (Passage::Resting, *giver))),
+                Whereabouts::Resting => found.extend(way.givers.iter().map(|(giver, _)| (Passage::Resting, *giver))),
                 Whereabouts::Taking { .. } => found.push((Passage::Taking, proxy.home)),
                 Whereabouts::Asking => found.extend(sponsor.map(|sponsor| (Passage::Asking, sponsor))),
             }
-            found.extend(way.lent.map(|to| (Passage::Lent, to)));
+            found.extend(way.lent.map(|(to, _)| (Passage::Lent, to)));
         }
         if let Some(home) = self.homes.get(&channel) {
             match home.phase.stage {
-                Stage::Here => found.extend(home.phase.lent.map(|to| (Passage::Lent, to))),
+                Stage::Here => found.extend(home.phase.lent.map(|(to, _)| (Passage::Lent, to))),
                 Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => found.push((Passage::Leaving, to)),
             }
         }
@@ -119,9 +128,9 @@ impl Machine {
             } else if visitor.fetching {
                 found.push((Passage::Fetching, visitor.place.home));
             } else {
-                found.extend(visitor.givers.iter().map(|giver| (Passage::Resting, *giver)));
+                found.extend(visitor.givers.iter().map(|(giver, _)| (Passage::Resting, *giver)));
             }
-            found.extend(visitor.lent.map(|to| (Passage::Lent, to)));
+            found.extend(visitor.lent.map(|(to, _)| (Passage::Lent, to)));
         }
         found
     }

@@ -80,7 +80,7 @@ impl Machine {
                 None => {
                     visitor.packed = Some(trip);
                     visitor.early = None;
-                    Leaving::Ready(visitor.place.clone(), trip)
+                    Leaving::Ready(ReceiverPlace { trip, ..visitor.place.clone() }, trip)
                 }
             };
         }
@@ -96,7 +96,8 @@ impl Machine {
         }
         home.phase.packed = Some(trip);
         home.phase.early = None;
-        Leaving::Ready(ReceiverPlace { claim: home.phase.claim, epoch: home.epoch, home: me, addresses }, trip)
+        let (claim, epoch) = (home.phase.claim, home.epoch);
+        Leaving::Ready(ReceiverPlace { trip, claim, epoch, home: me, addresses }, trip)
     }
 
     /// Whether the receiver of this channel is here.
@@ -135,24 +136,24 @@ impl Machine {
         let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
-            visitor.lent = Some(to);
+            visitor.lent = Some((to, trip));
             let gone = take_early(&mut visitor.early, to);
             if let Some(how) = visitor.over.clone() {
                 self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
                 self.visitors.remove(&channel);
             }
             if let Some(how) = gone.or(lost) {
-                self.receiver_lapsed(now, channel, to, how);
+                self.receiver_lapsed(now, channel, (to, trip), how);
             }
             self.forget_passed_on(now, channel);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
-            home.phase.lent = Some(to);
+            home.phase.lent = Some((to, trip));
             if let Some(how) = take_early(&mut home.phase.early, to).or(lost) {
-                self.receiver_lapsed(now, channel, to, how);
+                self.receiver_lapsed(now, channel, (to, trip), how);
             }
         } else {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
         }
     }
 
@@ -182,22 +183,28 @@ impl Machine {
 
     /// A receiver has come to this node in a message from `from`, and was taken.
     pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
-        let settled = Frame::Travel(channel, Travel::Settled(Which::Receiver));
+        let settled = |trip| Frame::Travel(channel, Travel::Settled(Which::Receiver, trip));
+        let lost = Travel::Lapsed(Which::Receiver, place.trip, End::Lost);
         let is_mine = self.is_me(place.home);
         if let Some(home) = self.homes.get_mut(&channel) {
             // What an earlier home has said, or this one of an earlier message, counts no more.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
-                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                self.say(now, from, Frame::Travel(channel, lost));
                 return Arrival::Stale;
             }
             home.phase.packed = None;
             // Who gave it back may not know that it was taken, and think that it still has it.
             home.phase.claim += u64::from(!planted!(ClaimKept));
-            if let Some(to) = home.phase.lent.take() {
-                self.say(now, to, settled);
+            if let Some((to, trip)) = home.phase.lent.take() {
+                self.say(now, to, settled(trip));
             }
             self.forget_home_if_over(channel);
             return Arrival::Returned;
+        }
+        if is_mine {
+            // Its home was over before it came back, or was that of an earlier life. Nobody could fetch it.
+            self.say(now, from, Frame::Travel(channel, lost));
+            return Arrival::Stale;
         }
         let (mut late_answers, silent) = (Vec::new(), self.has_lost(from) || self.is_me(from));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
@@ -205,7 +212,7 @@ impl Machine {
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
             let over = is_away && same && visitor.over.is_some();
             if over || (!(is_away && same) && place.claim <= visitor.place.claim) {
-                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, End::Lost)));
+                self.say(now, from, Frame::Travel(channel, lost));
                 if over {
                     // Its channel was over while it was on its way.
                     self.visitors.remove(&channel);
@@ -214,24 +221,23 @@ impl Machine {
             }
             visitor.packed = None;
             let lent = visitor.lent.take();
-            visitor.givers.extend((same && !silent && !planted!(ReturnUnanswered)).then_some(from));
+            let answers = same && !silent && !planted!(ReturnUnanswered);
+            visitor.givers.extend(answers.then_some((from, place.trip)));
             late_answers = std::mem::take(&mut visitor.late_answers);
             if visitor.fetching && visitor.state.is_none() {
                 late_answers.push(visitor.place.home);
             }
-            if let Some(to) = lent {
-                self.say(now, to, settled);
+            if let Some((to, trip)) = lent {
+                self.say(now, to, settled(trip));
             }
             if is_away && same {
                 return Arrival::Returned;
             }
         }
-        if !self.is_me(place.home) {
-            self.introduced(place.home, from, &place.addresses);
-        }
+        self.introduced(place.home, from, &place.addresses);
         let visitor = Visitor {
+            givers: Vec::from_iter((!silent).then_some((from, place.trip))),
             place,
-            givers: Vec::from_iter((!silent).then_some(from)),
             packed: None,
             lent: None,
             early: None,
@@ -269,8 +275,8 @@ impl Machine {
 
     pub(super) fn lapse_receiver(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(visitor) = self.visitors.remove(&channel) else { return };
-        for giver in visitor.givers {
-            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, how.clone())));
+        for (giver, trip) in visitor.givers {
+            self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, trip, how.clone())));
         }
         for (node, transfer) in visitor.takers {
             self.tell(now, node, channel, FromHome::NotHome(transfer));
@@ -289,7 +295,7 @@ impl Machine {
             return;
         }
         match lent {
-            Some(to) => self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how))),
+            Some((to, _)) => self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how))),
             None => self.hears(channel, me, HomeHears::Failed(how)),
         }
         self.lapse_receiver(now, channel, End::Lost);
@@ -368,8 +374,8 @@ impl Machine {
             let total = value.len() as u64;
             self.say(now, to, Frame::ToHome(channel, ToHome::Value { head: Head::Sent, total, first: value }));
         }
-        if let Some(node) = home.phase.lent {
-            self.say(now, node, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+        if let Some((node, trip)) = home.phase.lent {
+            self.say(now, node, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
         }
     }
 

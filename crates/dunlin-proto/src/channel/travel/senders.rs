@@ -38,7 +38,7 @@ impl Machine {
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
                 let addresses = self.addresses_of_any(home);
-                let place = SenderPlace { transfer, epoch, home, addresses, sponsor, sponsor_addresses };
+                let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor, sponsor_addresses };
                 Leaving::Ready(place, trip)
             }
             Whereabouts::Known if proxy.way.draining => Leaving::Wait,
@@ -59,7 +59,7 @@ impl Machine {
                 proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
                 let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
-                let place = SenderPlace { transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
+                let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
                 Leaving::Ready(place, trip)
             }
             _ => Leaving::Wait,
@@ -93,10 +93,10 @@ impl Machine {
         }
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
             // So soon it has been used there, or further on, or is here again.
-            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
         };
         proxy.way.packed = None;
-        proxy.way.lent = Some(to);
+        proxy.way.lent = Some((to, trip));
         let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
             self.proxies.remove(&channel);
@@ -107,7 +107,7 @@ impl Machine {
         }
         let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
         if let Some(how) = gone.or(lost) {
-            self.sender_lapsed(now, channel, to, how);
+            self.sender_lapsed(now, channel, (to, trip), how);
         }
         self.forget_passed_on(now, channel);
     }
@@ -149,28 +149,29 @@ impl Machine {
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
         // Whether it will not say when the end is in use.
         let silent = self.has_lost(from) || self.is_me(from);
+        let lost = Travel::Lapsed(Which::Sender, place.trip, End::Lost);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
             if same && proxy.way.over.is_some() && !planted!(OverReturned) {
                 // Its channel was over while it was on its way.
                 self.proxies.remove(&channel);
-                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                self.say(now, from, Frame::Travel(channel, lost));
                 return Arrival::Stale;
             }
             if same {
                 proxy.way.packed = None;
                 let lent = proxy.way.lent.take();
                 if proxy.way.state == Whereabouts::Resting && !silent && !planted!(ReturnUnanswered) {
-                    proxy.way.givers.push(from);
+                    proxy.way.givers.push((from, place.trip));
                 }
-                if let Some(to) = lent {
-                    self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+                if let Some((to, trip)) = lent {
+                    self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
                 }
                 return Arrival::Returned;
             }
             if place.transfer <= proxy.way.transfer {
-                self.say(now, from, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                self.say(now, from, Frame::Travel(channel, lost));
                 return Arrival::Stale;
             }
             if !proxy.way.is_away() {
@@ -191,7 +192,7 @@ impl Machine {
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
-        proxy.way.givers.extend((!silent).then_some(from));
+        proxy.way.givers.extend((!silent).then_some((from, place.trip)));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
     }
@@ -214,18 +215,18 @@ impl Machine {
             if planted!(LapsedKept) {
                 return;
             }
-            for giver in proxy.way.givers {
-                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, how.clone())));
+            for (giver, trip) in proxy.way.givers {
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, how.clone())));
             }
         }
     }
 
     pub(super) fn settle_lent(&mut self, now: Time, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
-            && let Some(to) = proxy.way.lent.take()
+            && let Some((to, trip)) = proxy.way.lent.take()
             && !planted!(SettledUntold)
         {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender)));
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
         }
     }
 
@@ -241,9 +242,9 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let how = proxy.way.over.take().unwrap_or(how);
         let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
-        for giver in std::mem::take(&mut proxy.way.givers) {
+        for (giver, trip) in std::mem::take(&mut proxy.way.givers) {
             if !admitted {
-                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, End::Lost)));
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Lost)));
             }
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -255,7 +256,7 @@ impl Machine {
             }
             return;
         }
-        if let Some(to) = proxy.way.lent.take() {
+        if let Some((to, _)) = proxy.way.lent.take() {
             self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
             self.proxy_hears(channel, ProxyHears::Departed);
         }

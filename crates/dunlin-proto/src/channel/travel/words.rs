@@ -1,7 +1,7 @@
 //! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
 
-use super::{Stage, Whereabouts, forget_giver};
-use crate::channel::{HomeHears, Proxy, ProxyHears};
+use super::{Gift, Stage, Whereabouts, forget_giver};
+use crate::channel::{HomeHears, ProxyHears};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;
 use crate::planted::planted;
@@ -33,10 +33,10 @@ impl Machine {
                 }
             }
             Travel::Fetch(claim) => self.hear_fetch(now, from, channel, claim),
-            Travel::Settled(Which::Sender) => {
+            Travel::Settled(Which::Sender, trip) => {
                 if let Some(proxy) = self.proxies.get_mut(&channel)
                     && proxy.way.state == Whereabouts::Resting
-                    && forget_giver(&mut proxy.way.givers, from)
+                    && forget_giver(&mut proxy.way.givers, (from, trip))
                     && proxy.way.givers.is_empty()
                     && proxy.way.is_away()
                 {
@@ -44,14 +44,14 @@ impl Machine {
                     self.drop_way(now, channel, &End::Lost);
                 }
             }
-            Travel::Settled(Which::Receiver) => {
+            Travel::Settled(Which::Receiver, trip) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && forget_giver(&mut visitor.givers, from)
+                    && forget_giver(&mut visitor.givers, (from, trip))
                     && visitor.givers.is_empty()
                     && visitor.is_away()
                 {
-                    if let Some(to) = visitor.lent {
-                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver)));
+                    if let Some((to, trip)) = visitor.lent {
+                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
                     }
                     self.visitors.remove(&channel);
                 }
@@ -63,15 +63,17 @@ impl Machine {
                 {
                     visitor.late_answers.remove(late);
                 } else if let Some(visitor) = self.visitors.get_mut(&channel)
-                    && (visitor.givers.contains(&from) || visitor.place.home == from)
+                    && (visitor.givers.iter().any(|(giver, _)| *giver == from) || visitor.place.home == from)
                     && visitor.state.is_none()
                 {
-                    visitor.givers.retain(|giver| *giver != from);
+                    visitor.givers.retain(|(giver, _)| *giver != from);
                     self.fail_visitor(now, channel, how);
                 }
             }
-            Travel::Lapsed(Which::Sender, how) => self.sender_lapsed(now, channel, from, how),
-            Travel::Lapsed(Which::Receiver, how) => self.receiver_lapsed(now, channel, from, how),
+            Travel::Lapsed(Which::Sender, trip, how) => self.sender_lapsed(now, channel, (from, trip), how),
+            Travel::Lapsed(Which::Receiver, trip, how) => {
+                self.receiver_lapsed(now, channel, (from, trip), how);
+            }
         }
         Ok(())
     }
@@ -86,9 +88,12 @@ impl Machine {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
                 // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
-                let lent = |proxy: &Proxy| proxy.way.state == Whereabouts::Resting && proxy.way.lent == Some(from);
-                if self.proxies.get(&channel).is_some_and(lent) {
-                    self.sender_lapsed(now, channel, from, End::Lost);
+                if let Some(proxy) = self.proxies.get(&channel)
+                    && proxy.way.state == Whereabouts::Resting
+                    && let Some(gift) = proxy.way.lent
+                    && gift.0 == from
+                {
+                    self.sender_lapsed(now, channel, gift, End::Lost);
                 }
             }
         }
@@ -110,7 +115,7 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
         let asks = proxy.way.state == Whereabouts::Asking && is_sponsor;
-        let hears = proxy.way.givers.contains(&from)
+        let hears = proxy.way.givers.iter().any(|(giver, _)| *giver == from)
             && match proxy.way.state {
                 Whereabouts::Resting | Whereabouts::Asking => true,
                 // Whether another one is its home is for that one to say.
@@ -119,13 +124,17 @@ impl Machine {
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if asks || hears || told {
-            if told {
-                proxy.way.givers.clear();
+            let mut givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
+            givers.retain(|(giver, _)| *giver != from);
+            proxy.way.givers.retain(|(giver, _)| *giver != from);
+            for (giver, trip) in givers {
+                // Of a gift in a message on a credit its giver may have said before it came that its channel is over.
+                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
             }
-            proxy.way.givers.retain(|giver| *giver != from);
             if how == End::Lost {
                 return self.lose_proxy(now, channel);
             }
+            let Some(proxy) = self.proxies.get_mut(&channel) else { return };
             proxy.backlog.clear();
             proxy.way.again.clear();
             self.proxy_hears(channel, ProxyHears::Ended(how.clone()));
@@ -133,13 +142,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn sender_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+    pub(super) fn sender_lapsed(&mut self, now: Time, channel: ChannelId, gift: Gift, how: End) {
+        let another = planted!(LapseOfAnother);
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if proxy.way.packed.is_some() && !planted!(LapseOfAnother) {
-            proxy.way.early = Some(Box::new((from, how)));
+        if proxy.way.packed == Some(gift.1) && !another {
+            proxy.way.early = Some(Box::new((gift.0, how)));
             return;
         }
-        if proxy.way.lent != Some(from) && proxy.way.packed.is_none() {
+        if proxy.way.lent != Some(gift) && !(another && proxy.way.is_away()) {
             return;
         }
         proxy.way.packed = None;
@@ -159,27 +169,27 @@ impl Machine {
         self.forget_proxy_if_over(now, channel);
     }
 
-    pub(super) fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, from: NodeId, how: End) {
+    pub(super) fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, gift: Gift, how: End) {
         let another = planted!(LapseOfAnother);
         if let Some(visitor) = self.visitors.get_mut(&channel) {
-            if visitor.packed.is_some() && !another {
-                visitor.early = Some(Box::new((from, how)));
-            } else if visitor.lent == Some(from) || visitor.packed.is_some() {
+            if visitor.packed == Some(gift.1) && !another {
+                visitor.early = Some(Box::new((gift.0, how)));
+            } else if visitor.lent == Some(gift) || (another && visitor.is_away()) {
                 self.lapse_receiver(now, channel, how);
             }
         } else if let Some(home) = self.homes.get_mut(&channel)
             && home.phase.stage == Stage::Here
         {
-            if home.phase.packed.is_some() && !another {
-                home.phase.early = Some(Box::new((from, how)));
+            if home.phase.packed == Some(gift.1) && !another {
+                home.phase.early = Some(Box::new((gift.0, how)));
                 return;
             }
-            if home.phase.lent != Some(from) && home.phase.packed.is_none() {
+            if home.phase.lent != Some(gift) && !(another && home.phase.is_away()) {
                 return;
             }
             home.phase.lent = None;
             home.phase.packed = None;
-            self.hears(channel, from, HomeHears::Lapsed(how));
+            self.hears(channel, gift.0, HomeHears::Lapsed(how));
             self.forget_home_if_over(channel);
         }
     }
@@ -190,9 +200,11 @@ impl Machine {
         for channel in channels {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
             proxy.way.askers.retain(|(asker, _)| *asker != node);
-            proxy.way.givers.retain(|giver| *giver != node);
-            if proxy.way.lent == Some(node) {
-                self.sender_lapsed(now, channel, node, End::Lost);
+            proxy.way.givers.retain(|(giver, _)| *giver != node);
+            if let Some(gift) = proxy.way.lent
+                && gift.0 == node
+            {
+                self.sender_lapsed(now, channel, gift, End::Lost);
             }
             self.forget_passed_on(now, channel);
         }
@@ -203,7 +215,7 @@ impl Machine {
                 visitor.takers.retain(|(taker, _)| *taker != node);
                 visitor.lost.insert(node);
             }
-            visitor.givers.retain(|giver| *giver != node);
+            visitor.givers.retain(|(giver, _)| *giver != node);
             if let Some(state) = &mut visitor.state
                 && state.sender.as_ref().is_some_and(|(sender, _)| *sender == node)
             {
@@ -212,7 +224,7 @@ impl Machine {
                 visitor.lost_late = (visitor.arrived && !planted!(LateLossUntold)).then_some(node);
             }
             visitor.late_answers.retain(|other| *other != node);
-            if visitor.lent == Some(node) {
+            if visitor.lent.is_some_and(|(to, _)| to == node) {
                 self.lapse_receiver(now, channel, End::Lost);
             } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
                 self.fail_visitor(now, channel, End::Lost);
@@ -222,18 +234,18 @@ impl Machine {
         let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
         for channel in channels {
             let Some(home) = self.homes.get_mut(&channel) else { continue };
-            match home.phase.stage {
-                Stage::Here if home.phase.lent == Some(node) => {
-                    self.receiver_lapsed(now, channel, node, End::Lost);
+            match (home.phase.stage, home.phase.lent) {
+                (Stage::Here, Some(gift)) if gift.0 == node => {
+                    self.receiver_lapsed(now, channel, gift, End::Lost);
                 }
-                Stage::Asked(to) if to == node => {
+                (Stage::Asked(to), _) if to == node => {
                     home.phase.stage = Stage::Here;
                     home.phase.lent = None;
                     home.phase.packed = None;
                     self.hears(channel, node, HomeHears::Lapsed(End::Lost));
                     self.forget_home_if_over(channel);
                 }
-                Stage::Leaving(to) | Stage::Emptying(to) if to == node => {
+                (Stage::Leaving(to) | Stage::Emptying(to), _) if to == node => {
                     self.homes.remove(&channel);
                     self.hears(channel, node, HomeHears::Failed(End::Lost));
                 }

@@ -36,6 +36,10 @@ pub(crate) trait Bridge: Send {
     }
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
+    /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`: there are none.
+    fn late_values(&self) -> Option<Encoding> {
+        None
+    }
     /// The channel's home has spoken to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// A sending half has spoken to this home.

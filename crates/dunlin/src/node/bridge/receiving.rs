@@ -15,7 +15,7 @@ use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::{Bridge, full_poison, poison, reason};
 use crate::node::budget::Budget;
-use crate::node::codec::Encoding;
+use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, WINDOW};
 use crate::node::work::Says;
 
@@ -30,6 +30,8 @@ pub(crate) struct ReceivingBridge {
     /// Places of the buffer are promised. That of a reply is there in any case.
     lends: bool,
     encoding: Encoding,
+    /// Ends may come in its messages.
+    carries_ends: bool,
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
     arriving: BTreeMap<Ticket, Arriving>,
@@ -47,6 +49,8 @@ pub(crate) struct ReceivingBridge {
     outlet: Option<AnyOutlet>,
     shipping: VecDeque<Value>,
     shipped: Vec<(Bytes, Leaving, Value)>,
+    /// The sender has retired the channel, and the receiver is away.
+    retired: bool,
     /// There is no sender any more, and why.
     over: Option<End>,
 }
@@ -55,6 +59,7 @@ impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
     pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
         Self {
+            carries_ends: !codec::is_raw(inlet.shape()),
             inlet: Some(inlet),
             credits,
             budget,
@@ -70,6 +75,7 @@ impl ReceivingBridge {
             outlet: None,
             shipping: VecDeque::new(),
             shipped: Vec::new(),
+            retired: false,
             over: None,
         }
     }
@@ -112,6 +118,18 @@ impl ReceivingBridge {
     fn forget(&mut self, ticket: Ticket, says: &Says<'_>) {
         if let Some(arriving) = self.arriving.remove(&ticket) {
             says.speak(|locked| arriving.forget(locked));
+        }
+    }
+
+    /// The bytes of a message with ends in it.
+    fn with_ends(&self, bytes: &Bytes) -> Option<Bytes> {
+        (self.carries_ends && bytes.first().is_some_and(|count| *count > 0)).then(|| bytes.clone())
+    }
+
+    /// Nobody can have this value, and its send is complete.
+    fn drop_ends(&self, bytes: Option<Bytes>, from: NodeId, says: &Says<'_>) {
+        if let Some(bytes) = bytes {
+            says.speak(|locked| message::drop_ends(bytes, from, self.encoding, locked));
         }
     }
 
@@ -174,18 +192,28 @@ impl ReceivingBridge {
     fn ended(&mut self, how: End, says: &Says<'_>) {
         let Some(inlet) = &self.inlet else { return };
         match how {
-            End::Retired => inlet.retire(),
-            End::Poisoned(poison) => inlet.poison(reason(&poison)),
+            End::Retired => self.retired = true,
+            End::Poisoned(poison) => return inlet.poison(reason(&poison)),
             over => {
                 self.over.get_or_insert(over);
-                self.finish(says);
             }
         }
+        self.finish(says);
     }
 
-    /// There is no sender any more. If the receiver has left, it hears of that where it is.
+    /// The sender has retired the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
     fn finish(&mut self, says: &Says<'_>) {
-        if self.over.is_none() || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
+        if !self.retired && self.over.is_none()
+            || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel))
+        {
+            return;
+        }
+        if std::mem::take(&mut self.retired)
+            && let Some(inlet) = &self.inlet
+        {
+            inlet.retire();
+        }
+        if self.over.is_none() {
             return;
         }
         // A reply has its place in any case, and comes with the word that its sender is gone.
@@ -206,11 +234,12 @@ impl ReceivingBridge {
             FromReceiver::Retired => Some(End::Retired),
             FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
             FromReceiver::Gone => Some(End::Gone),
+            FromReceiver::Down => Some(End::Lost),
             _ => None,
         };
         if let Some(end) = end {
             // Before it is gone it may poison what it has retired, and release what it holds.
-            let goes_on = end != End::Gone;
+            let goes_on = !is_last(&end);
             if self.visits {
                 // As soon as the channel has followed.
                 self.early_ends.push(end);
@@ -254,7 +283,9 @@ impl ReceivingBridge {
             FromReceiver::Credit(places) => {
                 says.speak(|locked| locked.state.machine.credit(locked.now, channel, from, places));
             }
-            FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone => unreachable!("it returned above"),
+            FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone | FromReceiver::Down => {
+                unreachable!("it returned above")
+            }
         }
         true
     }
@@ -265,6 +296,11 @@ fn announce(arriving: Option<&Arriving>, says: &Says<'_>) {
     if let Some(arriving) = arriving {
         says.speak(|locked| arriving.announce(locked));
     }
+}
+
+/// Whether nothing is heard of a receiver behind this.
+fn is_last(end: &End) -> bool {
+    matches!(end, End::Gone | End::Lost)
 }
 
 fn failure(why: Why) -> Failure {
@@ -291,7 +327,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.early_ends.is_empty() && self.over.is_none()
+        !self.visits && self.early_ends.is_empty() && self.over.is_none() && !self.retired
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
@@ -326,7 +362,12 @@ impl Bridge for ReceivingBridge {
 
     fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>) {
         let channel = says.channel;
-        let Some(inlet) = &self.inlet else { return };
+        let Some(inlet) = &self.inlet else {
+            if let HomeHears::Sent(bytes) = heard {
+                self.drop_ends(self.with_ends(&bytes), from, says);
+            }
+            return;
+        };
         match heard {
             HomeHears::Attached => self.from = Some(from),
             HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
@@ -358,24 +399,16 @@ impl Bridge for ReceivingBridge {
                     says.failed(from, ticket, Failure::Undecodable(why));
                 }
             },
-            HomeHears::Sent(bytes) if self.visits => match message::arrive(inlet.shape(), bytes, self.encoding) {
-                Ok((value, arriving)) => {
-                    // First: who receives the value may send its ends on at once.
-                    if let Some(arriving) = arriving {
-                        says.speak(|locked| arriving.adopt(from, self.encoding, locked));
-                    }
-                    inlet.restore(value);
-                }
-                // The home before this one has read it.
-                Err(why) => inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into()),
-            },
             HomeHears::Sent(bytes) => {
-                let len = bytes.len();
+                let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
                 match message::arrive(inlet.shape(), bytes, self.encoding) {
                     Ok((value, arriving)) => {
                         // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
                         if let Some(arriving) = arriving {
                             says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                        }
+                        if self.visits {
+                            return inlet.restore(value);
                         }
                         // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
                         let Ok(buffered) = inlet.push(value) else { return };
@@ -387,7 +420,11 @@ impl Bridge for ReceivingBridge {
                     Err(why) => {
                         let reason = format!("a value that arrived could not be read: {why}");
                         inlet.poison(reason.as_str().into());
-                        says.end_home(full_poison(&reason));
+                        // The home before this one has read it.
+                        if !self.visits {
+                            says.end_home(full_poison(&reason));
+                        }
+                        self.drop_ends(with_ends, from, says);
                     }
                 }
             }
@@ -423,9 +460,9 @@ impl Bridge for ReceivingBridge {
                 self.visits = false;
                 says.speak(|locked| locked.state.machine.install(locked.now, channel));
                 for end in std::mem::take(&mut self.early_ends) {
-                    let is_gone = end == End::Gone;
+                    let is_last = is_last(&end);
                     says.end_home(end);
-                    if is_gone {
+                    if is_last {
                         return self.inlet = None;
                     }
                 }
@@ -452,6 +489,10 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Lost(_) => self.ended(End::Lost, says),
         }
+    }
+
+    fn late_values(&self) -> Option<Encoding> {
+        self.carries_ends.then_some(self.encoding)
     }
 
     fn hear_home(&mut self, _: ProxyHears, _: &Says<'_>) {

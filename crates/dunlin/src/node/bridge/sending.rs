@@ -9,7 +9,8 @@ use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::id::{ChoiceId, NodeId, Request, Ticket};
-use dunlin_proto::wire::{End, Failure, Rejection, Terms, Which};
+use dunlin_proto::schema::difference;
+use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::{Bridge, full_poison, poison, reason};
@@ -59,6 +60,8 @@ pub(crate) struct SendingBridge {
     outlet: Option<AnyOutlet>,
     /// `None`: it has not been found.
     home: Option<NodeId>,
+    /// What that was told of this end.
+    declared: Option<Box<Declaration>>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
     /// How the channel was ended here before the home was known: by poison that may be too weak, and then for good.
@@ -69,6 +72,8 @@ pub(crate) struct SendingBridge {
     kept: BTreeMap<Ticket, Kept>,
     /// The sender is gone, and what it has offered is not settled.
     gone: bool,
+    /// The channel was retired here, which is said behind what was buffered.
+    retires: bool,
     /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
     blocked: VecDeque<Event<Value>>,
     /// What is to be offered again at a new home, and cannot go yet.
@@ -88,12 +93,14 @@ impl SendingBridge {
         Self {
             outlet: Some(outlet),
             home,
+            declared: None,
             early: Vec::new(),
             early_ends: Vec::new(),
             encoding,
             value_max: None,
             kept: BTreeMap::new(),
             gone: false,
+            retires: false,
             blocked: VecDeque::new(),
             anew: Vec::new(),
             later: BTreeMap::new(),
@@ -130,8 +137,9 @@ impl SendingBridge {
         }
     }
 
-    pub(crate) fn connected(mut self, home: NodeId) -> Self {
+    pub(crate) fn connected(mut self, home: NodeId, declared: Declaration) -> Self {
         self.home = Some(home);
+        self.declared = Some(Box::new(declared));
         self
     }
 
@@ -170,6 +178,14 @@ impl SendingBridge {
                     outlet.withdrawn(ticket, value);
                 }
             }
+            Event::Retired if self.holds_buffered() => {
+                let (stands, fails) =
+                    std::mem::take(&mut self.early).into_iter().partition(|(ticket, _)| *ticket >= WAS_BUFFERED);
+                self.early = fails;
+                fail_early(outlet, &mut self.early, &Why::Closed);
+                self.early = stands;
+                self.retires = true;
+            }
             Event::Retired => self.end_early(End::Retired, says),
             Event::Poisoned(reason) if reason.strength() < Strength::FULL => {
                 self.tell_end(End::Poisoned(poison(&reason)), says)
@@ -205,7 +221,11 @@ impl SendingBridge {
     }
 
     fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says)
+        let written = message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says);
+        if let Err(NotNow::Never(Why::TooLarge { bytes, bytes_max })) = &written {
+            says.too_large(*bytes, *bytes_max);
+        }
+        written
     }
 
     /// When a message that is offered is complete.
@@ -342,7 +362,10 @@ impl SendingBridge {
             Event::Revoke(ticket) => {
                 says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
             }
-            Event::Retired => says.end_proxy(End::Retired),
+            Event::Retired => {
+                self.retires = true;
+                self.say_retired(says);
+            }
             Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
             // Whoever gave a reply is gone at once; but the ends in it are handed over when it is taken.
             Event::Gone | Event::Lost if !self.kept.is_empty() => {
@@ -355,6 +378,22 @@ impl SendingBridge {
             }
         }
         true
+    }
+
+    /// Whether what was sent into the buffer here is still to come into the one at the home.
+    fn holds_buffered(&self) -> bool {
+        let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
+        self.early.iter().any(|(ticket, _)| buffered(ticket))
+            || self.kept.keys().any(buffered)
+            || self.anew.iter().any(|(ticket, _)| buffered(ticket))
+    }
+
+    /// Those sends are complete, and a home that has heard of the end admits nothing more.
+    fn say_retired(&mut self, says: &Says<'_>) {
+        if self.retires && self.blocked.is_empty() && !self.holds_buffered() {
+            self.retires = false;
+            says.end_proxy(End::Retired);
+        }
     }
 
     /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever has sent it hears it as `received` says.
@@ -469,7 +508,11 @@ impl SendingBridge {
                     Rejection::Occupied => full_poison("another node has this end, and it is not shared"),
                     Rejection::Full => full_poison("the other node has no room for another channel"),
                     Rejection::Mismatch(theirs) => {
-                        full_poison(&format!("the other end does not fit: it is {}", describe(&theirs)))
+                        let differs = self.declared.as_ref().and_then(|mine| difference(mine, &theirs));
+                        full_poison(&match differs {
+                            Some(difference) => format!("the messages of the other end do not fit: {difference}"),
+                            None => format!("the other end does not fit: it is {}", describe(&theirs)),
+                        })
                     }
                 };
                 self.end(&end, says);
@@ -639,16 +682,12 @@ impl Bridge for SendingBridge {
 
     fn rests(&self) -> bool {
         let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
-        offers && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+        offers && !self.retires && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
     }
 
     fn owes(&self) -> bool {
-        let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
         self.outlet.is_some()
-            && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone))
-                || self.early.iter().any(|(ticket, _)| buffered(ticket))
-                || self.kept.keys().any(buffered)
-                || self.anew.iter().any(|(ticket, _)| buffered(ticket)))
+            && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone)) || self.holds_buffered())
     }
 
     fn retry(&mut self, says: &Says<'_>) {
@@ -670,7 +709,10 @@ impl Bridge for SendingBridge {
                 return if self.unsettled.is_empty() { Poll::Ready(()) } else { Poll::Pending };
             };
             match outlet.poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    self.say_retired(says);
+                    return Poll::Pending;
+                }
                 Poll::Ready(event) => {
                     let goes_on = if self.value_max.is_some() {
                         self.hear_in_turn(event, says)

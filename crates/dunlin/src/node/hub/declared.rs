@@ -7,6 +7,7 @@ use bytes::Bytes;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
+use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
@@ -14,11 +15,12 @@ use super::guests::numbered;
 use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
 use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
-use crate::node::codec::{self, Encoding};
+use crate::node::codec::Encoding;
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::NameError;
-use crate::node::message::WINDOW;
-use crate::node::name::{describe, split, word};
+use crate::node::events::{Limit, NodeEvent};
+use crate::node::message::{OVERHEAD, WINDOW};
+use crate::node::name::{RESERVED, describe, split, word};
 use crate::node::{Peer, id};
 
 /// How an end is declared.
@@ -29,8 +31,14 @@ pub(crate) struct Options {
     pub(crate) expects: Expected,
     pub(crate) encoding: Encoding,
     pub(crate) fail_fast: bool,
+    /// The name is one of the node's own.
+    pub(crate) reserved: bool,
+    /// Each node has this name: it is declared to those who dial this one only.
+    pub(crate) own: bool,
     /// So long it may take until the end is admitted.
     pub(crate) patience: Option<Duration>,
+    /// The largest message of its homes, in bytes, if that is less than the node's.
+    pub(crate) message_max: Option<u64>,
 }
 
 impl Default for Options {
@@ -42,7 +50,10 @@ impl Default for Options {
             expects: Expected::Unknown,
             encoding,
             fail_fast: false,
+            reserved: false,
+            own: false,
             patience: None,
+            message_max: None,
         }
     }
 }
@@ -56,35 +67,19 @@ pub(crate) enum Half {
     Acceptor(Acceptance),
 }
 
-impl Half {
-    /// Whether its messages are bytes, which are not encoded.
-    fn is_raw(&self) -> bool {
-        match self {
-            Self::Sender(outlet) => codec::is_raw(outlet.shape()),
-            Self::Receiver(inlet) => codec::is_raw(inlet.shape()),
-            Self::Client(_) | Self::Server(_) | Self::Acceptor(_) => false,
-        }
-    }
-}
-
 impl Hub {
-    fn declare(
+    pub(super) fn declare(
         &mut self,
         cx: &mut Locked<'_>,
         name: &str,
         options: Options,
+        schema: Bytes,
         half: Half,
     ) -> (u64, oneshot::Receiver<Result<(), NameError>>) {
         let (told, answer) = oneshot::channel();
         let number = self.next;
         self.next += 1;
         let (at, bare) = split(name);
-        // What the two ends have to agree on. (The types of their messages come with a later version.)
-        let schema = Bytes::from_static(match options.encoding {
-            _ if half.is_raw() => b"bytes",
-            Encoding::Cbor => b"cbor",
-            Encoding::Compact => b"compact",
-        });
         let Options { face, shared, expects, .. } = options;
         let declaration = Declaration { face, shared, expects, schema };
         let channel = id::channel();
@@ -116,9 +111,11 @@ impl Hub {
             answer: Some(told),
             at: at.clone(),
             conflicts: Vec::new(),
+            over: None,
         };
         self.ends.insert(number, end);
         match &at {
+            None if options.own => {}
             None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
             Some(address) => {
                 let directory = self.others.entry(address.clone()).or_default();
@@ -152,7 +149,9 @@ impl Hub {
     ) {
         self.belongs(channel, number);
         let budget = Budget::of(&inlet, cx.state.buffered_max);
-        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max: cx.state.machine.value_max() };
+        let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
+        let value_max = cx.state.machine.value_max().min(limit);
+        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
         let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
@@ -198,9 +197,9 @@ impl Hub {
         declaration: Declaration,
     ) {
         self.belongs(channel, number);
-        let attached = cx.state.machine.attach(cx.now, channel, home, declaration);
+        let attached = cx.state.machine.attach(cx.now, channel, home, declaration.clone());
         debug_assert!(attached.is_ok(), "the schema is short");
-        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home)));
+        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home, declaration)));
     }
 
     pub(super) fn attach_all(
@@ -212,9 +211,12 @@ impl Hub {
         options: Options,
         declaration: &Declaration,
     ) {
+        // The schema is of all of them: it is said once.
+        let mut said = declaration.clone();
         for (channel, outlet) in outlets {
             let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
-            self.attach(cx, number, channel, home, bridge, declaration.clone());
+            self.attach(cx, number, channel, home, bridge, said.clone());
+            said.schema = Bytes::new();
         }
     }
 
@@ -239,6 +241,11 @@ impl Hub {
         }
     }
 
+    /// The name of the end that this channel belongs to.
+    pub(crate) fn name_of(&self, channel: ChannelId) -> Option<String> {
+        self.channels.get(&channel).and_then(|number| self.ends.get(number)).map(|end| end.name.clone())
+    }
+
     /// The bridge of a channel is over.
     pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.remove(&channel)
@@ -246,6 +253,15 @@ impl Hub {
         {
             self.undeclare(number);
         }
+    }
+
+    /// Resolves when the end is declared no more.
+    pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
+        let (tell, over) = oneshot::channel();
+        if let Some(end) = self.ends.get_mut(&number) {
+            end.over = Some(tell);
+        }
+        over
     }
 
     fn answer(&mut self, number: u64) {
@@ -289,11 +305,23 @@ impl Hub {
                 if let Some(end) = self.ends.get(&number) {
                     let (name, mine, holder, here) =
                         (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
-                    let error = if mine.face == there.face && mine.shared && there.shared {
+                    let error = if let Some(difference) = difference(mine, &there) {
+                        NameError::Mismatch { name, difference: Box::new(difference), holder }
+                    } else if mine.face == there.face && mine.shared && there.shared {
                         NameError::Shared { name, what: word(mine.face), holder, here }
                     } else {
                         NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
                     };
+                    let (name, why) = (end.name.clone(), error.clone());
+                    // A main node that tries to have its name back is no news.
+                    if !end.options.reserved || end.answer.is_none() {
+                        self.tell(match &why {
+                            NameError::Mismatch { difference, .. } => {
+                                NodeEvent::Mismatch { name: Some(name), difference: difference.to_string() }
+                            }
+                            _ => NodeEvent::Refused { name, why },
+                        });
+                    }
                     self.fail(cx, number, error);
                 }
             }
@@ -301,8 +329,8 @@ impl Hub {
                 if let Some(end) = self.ends.get_mut(&number) {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
                     let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
-                    self.conflict_watchers.retain_mut(|watcher| watcher.try_send(conflict.clone()).is_ok());
-                    end.conflicts.push(conflict);
+                    end.conflicts.push(conflict.clone());
+                    self.tell(NodeEvent::Conflict(conflict));
                 }
             }
             DirectoryEvent::BadName { number } => {
@@ -318,7 +346,9 @@ impl Hub {
                         Room::Names => "names",
                         Room::Bytes => "bytes of names and schemas of one node",
                     };
-                    let error = NameError::Full { name: end.name.clone(), what, max };
+                    let name = end.name.clone();
+                    self.tell(NodeEvent::Limit(Limit::Names { name: name.clone(), what, max }));
+                    let error = NameError::Full { name, what, max };
                     self.fail(cx, number, error);
                 }
             }
@@ -336,9 +366,18 @@ fn poison(agent: &Agent, text: &str) {
 
 impl Driver {
     /// Declares an end, and waits until it is admitted. Gives its number.
-    pub(crate) async fn declare(self: &Arc<Self>, name: &str, options: Options, half: Half) -> Result<u64, NameError> {
+    pub(crate) async fn declare(
+        self: &Arc<Self>,
+        name: &str,
+        options: Options,
+        schema: Bytes,
+        half: Half,
+    ) -> Result<u64, NameError> {
+        if !options.reserved && split(name).1.starts_with(RESERVED) {
+            return Err(NameError::Reserved(name.to_owned()));
+        }
         let (number, answer) =
-            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, half))).ok_or(NameError::Left)?;
+            self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, schema, half))).ok_or(NameError::Left)?;
         /// Dropped while it waits, the end is taken back.
         struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
         impl Drop for Guard<'_> {
@@ -351,9 +390,11 @@ impl Driver {
         let mut guard = Guard(self, Some(number));
         let answer = match options.patience {
             None => answer.await,
-            Some(patience) => crate::world::within(patience, answer)
-                .await
-                .ok_or_else(|| NameError::TimedOut { name: name.to_owned(), patience })?,
+            Some(patience) => crate::world::within(patience, answer).await.ok_or_else(|| {
+                let asks_names = split(name).0.is_none();
+                let without_names = self.with_hub_now(|hub, _| hub.without_names()).filter(|_| asks_names);
+                NameError::TimedOut { name: name.to_owned(), patience, without_names }
+            })?,
         };
         guard.1 = None;
         answer.unwrap_or(Err(NameError::Left)).map(|()| number)

@@ -13,6 +13,7 @@ use crate::node::Peer;
 use crate::node::codec;
 use crate::node::driver::Locked;
 use crate::node::error::NameError;
+use crate::node::events::{Limit, NodeEvent};
 
 /// So many guests may wait to be received; others are turned away.
 pub(crate) const GUESTS_MAX: usize = 1024;
@@ -23,9 +24,15 @@ const NOT_THERE: ChannelId = ChannelId(0);
 /// So many ends may a bundle have that others reach by name.
 const BUNDLE_ENDS_MAX: usize = 256;
 
-/// Makes a fresh bundle for a guest, and hands it over; if there is no room, the guest's other face has been dropped. `None`: the acceptor is gone.
-/// What is dropped of it then, is so later.
-pub(crate) type Acceptance = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Vec<Agent>> + Send>;
+/// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it then, is so later.
+pub(crate) type Acceptance = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
+
+/// A guest's side of a fresh bundle.
+pub(crate) struct Accepted {
+    pub(crate) agents: Vec<Agent>,
+    /// There was no room for the other face, and it has been dropped.
+    pub(crate) full: bool,
+}
 
 /// The agents of a face, in the order of its fields.
 pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
@@ -134,11 +141,15 @@ impl Hub {
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 }
-                let Some(agents) = accept(from, &mut cx.state.garbage) else {
+                let Some(Accepted { agents, full }) = accept(from, &mut cx.state.garbage) else {
                     self.undeclare(number);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 };
+                if full {
+                    let name = end.name.clone();
+                    self.tell(NodeEvent::Limit(Limit::Guests { name, peer: Peer(from), max: GUESTS_MAX }));
+                }
                 (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
             }
             Role::Server(outlets) => {

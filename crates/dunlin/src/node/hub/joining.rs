@@ -10,6 +10,7 @@ use super::guests::numbered;
 use super::{Hub, Introduction, Role};
 use crate::node::bridge::SendingBridge;
 use crate::node::driver::{Driver, Locked};
+use crate::node::events::NodeEvent;
 use crate::node::id;
 
 impl Hub {
@@ -115,7 +116,7 @@ impl Hub {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
                 // An acceptor that is gone has no face: the client's ends end with their agents.
-                let server = accept(me, &mut cx.state.garbage).unwrap_or_default();
+                let server = accept(me, &mut cx.state.garbage).map_or_else(Vec::new, |accepted| accepted.agents);
                 for pair in client.into_iter().zip(server) {
                     match pair {
                         (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
@@ -160,6 +161,15 @@ impl Joined {
     fn new(cx: &Locked<'_>, numbers: Vec<u64>) -> Arc<Self> {
         Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
     }
+
+    /// Their messages are not of one type.
+    fn mismatch(&self, difference: String) {
+        let Some(driver) = self.driver.upgrade() else { return };
+        driver.with_hub_now(|hub, _| {
+            let name = self.numbers.iter().find_map(|number| hub.ends.get(number)).map(|end| end.name.clone());
+            hub.tell(NodeEvent::Mismatch { name, difference });
+        });
+    }
 }
 
 impl Drop for Joined {
@@ -184,6 +194,9 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) 
             let text = format!("the sender has messages of {:?}, the receiver of {:?}", outlet.shape(), inlet.shape());
             outlet.poison(text.as_str().into());
             inlet.poison(text.as_str().into());
+            let joined = joined.clone();
+            // Not here: the node may be locked.
+            crate::world::spawn_own(async move { joined.mismatch(text) });
         }
     }
 }

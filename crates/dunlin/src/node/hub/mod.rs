@@ -6,15 +6,15 @@
 
 mod declared;
 mod guests;
+mod inquiries;
 mod joining;
 mod served;
 mod watchers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dunlin_core::Sender;
 use dunlin_core::carrier::{Agent, AnyOutlet};
 use dunlin_proto::State;
 use dunlin_proto::id::{ChannelId, Life, NodeId};
@@ -26,10 +26,11 @@ use tokio::sync::{Notify, oneshot};
 use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
+use super::events::{NodeEvent, Watcher};
 use super::name::word;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
-pub(crate) use guests::{Acceptance, GUESTS_MAX, agents_of};
+pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, agents_of};
 pub use watchers::{ConnectionState, NameConflict, Route};
 
 /// An end of this node that has not found its other end.
@@ -81,6 +82,8 @@ struct DeclaredEnd {
     /// Who was asked: the node at this address, or the application's name service.
     at: Option<String>,
     conflicts: Vec<NameConflict>,
+    /// Dropped with it: who wants to know that it is over.
+    over: Option<oneshot::Sender<()>>,
 }
 
 /// A client that has introduced itself and waits for the server's word.
@@ -92,9 +95,9 @@ struct Introduction {
     declaration: Declaration,
 }
 
-/// What watchers of connections are to hear. That one is over, once its ends have ended; but not later than then.
+/// What watchers are to hear. That a connection is over, once its ends have ended; but not later than then.
 struct News {
-    news: (Peer, ConnectionState),
+    event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
 }
 
@@ -103,6 +106,8 @@ pub(crate) struct Hub {
     /// The names that this node serves: the application's, or its own for those who dial it.
     registry: Registry,
     serves: bool,
+    /// The address at which the application's names were found, or are served here.
+    names_at: Option<String>,
     /// It has served them, and left that to another node.
     ceded: bool,
     /// This node looks for nobody any more.
@@ -120,9 +125,20 @@ pub(crate) struct Hub {
     channels: BTreeMap<ChannelId, u64>,
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
-    watchers: Vec<Sender<(Peer, ConnectionState)>>,
-    conflict_watchers: Vec<Sender<NameConflict>>,
+    watchers: Vec<Watcher>,
     news: VecDeque<News>,
+    /// This node has a role: who is there is told by membership.
+    has_role: bool,
+    /// Who is there, and how they call themselves.
+    there: BTreeMap<Peer, String>,
+    /// The application closes, and so long the main node waits.
+    closing: Option<Duration>,
+    /// Where this node was turned away, and why.
+    unwelcome: BTreeMap<String, String>,
+    /// Nodes of other applications that have dialled this one.
+    strangers: BTreeSet<NodeId>,
+    /// Where nobody answered for the name service, and why, if that was so when it was last looked for.
+    unreached: Option<(String, String)>,
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
@@ -133,16 +149,17 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(me: Life) -> Self {
+    pub(crate) fn new(me: Life, has_role: bool) -> Self {
         let mut own = Directory::new();
         own.server_is(me.node);
         let mut names = RegistryConfig::default();
-        // A home has one sending half: claims of an end that several nodes hold are not there yet.
+        // A home has one sending half. Of a shared end the others have handles, from who keeps it (`sharing.rs`).
         names.several_holders = false;
         Self {
             me,
             registry: Registry::new(names),
             serves: false,
+            names_at: None,
             ceded: false,
             leaving: false,
             directory: Directory::new(),
@@ -154,8 +171,13 @@ impl Hub {
             introductions: BTreeMap::new(),
             next: 0,
             watchers: Vec::new(),
-            conflict_watchers: Vec::new(),
             news: VecDeque::new(),
+            has_role,
+            there: BTreeMap::new(),
+            closing: None,
+            unwelcome: BTreeMap::new(),
+            strangers: BTreeSet::new(),
+            unreached: None,
             lives: BTreeMap::new(),
             asked: Vec::new(),
             names_lost: Arc::default(),
@@ -190,7 +212,6 @@ impl Hub {
     pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
         self.registry.tick(cx.now);
         let now = cx.now;
-        self.tell_watchers(now);
         let asked: Vec<String> =
             self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
         self.ask_again.retain(|_, at| *at > now);
@@ -236,6 +257,7 @@ impl Hub {
                 self.event(cx, event);
             }
         }
+        self.tell_watchers(now, &mut cx.state.lines);
         let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
         if let Some(at) =
             self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()

@@ -18,6 +18,11 @@ impl Hub {
         self.serves
     }
 
+    /// The application's names are found at this address, or served there.
+    pub(crate) fn names_are_at(&mut self, address: String) {
+        self.names_at = Some(address);
+    }
+
     /// Which node is at this address?
     pub(crate) fn ask(&mut self, cx: &mut Locked<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
         let (asked, answer) = oneshot::channel();
@@ -65,9 +70,25 @@ impl Hub {
         cx.state.machine.connect(cx.now, node);
     }
 
+    /// How far this node is from a name service, for people: `None` if it has one.
+    pub(crate) fn without_names(&self) -> Option<String> {
+        if self.directory.server().is_some() {
+            return None;
+        }
+        Some(match &self.unreached {
+            Some((address, why)) if why.contains(address.as_str()) => why.clone(),
+            Some((address, why)) => format!("{address}: {why}"),
+            None => "no name service has answered yet".to_owned(),
+        })
+    }
+
     pub(super) fn introduced(&mut self, cx: &mut Locked<'_>, address: &str, who: Result<NodeId, String>) {
         while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
             let _ = self.asked.swap_remove(at).1.send(who.clone());
+            self.unreached = who.as_ref().err().map(|why| (address.to_owned(), why.clone()));
+        }
+        if who.is_ok() {
+            self.unwelcome.remove(address);
         }
         let Some(directory) = self.others.get_mut(address) else { return };
         match who {

@@ -1,9 +1,8 @@
-//! Who wants to hear of connections and of conflicts.
+//! Who wants to hear of what happens to the node.
 
 use std::fmt;
 use std::time::Duration;
 
-use dunlin_core::Sender;
 use dunlin_core::carrier::Agent;
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
@@ -13,9 +12,16 @@ use tokio::sync::oneshot;
 use super::{Hub, News, Role};
 use crate::node::Peer;
 use crate::node::driver::Locked;
+use crate::node::events::{Limit, NodeEvent, Watcher};
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);
+
+/// So many addresses are known at which this node was turned away.
+const UNWELCOME_MAX: usize = 1024;
+
+/// So many nodes of other applications are known.
+const STRANGERS_MAX: usize = 1024;
 
 /// How a connection to another node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,20 +87,74 @@ impl Hub {
         self.lives.values().map(|life| (Peer(*life), route(life.node))).collect()
     }
 
-    pub(crate) fn watch(&mut self, watcher: Sender<(Peer, ConnectionState)>) {
+    pub(crate) fn watch(&mut self, watcher: Watcher) {
         self.watchers.push(watcher);
     }
 
-    /// The watcher hears of the conflicts that there are, too.
-    pub(crate) fn watch_conflicts(&mut self, mut watcher: Sender<NameConflict>) {
-        let known = self.ends.values().flat_map(|end| &end.conflicts);
-        if known.cloned().all(|conflict| watcher.try_send(conflict).is_ok()) {
-            self.conflict_watchers.push(watcher);
+    /// What whoever begins to watch has missed, and is still so.
+    pub(crate) fn present(&self) -> Vec<NodeEvent> {
+        let joined = |(peer, name): (&Peer, &String)| NodeEvent::Joined { peer: *peer, name: name.clone() };
+        let conflicts = self.ends.values().flat_map(|end| end.conflicts.iter().cloned().map(NodeEvent::Conflict));
+        let closing = self.closing.map(|within| NodeEvent::Closing { within });
+        self.there.iter().map(joined).chain(conflicts).chain(closing).collect()
+    }
+
+    /// Those who watch are told, after what they are still to be told.
+    pub(crate) fn tell(&mut self, event: NodeEvent) {
+        self.news.push_back(News { event, ended: None });
+    }
+
+    /// Whoever listens there will not have this node. It will dial again: that is told once.
+    pub(crate) fn unwelcome(&mut self, at: String, why: String) {
+        if self.unwelcome.len() >= UNWELCOME_MAX {
+            self.unwelcome.clear();
+        }
+        if self.unwelcome.insert(at.clone(), why.clone()).as_ref() != Some(&why) {
+            self.tell(NodeEvent::Unwelcome { at, why });
+        }
+    }
+
+    /// A node of another application has dialled this one, and will again while it looks for its own: that is told once.
+    pub(crate) fn stranger(&mut self, node: NodeId, from: String, why: String) {
+        if self.strangers.len() >= STRANGERS_MAX {
+            self.strangers.clear();
+        }
+        if self.strangers.insert(node) {
+            self.tell(NodeEvent::Stranger { from, why });
+        }
+    }
+
+    /// A node is there, as far as roles go: see [`roles`](crate::node::roles).
+    pub(crate) fn joined(&mut self, peer: Peer, name: &str) {
+        self.there.insert(peer, name.to_owned());
+        self.tell(NodeEvent::Joined { peer, name: name.to_owned() });
+    }
+
+    /// A node that was there is so no more.
+    pub(crate) fn left(&mut self, peer: Peer, in_order: bool) {
+        if let Some(name) = self.there.remove(&peer) {
+            self.tell(NodeEvent::Left { peer, name, in_order });
+        }
+    }
+
+    /// The main node is gone, and with it what it told of others.
+    pub(crate) fn main_lost(&mut self, peer: Peer) {
+        if let Some(name) = self.there.remove(&peer) {
+            self.there.clear();
+            self.closing = None;
+            self.tell(NodeEvent::MainLost { peer, name });
+        }
+    }
+
+    /// The application closes.
+    pub(crate) fn closing(&mut self, within: Duration) {
+        if self.closing.replace(within).is_none() {
+            self.tell(NodeEvent::Closing { within });
         }
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
-    pub(crate) fn farewell(mut self: Box<Self>) {
+    pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<NodeEvent>) {
         for end in std::mem::take(&mut self.ends).into_values() {
             match end.role {
                 Role::Client(Some(agents)) => agents.into_iter().for_each(down),
@@ -106,12 +166,12 @@ impl Hub {
             client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
         }
         for life in std::mem::take(&mut self.lives).into_values() {
-            self.news.push_back(News { news: (Peer(life), ConnectionState::Down(Down::Left)), ended: None });
+            self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Left)));
         }
-        self.tell_watchers(Time(u64::MAX));
+        self.tell_watchers(Time(u64::MAX), lines);
     }
 
-    pub(super) fn tell_watchers(&mut self, now: Time) {
+    pub(super) fn tell_watchers(&mut self, now: Time, lines: &mut Vec<NodeEvent>) {
         while let Some(next) = self.news.pop_front() {
             let mut next = next;
             if let Some((ended, until)) = &mut next.ended
@@ -120,7 +180,10 @@ impl Hub {
             {
                 return self.news.push_front(next);
             }
-            self.watchers.retain_mut(|watcher| watcher.try_send(next.news.clone()).is_ok());
+            if next.event.is_of_interest() {
+                lines.push(next.event.clone());
+            }
+            self.watchers.retain_mut(|watcher| watcher(&next.event));
         }
     }
 
@@ -170,8 +233,23 @@ impl Hub {
         let never_met = Life { node, incarnation: Incarnation(0) };
         let tells_why = matches!(state, ConnectionState::Down(Down::Unrelayed { .. }));
         if let Some(life) = self.lives.get(&node).or(tells_why.then_some(&never_met)) {
+            let peer = Peer(*life);
             let ended = over.then(|| (cx.state.said_of(node), cx.now + ENDED));
-            self.news.push_back(News { news: (Peer(*life), state), ended });
+            let (is_up, why) = match &state {
+                ConnectionState::Down(why) => (false, Some(why.clone())),
+                state => (*state == ConnectionState::Up, None),
+            };
+            self.news.push_back(News { event: NodeEvent::Connection(peer, state), ended });
+            if let Some(Down::Violation(why)) = &why {
+                self.tell(NodeEvent::Limit(Limit::Peer { peer, why: why.clone() }));
+            }
+            // With roles, membership tells who is there. And of a node that leaves all connections end.
+            match why {
+                _ if self.has_role || self.leaving => {}
+                Some(why) => self.left(peer, why == Down::Left),
+                None if is_up => self.joined(peer, &peer.to_string()),
+                None => {}
+            }
         }
         if over {
             self.lives.remove(&node);

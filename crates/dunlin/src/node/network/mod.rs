@@ -4,7 +4,7 @@
 //!
 //! | address | network |
 //! |---|---|
-//! | `host:port`, `10.0.0.7:7500`, `[::1]:7500`, or with the prefix `tcp:` | [`Tcp`] |
+//! | `host:port`, `10.0.0.7:7500`, `[::1]:7500`, or with the prefix `tcp:` or `tcp://` | [`Tcp`] |
 //! | `unix:/run/dunlin/a.sock` | [`Unix`], where the system has them |
 //! | `memory:name` | [`Memory`]: inside one program |
 
@@ -26,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use memory::Memory;
 pub use tcp::Tcp;
+pub(crate) use tcp::is_tcp;
 #[cfg(unix)]
 pub use unix::Unix;
 

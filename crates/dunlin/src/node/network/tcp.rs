@@ -87,9 +87,16 @@ impl Listener for TcpListener {
     }
 }
 
+/// Whether it is an address of TCP's.
+pub(crate) fn is_tcp(address: &str) -> bool {
+    let prefixed = address.split_once(':').filter(|(scheme, _)| *scheme == Tcp::SCHEME);
+    parse(prefixed.map_or(address, |(_, rest)| rest)).is_ok()
+}
+
 /// Host and port of an address; no host is loopback.
 fn parse(address: &str) -> io::Result<(&str, u16)> {
     let split = || {
+        let address = address.strip_prefix("//").unwrap_or(address);
         let (host, port) = address.rsplit_once(':')?;
         let port = port.parse().ok()?;
         let host = match host.strip_prefix('[') {
@@ -136,7 +143,7 @@ mod tests {
     #[test]
     fn a_dialled_socket_is_accepted_and_carries_bytes_both_ways() {
         crate::block_on(async {
-            for address in ["127.0.0.1:0", "localhost:0", ":0"] {
+            for address in ["127.0.0.1:0", "localhost:0", ":0", "//127.0.0.1:0"] {
                 contract::echoes(&Tcp, address).await;
             }
         });

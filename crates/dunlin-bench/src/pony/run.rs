@@ -1,0 +1,366 @@
+//! One run: a master, nodes in processes of their own, workers at them that send to the master as fast as it takes. What all of pony's benches measure is what
+//! happens at the master in a time, or what so many messages have cost.
+//!
+//! The master leads: it starts the nodes, by this binary's hidden subcommand, and prints a [`Measured`]. It reads the clock on its main thread, which does nothing else.
+
+use std::io::Write;
+use std::io::stdout;
+use std::ops::{Add, Sub};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use dunlin::prelude::*;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::link::Carried;
+use super::{PonyError, over_dunlin, over_tcp};
+use crate::remote::counted::Counted;
+use crate::remote::sides::Sides;
+use crate::remote::{self, free_port, on_workers};
+
+/// So long nothing happens before and after what is counted: whatever is still to be said of it is said then.
+const QUIET: Duration = Duration::from_millis(300);
+/// So long everybody has to say something: with 500 workers this takes seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the main thread looks whether that is so.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What the master tells the nodes.
+const GO: &str = "go";
+const USAGE: &str = "usage";
+
+/// What was written to and read from the sockets of the master's node.
+static CARRIED: AtomicU64 = AtomicU64::new(0);
+
+/// What is run: the arguments of the hidden subcommand.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Task {
+    pub(super) who: String,
+    #[arg(long)]
+    pub(super) nodes: usize,
+    /// At each node. (`--workers` is something else, everywhere in this binary.)
+    #[arg(long = "workers-each", id = "workers-each")]
+    pub(super) workers: usize,
+    /// Bytes of a message, or of each of its items
+    #[arg(long)]
+    pub(super) size: usize,
+    /// 0 is a message that is its bytes
+    #[arg(long)]
+    pub(super) items: usize,
+    /// tokio's workers in each process
+    #[arg(long)]
+    pub(super) threads: usize,
+    /// Seconds
+    #[arg(long)]
+    pub(super) warm_up: f64,
+    /// Seconds
+    #[arg(long)]
+    pub(super) window: f64,
+    /// In place of a window: messages of each worker, and as many to warm up. What they have cost on the wire is counted
+    #[arg(long, default_value_t = 0)]
+    pub(super) count: u64,
+    /// In a network of its own: what it has carried is counted too
+    #[arg(long)]
+    pub(super) on_link: bool,
+    /// Which node this is; 0 is the master
+    #[arg(long, default_value_t = 0)]
+    pub(super) role: usize,
+    #[arg(long, default_value = "")]
+    pub(super) names: String,
+}
+
+/// What has happened at the master, and what it has cost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) messages: u64,
+    pub(super) seconds: f64,
+    /// Processor time of the master, and of all nodes.
+    pub(super) master: Usage,
+    pub(super) nodes: Usage,
+    /// Bytes through the sockets in both directions; only where messages are counted.
+    pub(super) carried: Option<u64>,
+    /// The same with what the kernel adds.
+    pub(super) link: Option<Carried>,
+}
+
+/// Processor time of a process, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Usage {
+    pub(super) user: f64,
+    pub(super) system: f64,
+}
+
+impl Usage {
+    /// Of this process.
+    #[cfg(unix)]
+    fn now() -> Result<Self> {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
+        let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + 1e-6 * time.tv_usec() as f64;
+        Ok(Self { user: seconds(usage.user_time()), system: seconds(usage.system_time()) })
+    }
+
+    #[cfg(not(unix))]
+    fn now() -> Result<Self> {
+        anyhow::bail!("pony's benches need getrusage, which this system has not")
+    }
+
+    pub(super) fn total(self) -> f64 {
+        self.user + self.system
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { user: self.user + other.user, system: self.system + other.system }
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { user: self.user - before.user, system: self.system - before.system }
+    }
+}
+
+/// How many messages of each worker the master has received.
+#[derive(Clone)]
+pub(super) struct Counts(Arc<[AtomicU64]>);
+
+impl Counts {
+    fn new(workers: usize) -> Self {
+        Self((0..workers).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(super) fn one(&self, worker: usize) {
+        self.0[worker].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> u64 {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How many workers have been heard.
+    fn heard(&self) -> usize {
+        self.0.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count()
+    }
+}
+
+/// When a worker may send.
+#[derive(Clone)]
+pub(super) struct Gate {
+    opened: watch::Receiver<u64>,
+    /// For each time that it is opened.
+    messages: u64,
+    left: u64,
+}
+
+impl Gate {
+    fn new(opened: watch::Receiver<u64>, messages: u64) -> Self {
+        Self { opened, messages: if messages == 0 { u64::MAX } else { messages }, left: 0 }
+    }
+
+    /// Waits until a message may be sent.
+    pub(super) async fn open(&mut self) -> Result<()> {
+        if self.left == 0 {
+            self.opened.changed().await?;
+            self.left = self.messages;
+        }
+        self.left -= 1;
+        Ok(())
+    }
+}
+
+impl Task {
+    /// Bytes that a message is made of.
+    pub(super) fn payload(&self) -> usize {
+        self.size * self.items.max(1)
+    }
+
+    fn leads(&self) -> bool {
+        self.role == 0
+    }
+
+    fn is_over_tcp(&self) -> bool {
+        self.who.starts_with("tokio tcp")
+    }
+
+    /// As arguments of this binary.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let numbers = [
+            ("--nodes", self.nodes.to_string()),
+            ("--workers-each", self.workers.to_string()),
+            ("--size", self.size.to_string()),
+            ("--items", self.items.to_string()),
+            ("--threads", self.threads.to_string()),
+            ("--warm-up", self.warm_up.to_string()),
+            ("--window", self.window.to_string()),
+            ("--count", self.count.to_string()),
+        ];
+        let mut all = vec!["pony-side".to_owned(), self.who.clone()];
+        all.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+        all.extend(self.on_link.then(|| "--on-link".to_owned()));
+        all
+    }
+}
+
+/// Runs one process of it; the master prints what it has measured.
+pub(crate) fn run(task: &Task) -> Result<()> {
+    if task.leads() {
+        let measured = master(task)?;
+        writeln!(stdout(), "{}", serde_json::to_string(&measured)?)?;
+        return Ok(());
+    }
+    let ended = node(task);
+    // What ends with the master has not failed: its end is noticed at the same time.
+    thread::sleep(Duration::from_millis(200));
+    ended
+}
+
+fn node(task: &Task) -> Result<()> {
+    let (open, opened) = watch::channel(0);
+    let mut sides = Sides::start(false, 0, "")?;
+    let told = move |line: &str| match line {
+        GO => open.send_modify(|times| *times += 1),
+        // It fails when the master has ended.
+        _ => drop(writeln!(stdout(), "{}", usage_line())),
+    };
+    let (_, all) = crate::remote::over_tcp::meet(false, &mut sides, told)?;
+    let (task, gate) = (task.clone(), Gate::new(opened, task.count));
+    on_workers(task.threads, async move {
+        if task.is_over_tcp() {
+            return over_tcp::node(task, all[0], gate).await;
+        }
+        let node = remote::over_dunlin::join(&task.names).await?;
+        over_dunlin::node(task, node, gate).await
+    })
+}
+
+fn usage_line() -> String {
+    Usage::now().and_then(|usage| Ok(serde_json::to_string(&usage)?)).unwrap_or_else(|error| error.to_string())
+}
+
+fn master(task: &Task) -> Result<Measured> {
+    let names = format!("127.0.0.1:{}", free_port()?);
+    let counts = Counts::new(task.nodes * task.workers);
+    let runtime = Builder::new_multi_thread().worker_threads(task.threads).enable_all().build()?;
+    let mut sides = Sides::start(true, 1 + task.nodes, &names)?;
+    let (listener, _) = crate::remote::over_tcp::meet(true, &mut sides, |_| ())?;
+    let receives = if task.is_over_tcp() {
+        runtime.spawn(over_tcp::master(task.clone(), listener, counts.clone()))
+    } else {
+        let (task, counts) = (task.clone(), counts.clone());
+        runtime.spawn(async move {
+            let mut builder = Node::builder().app("dunlin-bench").names(&names);
+            if task.count > 0 {
+                builder = builder.network(Counted(&CARRIED));
+            }
+            over_dunlin::master(task, builder.join().await?, counts).await
+        })
+    };
+    let mut master = Master { task, counts, sides, receives };
+    let measured = if task.count > 0 { master.counted() } else { master.timed() };
+    let measured = match measured {
+        // It says more.
+        Err(_) if master.receives.is_finished() => Err(runtime.block_on(master.receives)?.err().context("it ended")?),
+        measured => measured,
+    };
+    runtime.shutdown_background();
+    measured
+}
+
+/// The master, as its main thread sees it.
+struct Master<'a> {
+    task: &'a Task,
+    counts: Counts,
+    sides: Sides,
+    receives: JoinHandle<Result<()>>,
+}
+
+/// What has happened until now.
+struct Now {
+    at: Instant,
+    messages: u64,
+    master: Usage,
+    nodes: Usage,
+    carried: Option<u64>,
+    link: Option<Carried>,
+}
+
+impl Master<'_> {
+    /// What happens in a window of time.
+    fn timed(&mut self) -> Result<Measured> {
+        self.sides.tell(GO)?;
+        let workers = self.task.nodes * self.task.workers;
+        self.until(|counts| counts.heard() == workers)?;
+        thread::sleep(Duration::from_secs_f64(self.task.warm_up));
+        let before = self.now()?;
+        thread::sleep(Duration::from_secs_f64(self.task.window));
+        // Of very large messages not even one may have arrived.
+        self.until(|counts| counts.total() > before.messages)?;
+        self.since(&before)
+    }
+
+    /// What so many messages cost, from quiet to quiet.
+    fn counted(&mut self) -> Result<Measured> {
+        let messages = self.task.count * (self.task.nodes * self.task.workers) as u64;
+        self.sides.tell(GO)?;
+        self.until(|counts| counts.total() == messages)?;
+        thread::sleep(QUIET);
+        let before = self.now()?;
+        self.sides.tell(GO)?;
+        self.until(|counts| counts.total() == 2 * messages)?;
+        thread::sleep(QUIET);
+        self.since(&before)
+    }
+
+    fn until(&self, is_so: impl Fn(&Counts) -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !is_so(&self.counts) {
+            let (heard, workers) = (self.counts.heard(), self.task.nodes * self.task.workers);
+            anyhow::ensure!(!self.receives.is_finished(), PonyError::Ended);
+            anyhow::ensure!(start.elapsed() < PATIENCE, PonyError::Silent { heard, workers, patience: PATIENCE });
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn now(&mut self) -> Result<Now> {
+        anyhow::ensure!(!self.receives.is_finished(), PonyError::Ended);
+        // These two belong together; the nodes may take a while to answer.
+        let (at, messages) = (Instant::now(), self.counts.total());
+        let master = Usage::now()?;
+        let carried = CARRIED.load(Ordering::Relaxed);
+        let link = self.task.on_link.then(Carried::now).transpose()?;
+        self.sides.tell(USAGE)?;
+        let nodes = self.sides.hear()?.iter().try_fold(Usage::default(), |sum, line| {
+            let usage: Usage = serde_json::from_str(line).with_context(|| format!("a node said {line:?}"))?;
+            Ok::<_, anyhow::Error>(sum + usage)
+        })?;
+        let carried = (self.task.count > 0)
+            .then(|| if self.task.is_over_tcp() { over_tcp::carried(self.task, messages) } else { carried });
+        Ok(Now { at, messages, master, nodes, carried, link })
+    }
+
+    fn since(&mut self, before: &Now) -> Result<Measured> {
+        let now = self.now()?;
+        let messages = now.messages - before.messages;
+        Ok(Measured {
+            messages,
+            seconds: (now.at - before.at).as_secs_f64(),
+            master: now.master - before.master,
+            nodes: now.nodes - before.nodes,
+            carried: now.carried.zip(before.carried).map(|(now, before)| now - before),
+            link: now.link.zip(before.link).map(|(now, before)| now - before),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! Pony's benches from end to end, as short as they can be: what they print, what they draw, and what they refuse. No figure is judged.
+#![cfg(unix)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("cargo gives tests a folder");
+    folder
+}
+
+fn pony(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-bench"));
+    command.arg("pony").args(arguments).output().expect("the binary is there")
+}
+
+/// With windows of 50 ms, once, as JSON.
+fn shortly(arguments: &[&str]) -> Vec<Value> {
+    let output = pony(&[arguments, &["--quick", "--json", "--warm-up", "0.05", "--window", "0.05"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("JSON is text");
+    text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+/// How many points each series has.
+fn series_in(svg: &Path) -> Vec<usize> {
+    let text = fs::read_to_string(svg).expect("it was drawn");
+    let document = roxmltree::Document::parse(&text).expect("it is well-formed");
+    assert_eq!(document.root_element().tag_name().name(), "svg");
+    let lines = document.descendants().filter(|node| node.has_tag_name("polyline"));
+    lines.map(|line| line.attribute("points").map_or(0, |points| points.split(' ').count())).collect()
+}
+
+fn who(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|row| row["who"].as_str().expect("everybody has a name")).collect()
+}
+
+#[test]
+fn throughput_says_of_everybody_what_has_arrived() {
+    let svg = folder("throughput").join("nodes.svg");
+    let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("it is text")]);
+    assert_eq!(rows.len(), 2 * 4);
+    for (number, row) in rows.iter().enumerate() {
+        assert_eq!(row["bench"], "pony-throughput");
+        assert_eq!(row["nodes"], 1 + number / 4);
+        assert_eq!(row["workers"], 2);
+        assert_eq!(row["size"], 100_000);
+        assert_eq!(row["quick"], true);
+        let (megabytes, messages) = (row["mb_per_second"].as_f64(), row["messages_per_second"].as_f64());
+        let (megabytes, messages) = (megabytes.expect("a number"), messages.expect("a number"));
+        assert!(megabytes > 0.0 && (messages * 0.1 - megabytes).abs() < 1e-6 * megabytes);
+    }
+    // One of the plain sockets is what all others are compared with.
+    for rows in rows.chunks(4) {
+        let compared: Vec<&str> = rows.iter().filter_map(|row| row["vs"].as_str()).collect();
+        assert_eq!(compared.len(), 3);
+        assert!(compared.iter().all(|vs| vs.starts_with("tokio tcp") && *vs == compared[0]));
+    }
+    assert_eq!(series_in(&svg), [2; 4]);
+}
+
+#[test]
+fn many_workers_at_one_node_are_all_heard() {
+    assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 4);
+    assert_eq!(shortly(&["throughput", "--vary", "size", "--at", "1"]).len(), 4);
+}
+
+#[test]
+fn overhead_counts_every_byte_of_plain_sockets() {
+    let svg = folder("overhead").join("overhead.svg");
+    let rows = shortly(&["overhead", "--at", "1000", "--svg", svg.to_str().expect("it is text")]);
+    assert_eq!(who(&rows), ["tokio tcp", "tokio tcp, acked", "dunlin", "dunlin, fifo(16)"]);
+    // A length of four bytes, and a byte that answers.
+    assert_eq!(rows[0]["own_bytes"], 4.0);
+    assert_eq!(rows[1]["own_bytes"], 5.0);
+    for row in &rows {
+        assert!(row["own_bytes"].as_f64().expect("a number") > 0.0);
+        // Where the system has no network namespaces, it is not said.
+        if let Some(packets) = row["packets"].as_f64() {
+            let network = row["network_bytes"].as_f64().expect("it comes with the packets");
+            // No packet goes without headers, and a kilobyte is one packet: so nothing but the headers, which take 52 to 84 bytes.
+            assert!((52.0 * packets..84.0 * packets).contains(&network), "{row}");
+        }
+    }
+    assert!(series_in(&svg).len() >= 2);
+}
+
+#[test]
+fn processor_time_is_that_of_both_sides() {
+    let svg = folder("cpu").join("cpu.svg");
+    let rows = shortly(&["cpu", "--vary", "items", "--at", "10", "--svg", svg.to_str().expect("it is text")]);
+    assert_eq!(who(&rows), ["tokio tcp, acked", "dunlin"].repeat(3));
+    let number = |row: &Value, field: &str| row[field].as_f64().expect("a number");
+    for row in &rows {
+        assert_eq!(row["items"], 10);
+        let all = number(row, "us_per_send");
+        assert!((number(row, "user_us") + number(row, "system_us") - all).abs() < 1e-6 * all.max(1.0));
+        assert!((number(row, "sender_us") + number(row, "receiver_us") - all).abs() < 1e-6 * all.max(1.0));
+    }
+    assert_eq!(series_in(&svg), [1; 6]);
+}
+
+#[test]
+fn what_was_printed_can_be_drawn_later_and_the_last_of_the_same_counts() {
+    let folder = folder("plot");
+    let row = |who: &str, nodes: usize, value: f64| {
+        serde_json::json!({
+            "bench": "pony-throughput", "vary": "nodes", "nodes": nodes, "workers": 2, "size": 100_000, "who": who,
+            "mb_per_second": value, "messages_per_second": 10.0 * value, "runs": [value], "vs": null, "ratio": null,
+            "warm_up_s": 2.0, "window_s": 10.0, "rounds": 3, "threads": 2, "cores": 2, "quick": false,
+        })
+        .to_string()
+    };
+    let (first, second) = (folder.join("first.jsonl"), folder.join("second.jsonl"));
+    fs::write(&first, [row("dunlin", 1, 5.0), row("dunlin", 2, 6.0)].join("\n")).expect("a folder of our own");
+    fs::write(&second, row("dunlin", 2, 7.0)).expect("a folder of our own");
+    let out = folder.join("svg");
+    let paths = [&first, &second, &out].map(|path| path.to_str().expect("it is text"));
+    let output = pony(&["plot", paths[0], paths[1], "--svg-dir", paths[2]]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // The second row for 2 nodes is in place of the first.
+    assert_eq!(series_in(&out.join("throughput-nodes.svg")), [2]);
+    assert!(!out.join("overhead.svg").exists());
+
+    fs::write(&first, "{\"bench\": \"commstime\"}").expect("a folder of our own");
+    let output = pony(&["plot", paths[0], "--svg-dir", paths[2]]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("first.jsonl line 1"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    for (arguments, says) in [
+        (&["throughput", "--vary", "nodes", "--at", "0"][..], "there has to be one at least"),
+        (&["throughput", "--vary", "nodes", "--at", "5000"], "too much for one machine"),
+        (&["throughput", "--vary", "nodes", "--window", "0"], "more than 0"),
+        (&["cpu", "--vary", "size", "--svg", "/no/such/folder/a.svg"], "cannot write /no/such/folder/a.svg"),
+        (&["throughput"], "--vary"),
+    ] {
+        let output = pony(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(says), "{arguments:?}: {error}");
+    }
+}

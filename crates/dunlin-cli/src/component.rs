@@ -1,0 +1,66 @@
+//! What `dunlin node` can run: the components that a configuration names by `run = "..."`.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use dunlin::config::Config;
+use dunlin::node::{Node, NodeBuilder};
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::{farm, names};
+
+/// What a component runs, until it ends. When this process is asked to end, it is dropped.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// Something that can be run on a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Component {
+    /// Its name in a configuration.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub about: &'static str,
+    /// What its node has to be told, beside the configuration.
+    pub prepare: fn(NodeBuilder, &Config) -> NodeBuilder,
+    /// Runs it.
+    pub run: fn(Node, Output) -> Running,
+}
+
+/// All components.
+pub static COMPONENTS: &[Component] = &[
+    Component {
+        name: "nothing",
+        about: "only be a node of the application: its connections, its relaying",
+        prepare: |builder, _| builder,
+        run: |_, _| Box::pin(std::future::pending()),
+    },
+    Component {
+        name: "names",
+        about: "serve the application's names",
+        prepare: |builder, config| match &config.names.value {
+            // The address has to lead to this node.
+            Some(address) if config.listen.value.is_empty() => builder.listen(address),
+            _ => builder,
+        },
+        run: |node, output| Box::pin(async move { names::served(&node, output).await }),
+    },
+    Component {
+        name: "farm-worker",
+        about: "work for the farms that open at the names of this node, one after the other",
+        // The master serves the names: this node waits for it.
+        prepare: |builder, _| builder.serve_names(false),
+        run: |node, output| Box::pin(farm::serve(node, output)),
+    },
+];
+
+/// The component of this name.
+///
+/// # Errors
+/// [`Failure::Failed`], with those that there are.
+pub fn find(name: &str) -> Result<Component, Failure> {
+    COMPONENTS.iter().find(|component| component.name == name).copied().ok_or_else(|| {
+        let known: Vec<String> =
+            COMPONENTS.iter().map(|component| format!("{:?} ({})", component.name, component.about)).collect();
+        Failure::failed(format_args!("there is nothing to run by the name {name:?}; there are: {}", known.join(", ")))
+    })
+}

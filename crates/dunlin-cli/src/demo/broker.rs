@@ -1,0 +1,126 @@
+//! The broker: brings a customer and a worker together, and has nothing to do with what they say to each other.
+
+use std::collections::VecDeque;
+
+use dunlin::prelude::*;
+use dunlin::{Reply, unbounded};
+
+use super::event::{Event, Reporter};
+use super::protocol::{Appointment, EntranceServer, Handle, Registration, Registry, Wish};
+
+/// What the porter of a visitor tells the broker.
+enum Word {
+    Wishes(Wish, Reply<Appointment>),
+    Gone(String),
+}
+
+/// Serves all who come in, until nobody holds the other end of `open`. Then all handles that are here are dropped, which their workers hear.
+pub async fn broker(mut visitors: Receiver<EntranceServer>, mut open: Receiver<()>, mut said: Reporter) {
+    let (registry, mut registrations) = channel();
+    let registry: Registry = registry.share();
+    let (words, mut heard) = channel_with(unbounded());
+    let words = words.share();
+    let mut porters = Vec::new();
+
+    let mut registering = None;
+    let mut idle = VecDeque::new();
+    let mut waiting: VecDeque<(String, Reply<Appointment>)> = VecDeque::new();
+    let mut appointments = 0;
+    loop {
+        alt! { biased;
+            _ = open.recv() => break,
+            visitor = visitors.next() => match visitor {
+                Ok(Some(visitor)) => porters.push(spawn(porter(visitor, registry.clone(), words.clone()))),
+                _ => break,
+            },
+            word = heard.recv() => match word {
+                Ok(Word::Wishes(wish, reply)) => {
+                    if let Some(visitor) = wish.lost {
+                        idle.retain(|(worker, _)| *worker != visitor);
+                        said.say(Event::Gone { visitor, says: wish.customer.clone() }).await;
+                    }
+                    waiting.push_back((wish.customer, reply));
+                }
+                Ok(Word::Gone(visitor)) => {
+                    idle.retain(|(worker, _)| *worker != visitor);
+                    waiting.retain(|(customer, _)| *customer != visitor);
+                    let says = said.part().to_owned();
+                    said.say(Event::Gone { visitor, says }).await;
+                }
+                Err(_) => break,
+            },
+            // The two messages of a worker follow each other, unless it is lost in between.
+            registration = registrations.recv() => match registration {
+                Ok(Registration::Name(worker)) => registering = Some(worker),
+                Ok(Registration::Handle(handle)) => {
+                    if let Some(worker) = registering.take() {
+                        said.say(Event::Registered { worker: worker.clone() }).await;
+                        idle.push_back((worker, handle));
+                    }
+                }
+                Err(_) => break,
+            },
+        }
+        while let Some((worker, customer)) = appoint(&mut idle, &mut waiting) {
+            appointments += 1;
+            said.say(Event::Appointed { worker, customer }).await;
+        }
+        porters.retain(|porter| !porter.is_finished());
+    }
+    for porter in &porters {
+        porter.cancel();
+    }
+    for porter in porters {
+        let _ = porter.await;
+    }
+    drop((idle, waiting, registrations));
+    said.say(Event::Closed { appointments }).await;
+}
+
+/// Gives the first customer the first worker, if there are both.
+fn appoint(
+    idle: &mut VecDeque<(String, Handle)>,
+    waiting: &mut VecDeque<(String, Reply<Appointment>)>,
+) -> Option<(String, String)> {
+    while !idle.is_empty() {
+        let (customer, reply) = waiting.pop_front()?;
+        let (worker, handle) = idle.pop_front()?;
+        match reply.send(Appointment { worker: worker.clone(), handle }) {
+            Ok(()) => return Some((worker, customer)),
+            // The customer has gone.
+            Err(Appointment { worker, handle }) => idle.push_front((worker, handle)),
+        }
+    }
+    None
+}
+
+/// Hears one visitor, and that it goes.
+async fn porter(mut visitor: EntranceServer, registry: Registry, mut words: Shared<Sender<Word>>) {
+    let mut name = None;
+    loop {
+        let heard = alt! {
+            ask = visitor.hello.accept() => ask.map(|ask| {
+                let (who, reply) = ask.split();
+                name = Some(who);
+                let _ = reply.send(());
+            }),
+            ask = visitor.registry.accept() => ask.map(|ask| {
+                let _ = ask.reply(registry.clone());
+            }),
+            ask = visitor.worker.accept() => match ask {
+                Ok(ask) => {
+                    let (wish, reply) = ask.split();
+                    let _ = words.send(Word::Wishes(wish, reply)).await;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if heard.is_err() {
+            break;
+        }
+    }
+    if let Some(name) = name {
+        let _ = words.send(Word::Gone(name)).await;
+    }
+}

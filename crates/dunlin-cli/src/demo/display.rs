@@ -1,0 +1,339 @@
+//! What users see of the demo: who serves whom while it runs, and a table of what came of it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use super::event::{Event, Said};
+use super::processes::Ending;
+use super::tally::{State, Tally};
+use super::{Plan, Role};
+
+pub(super) struct Display {
+    tally: Tally,
+    view: View,
+    is_inside: bool,
+    began: Instant,
+}
+
+enum View {
+    /// On a terminal.
+    Live(Live),
+    /// A line for each thing that happens.
+    Lines,
+    /// The same for scripts.
+    Json,
+}
+
+impl Display {
+    pub(super) fn new(plan: &Plan, json: bool, live: bool, is_inside: bool) -> Self {
+        let view = match (json, live) {
+            (true, _) => View::Json,
+            (_, true) => View::Live(Live::new(plan)),
+            _ => View::Lines,
+        };
+        let count = |role: fn(&Role) -> bool| plan.parts.iter().filter(|part| role(&part.role)).count();
+        if !json {
+            let (workers, customers) =
+                (count(|role| *role == Role::Worker), count(|role| matches!(role, Role::Customer { .. })));
+            let (workers, customers) = (many(workers, "worker"), many(customers, "customer"));
+            let parts =
+                if is_inside { "all in this process" } else { "each a process of its own, with a name service" };
+            let _ = writeln!(io::stdout(), "A broker, {workers} and {customers}: {parts}.");
+        }
+        Self { tally: Tally::new(plan), view, is_inside, began: Instant::now() }
+    }
+
+    /// Shows what a part says. It fails if nobody reads it any more.
+    pub(super) fn hear(&mut self, said: &Said) -> io::Result<()> {
+        self.tally.hear(said);
+        match &mut self.view {
+            View::Live(live) => live.hear(said, &self.tally),
+            View::Lines => {
+                if let Some(line) = line(said) {
+                    writeln!(io::stdout(), "{:<12} {line}", said.part)?;
+                }
+            }
+            View::Json => writeln!(io::stdout(), "{}", serde_json::to_string(said)?)?,
+        }
+        Ok(())
+    }
+
+    /// Shows what came of it all. Returns the exit code.
+    pub(super) fn end(self, ending: &Ending) -> u8 {
+        let Self { tally, view, is_inside, began } = self;
+        let took = began.elapsed();
+        let all = tally.served() == tally.rows.len();
+        let code = match ending {
+            Ending::Stopped(code) => *code,
+            Ending::Done if all => 0,
+            _ => 1,
+        };
+        if let View::Json = view {
+            let summary = json!({
+                "event": "summary",
+                "ending": match ending {
+                    Ending::Done => "done".to_owned(),
+                    Ending::Stopped(_) => "stopped".to_owned(),
+                    Ending::Failed(why) => why.clone(),
+                },
+                "texts": tally.rows,
+                "served": tally.served(),
+                "appointments": tally.appointments,
+                "returned": tally.returned,
+                "troubles": tally.troubles.iter().map(|(part, why)| json!({ "part": part, "why": why })).collect::<Vec<_>>(),
+                "seconds": took.as_secs_f64(),
+                "exit_code": code,
+            });
+            let _ = writeln!(io::stdout(), "{summary}");
+            return code;
+        }
+        if let View::Live(live) = view {
+            live.clear();
+        }
+        let report = match ending {
+            Ending::Stopped(_) if is_inside => "Stopped.\n".to_owned(),
+            Ending::Stopped(_) => "Stopped. All processes have ended.\n".to_owned(),
+            Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took),
+        };
+        let _ = write!(io::stdout(), "{report}");
+        if let Ending::Failed(why) = ending {
+            eprintln!("error: {why}");
+        }
+        code
+    }
+}
+
+fn many(n: usize, what: &str) -> String {
+    if n == 1 { format!("one {what}") } else { format!("{n} {what}s") }
+}
+
+/// What is worth a line.
+fn line(said: &Said) -> Option<String> {
+    Some(match &said.event {
+        Event::Started { pid } => format!("is process {pid}"),
+        Event::Joined { node, address } => format!("is node {node} at {address}"),
+        Event::Registered { worker } => format!("has the handle of {worker}"),
+        Event::Appointed { worker, customer } => format!("gives the handle of {worker} to {customer}"),
+        Event::Gone { visitor, says } if *says == said.part => format!("hears that {visitor} has gone"),
+        Event::Gone { visitor, says } => format!("hears from {says} that {visitor} is lost"),
+        Event::Closed { .. } => "closes".to_owned(),
+        Event::Waits { file } => format!("has {file}, and asks for a worker"),
+        Event::Begins { file, worker, .. } => format!("sends {file} to {worker}"),
+        Event::Served { worker, table, exact, .. } => {
+            let is = if *exact { "exact" } else { "wrong" };
+            format!("has the table of {worker}: {} words, {} different, {is}", table.words(), table.distinct())
+        }
+        Event::Returned { worker } => format!("has sent the handle of {worker} home, over itself"),
+        Event::NotReturned { worker, why } => format!("could not send the handle of {worker} home: {why}"),
+        Event::Lost { file, worker, outcome } => format!("has lost {worker} with {file}: {outcome}"),
+        Event::Unreadable { file, why } => format!("cannot read {file}: {why}"),
+        Event::NotServed { file, why } => format!("is not served with {file}: {why}"),
+        Event::Counts { customer, file } => format!("counts the words of {file} for {customer}"),
+        Event::HandleLost { why } => format!("has made a new handle, since the last one was lost: {why}"),
+        Event::Leaves { .. } => "leaves: there is no broker any more".to_owned(),
+        Event::Failed { why } => format!("cannot go on: {why}"),
+        Event::Complains { line } => line.clone(),
+        Event::Ended { status, in_order: false } => format!("has ended: {status}"),
+        Event::Progress { .. } | Event::Connections { .. } | Event::Counted { .. } | Event::Ended { .. } => {
+            return None;
+        }
+    })
+}
+
+/// A line for the broker, and one for each customer.
+struct Live {
+    lines: MultiProgress,
+    broker: ProgressBar,
+    customers: BTreeMap<String, Customer>,
+    /// Workers whose handles the broker has.
+    idle: Vec<String>,
+}
+
+struct Customer {
+    bar: ProgressBar,
+    worker: String,
+    file: String,
+}
+
+impl Live {
+    fn new(plan: &Plan) -> Self {
+        // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
+        let style = |template: &str| {
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("━╸─")
+        };
+        let broker =
+            lines.add(ProgressBar::new(0).with_style(style("  {prefix:<13.bold} {msg}")).with_prefix("broker"));
+        broker.set_message("starts");
+        let mut names: Vec<(&str, usize)> = Vec::new();
+        for part in &plan.parts {
+            if let Role::Customer { texts } = &part.role {
+                names.push((&part.name, texts.len()));
+            }
+        }
+        names.sort_by_key(|(name, _)| (name.len(), *name));
+        let customers = names.into_iter().map(|(name, _)| {
+            let bar = ProgressBar::new(1).with_style(style("  {prefix:<13.bold} {bar:24.cyan/dim} {msg}"));
+            let bar = lines.add(bar.with_prefix(name.to_owned()));
+            bar.set_message("starts");
+            (name.to_owned(), Customer { bar, worker: String::new(), file: String::new() })
+        });
+        let customers = customers.collect();
+        lines.set_draw_target(ProgressDrawTarget::stdout());
+        Self { customers, lines, broker, idle: Vec::new() }
+    }
+
+    fn hear(&mut self, said: &Said, tally: &Tally) {
+        match &said.event {
+            Event::Registered { worker } => self.idle.push(worker.clone()),
+            Event::Appointed { worker, .. } => self.idle.retain(|idle| idle != worker),
+            Event::Gone { visitor, .. } => self.idle.retain(|idle| idle != visitor),
+            Event::Unreadable { .. }
+            | Event::NotServed { .. }
+            | Event::Lost { .. }
+            | Event::NotReturned { .. }
+            | Event::Failed { .. }
+            | Event::Complains { .. }
+            | Event::Ended { in_order: false, .. } => {
+                if let Some(line) = line(said) {
+                    let _ = self.lines.println(format!("  {:<13} {line}", said.part));
+                }
+            }
+            _ => {}
+        }
+        if said.part == "broker" {
+            let idle = if self.idle.is_empty() { "nobody".to_owned() } else { self.idle.join(", ") };
+            let message = match &said.event {
+                Event::Closed { .. } => "has closed".to_owned(),
+                Event::Ended { in_order: false, .. } => "is gone".to_owned(),
+                Event::Ended { .. } => return,
+                _ => format!("free: {idle}; handed on: {}", tally.appointments),
+            };
+            self.broker.set_message(message);
+        }
+        let Some(customer) = self.customers.get_mut(&said.part) else { return };
+        let bar = &customer.bar;
+        match &said.event {
+            Event::Waits { file } => {
+                bar.set_position(0);
+                bar.set_message(format!("{file}: waits for a worker"));
+            }
+            Event::Begins { file, worker, pieces, .. } => {
+                (customer.file, customer.worker) = (file.clone(), worker.clone());
+                bar.set_length(*pieces);
+                bar.set_position(0);
+                bar.set_message(format!("{file} ⇄ {worker}"));
+            }
+            Event::Connections { nodes } => {
+                if let Some(link) = tally.link(&customer.worker, nodes) {
+                    bar.set_message(format!("{} ⇄ {} ({})", customer.file, customer.worker, link.route));
+                }
+            }
+            Event::Progress { sent, .. } => bar.set_position(*sent),
+            Event::Ended { .. } => {
+                let (all, done) = tally.of(&said.part);
+                bar.set_position(bar.length().unwrap_or_default());
+                bar.set_message(format!("{done} of {}", many(all, "text")));
+            }
+            _ => {}
+        }
+    }
+
+    fn clear(self) {
+        let _ = self.lines.clear();
+    }
+}
+
+/// The table, and what it shows.
+fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
+    let mut cells = vec![
+        ["text", "customer", "worker", "bytes", "pieces", "words", "different", "table", "connection"]
+            .map(str::to_owned),
+    ];
+    for row in &tally.rows {
+        cells.push(match &row.state {
+            State::Served { worker, bytes, pieces, words, distinct, exact, connection, .. } => [
+                row.file.clone(),
+                row.customer.clone(),
+                worker.clone(),
+                bytes.to_string(),
+                pieces.to_string(),
+                words.to_string(),
+                distinct.to_string(),
+                if *exact { "exact" } else { "WRONG" }.to_owned(),
+                match connection {
+                    Some(link) => format!("{}, to {}", link.route, link.address),
+                    None if is_inside => "a channel".to_owned(),
+                    None => "not seen".to_owned(),
+                },
+            ],
+            State::NotServed { why } | State::Unreadable { why } => {
+                let what = if matches!(row.state, State::Unreadable { .. }) { "unreadable" } else { "not served" };
+                let mut cells = [const { String::new() }; 9];
+                (cells[0], cells[1], cells[2]) = (row.file.clone(), row.customer.clone(), format!("{what}: {why}"));
+                cells
+            }
+        });
+    }
+    let mut widths = [0; 9];
+    for row in cells.iter().filter(|row| !row[3].is_empty()) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in &cells {
+        for at in 0..2 {
+            widths[at] = widths[at].max(row[at].chars().count());
+        }
+    }
+    let mut out = String::from("\n");
+    for row in cells {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            // Numbers to the right.
+            let _ =
+                if (3..=6).contains(&at) { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    out.push('\n');
+    for row in &tally.rows {
+        for lost in &row.lost {
+            let _ = writeln!(out, "{} was lost with {} of {}: {}.", lost.worker, row.file, row.customer, lost.outcome);
+        }
+    }
+    for (part, why) in &tally.troubles {
+        let _ = writeln!(out, "{part}: {why}.");
+    }
+    let links: Vec<_> = tally
+        .rows
+        .iter()
+        .filter_map(|row| if let State::Served { connection, .. } = &row.state { connection.as_ref() } else { None })
+        .collect();
+    if !links.is_empty() && links.iter().all(|link| link.route == "direct") {
+        let _ = writeln!(
+            out,
+            "Each customer was connected with its worker directly: the broker has handed on {}, and none of the texts came by it.",
+            many(tally.appointments as usize, "handle")
+        );
+    }
+    let all = tally.rows.len();
+    let _ = writeln!(
+        out,
+        "{} of {}, {} bytes, counted exactly; {} went home over themselves. {:.1} s; {}.",
+        tally.served(),
+        many(all, "text"),
+        tally.bytes(),
+        many(tally.returned as usize, "handle"),
+        took.as_secs_f64(),
+        if is_inside { "all in one process" } else { "all processes have ended" },
+    );
+    out
+}

@@ -1,0 +1,198 @@
+//! `dunlin demo`: a broker, workers and customers, each an OS process of its own.
+//!
+//! - [`protocol`]: what they say to each other;
+//! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes and processes;
+//! - [`inside`]: the parts in one program, over local channels;
+//! - [`processes`]: the parts in processes of their own, which `part` runs: over nodes;
+//! - [`texts`], [`words`]: what is counted, and how;
+//! - [`event`]: what the parts tell of themselves; `tally` makes a table of it, and `display` shows it.
+
+pub mod broker;
+pub mod customer;
+mod display;
+pub mod event;
+pub mod inside;
+mod part;
+pub mod processes;
+pub mod protocol;
+mod signals;
+mod tally;
+pub mod texts;
+pub mod words;
+pub mod worker;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use display::Display;
+use event::Said;
+pub use part::play;
+use processes::Ending;
+use texts::Text;
+
+/// The exit code if nobody reads the output any more: that of whoever the system ends for this.
+const UNHEARD: u8 = 141;
+
+/// The options of `dunlin demo`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "A customer asks the broker for a worker, and is given the worker's handle: a bundle of channel ends. From then on the two \
+are connected directly. The customer sends a text, gets the table of its words, and sends the handle back over one of the handle's own channels."
+)]
+pub struct Options {
+    /// How many customers
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub customers: u16,
+    /// How many workers
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub workers: u16,
+    /// Count the words of the files of this folder [default: some poems]
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
+    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else 0]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
+    pub pace: Option<u64>,
+    /// Where the demo's name service listens [default: a free port of this machine]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub names: Option<String>,
+    /// Run all parts in this process, over local channels
+    #[arg(long, conflicts_with = "names")]
+    pub inside: bool,
+    /// Start the parts in an order that follows from this number
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub order: Option<u64>,
+    /// So long the parts wait for the name service and the broker, in seconds
+    #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub patience: u64,
+}
+
+/// One of the parts of the demo.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// "names", "broker", "worker 1", "customer 1", ...
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+}
+
+/// What a part does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Serves the names.
+    Names,
+    /// Brings the others together.
+    Broker,
+    /// Counts words.
+    Worker,
+    /// Has the words of these texts counted.
+    Customer {
+        /// One after the other.
+        texts: Vec<Text>,
+    },
+}
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The parts, in the order in which they are started.
+    pub parts: Vec<Part>,
+    /// So long a customer waits before each piece of a text.
+    pub pace: Duration,
+    /// So long the parts wait for the name service and the broker.
+    pub patience: Duration,
+}
+
+impl Plan {
+    /// Each customer gets its share of the texts.
+    pub fn new(customers: u16, workers: u16, texts: Vec<Text>) -> Self {
+        let part = |name: String, role| Part { name, role };
+        let mut shares = vec![Vec::new(); customers.into()];
+        for (n, text) in texts.into_iter().enumerate() {
+            shares[n % usize::from(customers)].push(text);
+        }
+        let mut parts = vec![part("names".to_owned(), Role::Names), part("broker".to_owned(), Role::Broker)];
+        parts.extend((1..=workers).map(|n| part(format!("worker {n}"), Role::Worker)));
+        let customers = (1..).zip(shares);
+        parts.extend(customers.map(|(n, texts)| part(format!("customer {n}"), Role::Customer { texts })));
+        Self { parts, pace: Duration::ZERO, patience: Duration::from_secs(20) }
+    }
+
+    /// Puts the parts in an order that follows from this number.
+    pub fn shuffle(&mut self, seed: u64) {
+        let mut state = seed;
+        for n in (1..self.parts.len()).rev() {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            self.parts.swap(n, ((state >> 33) % (n as u64 + 1)) as usize);
+        }
+    }
+}
+
+/// A number that nobody can guess, and that no other run has.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, 2 if there is nothing to count.
+pub fn run(options: &Options, json: bool) -> ExitCode {
+    let texts = match &options.files {
+        None => Text::shipped(),
+        Some(folder) => match Text::files_of(folder) {
+            Ok(texts) if texts.is_empty() => {
+                eprintln!("error: there is no file in {}: give a folder with texts to --files", folder.display());
+                return ExitCode::from(2);
+            }
+            Ok(texts) => texts,
+            Err(error) => {
+                eprintln!("error: cannot list {}: {error}", folder.display());
+                return ExitCode::from(2);
+            }
+        },
+    };
+    let live = !json && io::stdout().is_terminal();
+    let mut plan = Plan::new(options.customers, options.workers, texts);
+    plan.pace = Duration::from_millis(options.pace.unwrap_or(if live { 15 } else { 0 }));
+    plan.patience = Duration::from_secs(options.patience);
+    if let Some(seed) = options.order {
+        plan.shuffle(seed);
+    }
+    let mut display = Display::new(&plan, json, live, options.inside);
+    let ending = dunlin::block_on(async {
+        if options.inside {
+            run_inside(&plan, |said| display.hear(said)).await
+        } else {
+            processes::run(&plan, options.names.as_deref(), |said| display.hear(said)).await
+        }
+    });
+    ExitCode::from(display.end(&ending))
+}
+
+/// All parts in this process.
+async fn run_inside(plan: &Plan, mut hear: impl FnMut(&Said) -> io::Result<()>) -> Ending {
+    let (tx, mut rx) = channel();
+    let mut signals = signals::signals();
+    let mut parts = spawn({
+        let plan = plan.clone();
+        async move { inside::run(&plan, tx.share()).await }
+    });
+    let code = loop {
+        alt! { biased;
+            signal = signals.recv() => if let Ok(code) = signal {
+                break code;
+            },
+            said = rx.next() => match said {
+                Ok(Some(said)) if hear(&said).is_err() => break UNHEARD,
+                Ok(Some(_)) => {}
+                _ => return Ending::Done,
+            },
+        }
+    };
+    parts.cancel();
+    let _ = (&mut parts).await;
+    Ending::Stopped(code)
+}

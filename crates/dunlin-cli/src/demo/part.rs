@@ -1,0 +1,172 @@
+//! One part, in a process of its own: what `dunlin demo` starts.
+//!
+//! The parent says on the standard input what to do, in one line; "close" in another ends the names and the broker in order; its end ends everything at once: so a
+//! part does not outlive its parent, however that ends. What happens goes to the standard output, a JSON object in each line.
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use dunlin::node::NameError;
+use dunlin::prelude::*;
+use dunlin::unbounded;
+use serde::{Deserialize, Serialize};
+
+use super::broker::broker;
+use super::customer::customer;
+use super::event::{Connection, Event, Reporter, Said};
+use super::protocol::{Entrance, EntranceClient};
+use super::worker::worker;
+use super::{Part, Role};
+
+/// What the entrance is called.
+const BROKER: &str = "broker";
+/// A connection without a socket for so long is over. All are on one machine.
+const GRACE: Duration = Duration::from_secs(2);
+const HEARTBEAT: Duration = Duration::from_millis(300);
+/// So long a part may take to leave when its parent is gone.
+const LAST: Duration = Duration::from_secs(2);
+
+/// What the parent says first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) part: Part,
+    pub(super) application: String,
+    pub(super) names: String,
+    pub(super) pace: Duration,
+    pub(super) patience: Duration,
+}
+
+/// Runs the part that the standard input describes.
+pub fn play() -> ExitCode {
+    let mut first = String::new();
+    let read = std::io::stdin().read_line(&mut first);
+    let task: Task = match read
+        .map_err(|error| error.to_string())
+        .and_then(|_| serde_json::from_str(&first).map_err(|error| error.to_string()))
+    {
+        Ok(task) => task,
+        Err(why) => {
+            eprintln!(
+                "error: `dunlin demo` starts this with a task on its standard input, and it has none ({why}): run `dunlin demo`"
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let (close, closed) = channel_with::<()>(unbounded());
+    let (leave, mut left) = channel::<()>();
+    std::thread::spawn(move || {
+        let mut close = Some(close);
+        for line in std::io::stdin().lock().lines() {
+            match line {
+                Ok(line) if line == "close" => close = None,
+                _ => break,
+            }
+        }
+        drop((close, leave));
+        std::thread::sleep(LAST);
+        std::process::exit(1);
+    });
+    let played = dunlin::block_on(async {
+        alt! { biased;
+            _ = left.recv() => Err(String::new()),
+            played = future(run(task, closed)) => played,
+        }
+    });
+    if played.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Joins, does what it is to do, and leaves.
+async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
+    let (tx, rx) = channel::<Said>();
+    let tx = tx.share();
+    let mut said = Reporter::new(&task.part.name, &tx);
+    let is_names = task.part.role == Role::Names;
+    // What somebody's configuration says of other applications is nothing to the demo.
+    let builder = Node::builder().no_config().app(&task.application).names(&task.names);
+    // That the connections are direct is to be seen: nobody relays.
+    let builder = builder.grace(GRACE).heartbeat(HEARTBEAT).relay(false).serve_names(is_names);
+    let joined = builder.listen(if is_names { &task.names } else { "127.0.0.1:0" }).join().await;
+    let node = joined.as_ref().ok().cloned();
+    let writer = std::thread::spawn(move || write(rx, node));
+    let done = match joined {
+        Ok(node) => {
+            let (name, address) = (node.me().to_string(), node.listening()[0].clone());
+            said.say(Event::Joined { node: name, address }).await;
+            let played = take_part(&node, &task, closed, said.clone()).await;
+            // Whoever is killed does not leave in order, and those who stay do not mind.
+            played.and(node.leave().await.map_err(|error| error.to_string()))
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(why) = &done {
+        said.say(Event::Failed { why: why.clone() }).await;
+    }
+    drop((said, tx));
+    let _ = writer.join();
+    done
+}
+
+async fn take_part(node: &Node, task: &Task, mut closed: Receiver<()>, said: Reporter) -> Result<(), String> {
+    let patience = task.patience;
+    let absent = |error: NameError| match error {
+        NameError::TimedOut { .. } => format!(
+            "no name service has answered at {} within {patience:?}: was it stopped, or does something keep others from that address?",
+            task.names
+        ),
+        error => error.to_string(),
+    };
+    let failed = |error: Error| match error.is_timed_out() {
+        true => format!("the broker has not answered within {patience:?}: is it still there?"),
+        false => format!("the broker is not there any more: {error}"),
+    };
+    let entrance = async || -> Result<EntranceClient, String> {
+        node.client::<Entrance>(BROKER).within(patience).await.map_err(absent)
+    };
+    match &task.part.role {
+        Role::Names => {
+            let _ = closed.recv().await;
+            Ok(())
+        }
+        Role::Broker => {
+            let mut guests = node.acceptor::<Entrance>(BROKER).within(patience).await.map_err(absent)?;
+            let (mut door, visitors) = channel();
+            let usher = spawn(async move {
+                while let Ok(Some(guest)) = guests.next().await {
+                    if door.send(guest.into_face()).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            broker(visitors, closed, said).await;
+            usher.cancel();
+            let _ = usher.await;
+            Ok(())
+        }
+        Role::Worker => worker(entrance().await?, patience, said).await.map_err(failed),
+        Role::Customer { texts } => {
+            customer(entrance().await?, texts.clone(), task.pace, patience, said).await.map_err(failed)
+        }
+    }
+}
+
+/// Writes what is said, and beside what a customer says of being served: with whom its node is connected.
+fn write(mut said: Receiver<Said>, node: Option<Node>) {
+    let mut out = std::io::stdout().lock();
+    while let Ok(Some(said)) = said.next().wait() {
+        let connections = match (&said.event, &node) {
+            (Event::Progress { sent: 1, .. } | Event::Served { .. }, Some(node)) => {
+                let nodes = node.peers().into_iter();
+                let nodes = nodes.map(|(node, route)| Connection { node: node.to_string(), route: route.to_string() });
+                Some(Said { part: said.part.clone(), event: Event::Connections { nodes: nodes.collect() } })
+            }
+            _ => None,
+        };
+        for said in [Some(said), connections].into_iter().flatten() {
+            let Ok(line) = serde_json::to_string(&said) else { continue };
+            if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                return; // The parent is gone.
+            }
+        }
+    }
+}

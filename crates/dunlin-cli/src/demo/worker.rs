@@ -1,0 +1,81 @@
+//! A worker: counts the words of texts, for whoever holds its handle.
+
+use dunlin::prelude::*;
+
+use super::event::{Event, Reporter};
+use super::protocol::{Desk, DeskClient, DeskServer, EntranceClient, Handle, Piece, Registration, Registry};
+use super::words::Counter;
+
+/// Why a customer was not served to the end.
+type NotServed = Error;
+
+/// Registers, serves one customer after the other, and returns when there is no broker any more.
+///
+/// # Errors
+/// The broker did not answer the worker's first words; `patience` is how long it may take.
+pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: Reporter) -> Result {
+    let name = said.part().to_owned();
+    entrance.hello.call(name.clone()).within(patience).await?;
+    let mut registry = entrance.registry.call(()).within(patience).await?;
+    let mut lost: Option<Error> = None;
+    loop {
+        let (mut client, mut desk) = Desk::pair();
+        let why = loop {
+            // A way home is for one round: with the handle that comes over it, it has served.
+            let (home, mut back) = channel();
+            let handle = Handle { desk: client, home: home.share() };
+            if let Err(error) = register(&mut registry, &name, handle).await {
+                said.say(Event::Leaves { why: error.to_string() }).await;
+                return Ok(());
+            }
+            if let Some(why) = lost.take() {
+                said.say(Event::HandleLost { why: why.to_string() }).await;
+            }
+            if let Err(error) = serve(&mut desk, &mut said).await {
+                break error;
+            }
+            match back.recv().await {
+                Ok(Handle { desk, .. }) => client = desk,
+                Err(error) => break error.into(),
+            }
+            if let Err(error) = comes_home(&mut client, &mut desk).await {
+                break error;
+            }
+        };
+        // The broker has closed, and has dropped the handle; or whoever had it is lost. If there is no broker any more, registering tells.
+        lost = Some(why);
+    }
+}
+
+/// An end is where it was used last, and until then the node before answers for it. So a worker uses what has come home, and the customer may go.
+async fn comes_home(client: &mut DeskClient, desk: &mut DeskServer) -> Result {
+    let (sent, received) = par!(client.text.send(Piece::Home), desk.text.recv());
+    sent?;
+    received?;
+    Ok(())
+}
+
+async fn register(registry: &mut Registry, name: &str, handle: Handle) -> Result {
+    let mut claim = registry.claim().await?;
+    claim.send(Registration::Name(name.to_owned())).await?;
+    claim.send(Registration::Handle(handle)).await?;
+    Ok(())
+}
+
+/// Serves the next customer that comes to the desk.
+async fn serve(desk: &mut DeskServer, said: &mut Reporter) -> Result<(), NotServed> {
+    let Piece::Begin { customer, file } = desk.text.recv().await? else {
+        return Err(Error::other("a text has to begin with its name"));
+    };
+    said.say(Event::Counts { customer: customer.clone(), file: file.clone() }).await;
+    let mut counter = Counter::default();
+    let (mut pieces, mut bytes) = (0, 0);
+    while let Piece::Characters(piece) = desk.text.recv().await? {
+        counter.read(&piece);
+        pieces += 1;
+        bytes += piece.len() as u64;
+    }
+    desk.table.send(counter.finish()).await?;
+    said.say(Event::Counted { customer, file, pieces, bytes }).await;
+    Ok(())
+}

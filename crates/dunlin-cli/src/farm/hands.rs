@@ -1,0 +1,147 @@
+//! The workers that a farm starts itself: in its own program, or as OS processes.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use super::door;
+use super::master::{Master, Sharing};
+use super::protocol::{Calling, Job, Part};
+use super::show::Show;
+use super::worker::{Leave, worker};
+use crate::failure::Failure;
+
+/// So long what has been told to end may take to do so.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Who works on a farm, and how they are reached: the options that all farms have.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Hands {
+    /// How many workers to start, each a process of the system. Default: one for each core. With 0 it waits for workers to join
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=512))]
+    pub workers: Option<u16>,
+    /// Start the workers in this process instead: no sockets, and nobody can join
+    #[arg(long, conflicts_with_all = ["listen", "grace"])]
+    pub inside: bool,
+    /// All workers share one channel of jobs, and one of results
+    #[arg(long, conflicts_with = "multiplexed")]
+    pub shared: bool,
+    /// Each worker has two channels of its own, and the master chooses among them (the default)
+    #[arg(long)]
+    pub multiplexed: bool,
+    /// So many jobs wait at each worker, beside the one that it does
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub buffer: u16,
+    /// Where workers can join: an address of this machine, or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = super::ADDRESS)]
+    pub listen: String,
+    /// After so many seconds without a connection a worker is lost, and others do its jobs
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = super::seconds)]
+    pub grace: f64,
+}
+
+impl Hands {
+    /// What is wrong with them, if anything is.
+    pub(super) fn wrong(&self) -> Option<String> {
+        (self.inside && self.workers == Some(0))
+            .then(|| "with --inside nobody can join, and --workers 0 starts nobody: give it at least 1".to_owned())
+    }
+
+    pub(super) fn sharing(&self) -> Sharing {
+        if self.shared { Sharing::Shared } else { Sharing::Multiplexed }
+    }
+
+    /// How many workers to start.
+    pub(super) fn count(&self) -> usize {
+        self.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+    }
+
+    pub(super) fn master<J: Job>(&self) -> Master<J> {
+        Master::new(self.sharing(), self.buffer.into())
+    }
+}
+
+/// The workers that were started.
+pub(super) enum Crew {
+    /// In this process.
+    Inside,
+    /// Each in its own; the node is theirs to join.
+    Processes(Node, Vec<Child>),
+}
+
+impl Crew {
+    /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if they are in this process.
+    pub(super) async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
+    where
+        Calling: From<Part<J>>,
+    {
+        if hands.inside {
+            for number in 1..=hands.count() {
+                drop(spawn(worker(part.clone(), format!("inside {number}"), leave.clone(), |_| {})));
+            }
+            return Ok(Self::Inside);
+        }
+        let grace = Duration::from_secs_f64(hands.grace);
+        let node = door::opens(&hands.listen, grace, part.into()).await.map_err(|error| {
+            Failure::Failed(format!(
+                "{error}. If another farm is there, give this one another --listen ADDRESS, and its workers the same as --at"
+            ))
+        })?;
+        let address = node.listening().first().cloned().unwrap_or_default();
+        show.object(&json!({ "event": "open", "address": address }));
+        show.line(format_args!("workers can join: dunlin farm worker --at {address}"));
+        let mut children = Vec::new();
+        for _ in 0..hands.count() {
+            let child = starts(&address, hands.grace);
+            children.push(child.map_err(|error| Failure::Failed(format!("cannot start a worker: {error}")))?);
+        }
+        Ok(Self::Processes(node, children))
+    }
+
+    /// Tells of the processes that end while the farm works.
+    pub(super) async fn watch(&mut self, show: &Show) {
+        if let Self::Processes(_, children) = self {
+            while !children.is_empty() {
+                let (at, status) = Choice::fair().all(children.iter_mut().map(|child| future(child.wait()))).await;
+                drop(children.swap_remove(at));
+                let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                show.object(&json!({ "event": "ended", "status": status }));
+                show.line(format_args!("warning: a worker that this farm has started has ended: {status}"));
+                if children.is_empty() {
+                    show.line("warning: none is left of the workers that this farm has started; it goes on with those that join");
+                }
+            }
+        }
+    }
+
+    /// Leaves, and waits until all processes have ended: they have been told to.
+    pub(super) async fn end(self, show: &Show) {
+        let Self::Processes(node, children) = self else { return };
+        if let Err(error) = node.leave().await {
+            show.line(format_args!("warning: {error}"));
+        }
+        let ended = async {
+            for mut child in children {
+                let _ = child.wait().await;
+            }
+        };
+        if tokio::time::timeout(ENDING, ended).await.is_err() {
+            // They are killed as they are dropped.
+            show.line(format_args!("warning: not all workers have ended in {ENDING:?}; they are killed"));
+        }
+    }
+}
+
+fn starts(address: &str, grace: f64) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["farm", "worker", "--quiet", "--at", address, "--grace", &grace.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn()
+}
+
+/// Sends the workers home, or goes on after a while without their farewell.
+pub(super) async fn dismiss<J: Job>(master: Master<J>) {
+    let _ = tokio::time::timeout(ENDING, master.dismiss()).await;
+}

@@ -1,0 +1,89 @@
+//! Who has to do what: the master's book.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::protocol::{Job, Numbered};
+
+/// The jobs of one run: which are to be given out, which are out, and which are done.
+///
+/// A job is done once, whoever reports it, and however often it was given out.
+#[derive(Debug)]
+pub(super) struct Ledger<J> {
+    first: u64,
+    jobs: Vec<J>,
+    is_done: Vec<bool>,
+    left: usize,
+    /// In this order they are given out. What is done meanwhile is passed over.
+    to_give: VecDeque<usize>,
+    /// Given out and not done.
+    out: BTreeSet<u64>,
+}
+
+impl<J: Job> Ledger<J> {
+    /// The jobs are numbered from `first`.
+    pub(super) fn new(first: u64, jobs: Vec<J>) -> Self {
+        let count = jobs.len();
+        Self {
+            first,
+            jobs,
+            is_done: vec![false; count],
+            left: count,
+            to_give: (0..count).collect(),
+            out: BTreeSet::new(),
+        }
+    }
+
+    /// How many are not done.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The next that somebody is to do.
+    pub(super) fn give(&mut self) -> Option<Numbered<J>> {
+        loop {
+            let index = self.to_give.pop_front()?;
+            if !self.is_done[index] {
+                let number = self.first + index as u64;
+                self.out.insert(number);
+                return Some(Numbered { number, job: self.jobs[index].clone() });
+            }
+        }
+    }
+
+    /// It is done. `Some`: it was not before, and has this place among the jobs of the run.
+    pub(super) fn done(&mut self, number: u64) -> Option<usize> {
+        let index = self.index(number)?;
+        self.out.remove(&number);
+        if std::mem::replace(&mut self.is_done[index], true) {
+            return None;
+        }
+        self.left -= 1;
+        Some(index)
+    }
+
+    /// These have to be done by others. They come last: in a shared farm some of them may be in good hands, and done until then.
+    pub(super) fn back(&mut self, numbers: impl IntoIterator<Item = u64>) -> usize {
+        let before = self.to_give.len();
+        for number in numbers {
+            if self.out.remove(&number)
+                && let Some(index) = self.index(number)
+            {
+                self.to_give.push_back(index);
+            }
+        }
+        self.to_give.len() - before
+    }
+
+    /// Any of what is out may be lost.
+    pub(super) fn all_back(&mut self) -> usize {
+        let out = std::mem::take(&mut self.out);
+        self.to_give.extend(out.iter().map(|number| (number - self.first) as usize));
+        out.len()
+    }
+
+    /// `None`: of an earlier run, or of none.
+    fn index(&self, number: u64) -> Option<usize> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        (index < self.jobs.len()).then_some(index)
+    }
+}

@@ -1,0 +1,263 @@
+//! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
+//!
+//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
+//! - `door.rs`: how they find each other over nodes; `hands.rs`: the workers that a farm starts itself; `show.rs`: what people and scripts see;
+//! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
+
+mod door;
+pub mod fourier;
+mod hands;
+mod ledger;
+pub mod mandelbrot;
+pub mod master;
+pub mod protocol;
+mod show;
+pub mod worker;
+
+use std::future::pending;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use serde_json::json;
+
+use crate::failure::{Failure, Signal, Signals, exit};
+use crate::output::Output;
+use hands::{Crew, Hands, dismiss};
+use master::Master;
+use protocol::{Calling, Job, Part};
+use show::Show;
+use worker::{Ended, Leave, Told, worker};
+
+/// Where a farm is if nobody says otherwise: after the ports of the name services.
+const ADDRESS: &str = "127.0.0.1:7416";
+
+/// The farms
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Farm {
+    /// Draw the Mandelbrot set on a farm of workers, which may come and go meanwhile
+    Mandelbrot(mandelbrot::Args),
+    /// Compute a Fourier series on a farm of workers, in different numbers of packages, and print how long that takes
+    Fourier(fourier::Args),
+    /// Join a farm that runs, whichever it is; Ctrl-C leaves it in order
+    Worker(Joining),
+}
+
+/// A worker's options.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Joining {
+    /// Where the farm is
+    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
+    pub at: String,
+    /// How many workers to be
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub workers: u16,
+    /// After so many seconds without a connection the farm is lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    pub grace: f64,
+    /// Say nothing but errors
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds".to_owned()) }
+}
+
+/// How it has ended, if nothing went wrong.
+enum Outcome {
+    Done,
+    /// By Ctrl-C, in order.
+    Interrupted,
+}
+
+impl Farm {
+    /// What is wrong with the options beyond what each of them shows.
+    pub fn wrong(&self) -> Option<String> {
+        match self {
+            Self::Mandelbrot(args) => args.wrong(),
+            Self::Fourier(args) => args.wrong(),
+            Self::Worker(_) => None,
+        }
+    }
+
+    /// Runs it.
+    pub fn run(self, json: bool) -> ExitCode {
+        exit(dunlin::block_on(async {
+            let ((leave, signal), show) = (interrupted()?, Show::new(json));
+            let outcome = match self {
+                Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await?,
+                Self::Fourier(args) => fourier::run(args, &leave, &show).await?,
+                Self::Worker(args) => joins(&args, &leave, &show).await?,
+            };
+            match (outcome, signal.get()) {
+                (Outcome::Interrupted, Some(&signal)) => Err(Failure::Interrupted(signal)),
+                _ => Ok(()),
+            }
+        }))
+    }
+}
+
+/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once it has. Asked again, it ends at once.
+fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
+    let ((stay, leave), signal) = (channel(), Arc::new(OnceLock::new()));
+    let (mut signals, asked) = (Signals::hear()?, signal.clone());
+    drop(spawn(async move {
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            let _ = asked.set(signal);
+        }
+        drop(stay);
+        if let Err(Failure::Interrupted(signal)) = signals.or(pending::<Result<(), _>>()).await {
+            std::process::exit(signal.code().into());
+        }
+    }));
+    Ok((leave.share(), signal))
+}
+
+/// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
+async fn farms<J: Job, T>(
+    hands: &Hands,
+    leave: &Leave,
+    show: &Show,
+    work: impl AsyncFnOnce(&mut Master<J>) -> Result<T>,
+) -> Result<Option<T>, Failure>
+where
+    Calling: From<Part<J>>,
+{
+    let (mut master, mut interrupted) = (hands.master(), leave.clone());
+    let mut crew = Crew::start(hands, master.part(), leave, show).await?;
+    let watched = async {
+        crew.watch(show).await;
+        pending().await
+    };
+    let worked = alt! {
+        _ = interrupted.next() => Ok(None),
+        worked = future(work(&mut master)) => worked.map(Some),
+        never = future(watched) => never,
+    };
+    show.end();
+    dismiss(master).await;
+    crew.end(show).await;
+    worked.map_err(Failure::failed)
+}
+
+/// Joins a farm with some workers.
+async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
+    let (grace, mut interrupted) = (Duration::from_secs_f64(args.grace), leave.clone());
+    let entered = alt! {
+        _ = interrupted.next() => return Ok(Outcome::Interrupted),
+        entered = future(door::enters(&args.at, grace)) => entered,
+    };
+    let (node, calling) = entered.map_err(|error| {
+        let at = &args.at;
+        Failure::Failed(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
+    })?;
+    if !args.quiet {
+        show.line(format_args!("joined the farm at {}; Ctrl-C leaves it", args.at));
+    }
+    let worked = match calling {
+        Calling::Mandelbrot(part) => works(part, args, leave, show).await,
+        Calling::Fourier(part) => works(part, args, leave, show).await,
+    };
+    let left = node.leave().await;
+    let ended = worked.map_err(|error| Failure::Failed(format!("the farm at {} is lost: {error}", args.at)))?;
+    left.map_err(Failure::failed)?;
+    Ok(match ended {
+        Ended::Dismissed => Outcome::Done,
+        Ended::Left => Outcome::Interrupted,
+    })
+}
+
+/// Works with as many workers as were asked for, until all have ended.
+async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show) -> Result<Ended> {
+    // Where the system has no such file, the process alone has to do.
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| String::new(), |host| format!("{} ", host.trim()));
+    let (told, mut tales) = channel_with(unbounded());
+    let told = told.share();
+    let workers: Vec<_> = (1..=args.workers)
+        .map(|number| {
+            let name = format!("{host}process {} number {number}", std::process::id());
+            let mut told = told.clone();
+            // Nobody waits for those who listen.
+            let tell = move |what| drop(told.send_nowait((number, what)));
+            spawn(worker(part.clone(), name, leave.clone(), tell))
+        })
+        .collect();
+    drop((told, part));
+    let mut done = 0;
+    while let Some((number, what)) = tales.next().await? {
+        let object = match what {
+            Told::Enrolled => json!({ "event": "enrolled", "worker": number }),
+            Told::Begun(job) => json!({ "event": "begun", "worker": number, "job": job }),
+            Told::Reported => {
+                done += 1;
+                json!({ "event": "reported", "worker": number })
+            }
+        };
+        show.object(&object);
+    }
+    let mut ended = Ended::Dismissed;
+    for worker in workers {
+        if worker.await?? == Ended::Left {
+            ended = Ended::Left;
+        }
+    }
+    let how = if ended == Ended::Left { "left" } else { "dismissed" };
+    show.object(&json!({ "event": how, "done": done }));
+    if !args.quiet {
+        show.line(format_args!("{how} after {done} jobs"));
+    }
+    Ok(ended)
+}
+
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's names.
+pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
+    if node.application() != door::APPLICATION {
+        return Err(Failure::failed(format_args!(
+            "farms are the application {:?}, and this node is of {:?}: write app = {:?} in dunlin.toml",
+            door::APPLICATION,
+            node.application(),
+            door::APPLICATION
+        )));
+    }
+    loop {
+        output.say(&json!({ "event": "waiting" }), || "waiting for a farm".to_owned());
+        let ended = match door::asks(&node).await {
+            Ok(Calling::Mandelbrot(part)) => serves(part, &node, output).await,
+            Ok(Calling::Fourier(part)) => serves(part, &node, output).await,
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(done) => {
+                let line = json!({ "event": "dismissed", "done": done });
+                output.say(&line, || format!("dismissed after {done} jobs"));
+            }
+            Err(error) => {
+                let line = json!({ "event": "lost", "why": error.to_string() });
+                output.say(&line, || format!("the farm is lost: {error}"));
+                // It may be closing still.
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+/// Gives the number of jobs that it has done.
+async fn serves<J: Job>(part: Part<J>, node: &Node, output: Output) -> Result<u64> {
+    output.say(&json!({ "event": "enrolled" }), || "working for a farm".to_owned());
+    // Nobody asks it to leave: it is dropped then, and what it had is given to others.
+    let (_stay, leave) = channel();
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = done.clone();
+    let tell = move |told| {
+        if matches!(told, Told::Reported) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    worker(part, format!("node {}", node.name()), leave.share(), tell).await?;
+    Ok(done.load(Ordering::Relaxed))
+}

@@ -1,0 +1,174 @@
+//! What a master and its workers say to each other. Nothing here knows of nodes: the same ends work inside a program, and between programs.
+//!
+//! ```text
+//! shared                                            multiplexed
+//!
+//!         jobs ┌─▶ worker ─┐ reports                       ┌─jobs──▶ worker
+//!   master ════╪═▶ worker ─╪════▶ master             master ◀─reports─┘
+//!              └─▶ worker ─┘                               └─ the same for each worker
+//!   one channel, whose receiver all share;           a desk for each worker, made by the worker,
+//!   one channel back, whose sender they share        which sends its server's face to the master
+//! ```
+//!
+//! In both each worker *enrols*, and says its farewell on a channel of its own: that channel ends without one when the worker is lost.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use dunlin::prelude::*;
+use dunlin::{ChannelFactory, Pairing};
+use serde::{Deserialize, Serialize};
+
+use super::fourier::Package;
+use super::mandelbrot::Rectangle;
+
+/// Work that a farm can divide.
+pub trait Job: Portable + Clone + fmt::Debug + Sync {
+    /// What comes of it.
+    type Outcome: Portable + fmt::Debug;
+
+    /// Does it, and looks now and then whether it is to stop. `None`: it has stopped before its end.
+    fn work(&self, is_asked: &dyn Fn() -> bool) -> Option<Self::Outcome>;
+
+    /// Whether it takes longer than about half a millisecond, so that it must not hold up what else the worker's thread does.
+    fn is_long(&self) -> bool;
+}
+
+/// A job and its number: of all jobs that a master ever gave, no two have the same one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "J: Portable")]
+pub struct Numbered<J> {
+    /// Its number; always 8 bytes.
+    #[serde(with = "postcard::fixint::le")]
+    pub number: u64,
+    /// What is to be done.
+    pub job: J,
+}
+
+/// What has come of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound = "R: Portable")]
+pub struct Report<R> {
+    /// The job's number.
+    #[serde(with = "postcard::fixint::le")]
+    pub number: u64,
+    /// What has come of it.
+    pub outcome: R,
+}
+
+/// A worker's last word. What it reported was received before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// The jobs that it has taken and not done: others have to.
+    pub back: Vec<u64>,
+}
+
+/// How a worker makes itself known to its master.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Enrolment<J: Job> {
+    /// What people call it.
+    pub name: String,
+    /// Says its farewell. It ends without one when the worker is lost.
+    pub farewell: Receiver<Farewell>,
+    /// Where the farm is multiplexed: the master's side of what the two have between them.
+    pub desk: Option<DeskServer<J>>,
+}
+
+/// What a worker and the master of a multiplexed farm have between them: the worker is the client.
+///
+/// (A bundle with a parameter, which `#[derive(Bundle)]` does not make.) The factory's policy is that of the jobs' channel.
+#[derive(Debug)]
+pub struct Desk<J>(PhantomData<J>);
+
+/// The worker's face of a [`Desk`].
+#[derive(Debug)]
+pub struct DeskClient<J: Job> {
+    /// What is to be done; what is buffered waits at the worker.
+    pub jobs: Receiver<Numbered<J>>,
+    /// What has come of it.
+    pub reports: Sender<Report<J::Outcome>>,
+}
+
+/// The master's face of a [`Desk`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct DeskServer<J: Job> {
+    /// What is to be done.
+    pub jobs: Sender<Numbered<J>>,
+    /// What has come of it.
+    pub reports: Receiver<Report<J::Outcome>>,
+}
+
+impl<J: Job> Pairing for Desk<J> {
+    type Client = DeskClient<J>;
+    type Server = DeskServer<J>;
+
+    fn pair(factory: &ChannelFactory) -> (DeskClient<J>, DeskServer<J>) {
+        let ((to_worker, jobs), (reports, to_master)) = (factory.channel(), channel());
+        (DeskClient { jobs, reports }, DeskServer { jobs: to_worker, reports: to_master })
+    }
+}
+
+/// What a worker is given: enough to take part.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Part<J: Job> {
+    /// Where it makes itself known.
+    pub enrol: Shared<Sender<Enrolment<J>>>,
+    /// So many jobs may wait at the worker, beside the one that it does.
+    pub buffer: usize,
+    /// The ends that all share. `None`: the farm is multiplexed, and the worker makes a desk.
+    pub shared: Option<SharedEnds<J>>,
+}
+
+/// The ends that the workers of a shared farm share.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct SharedEnds<J: Job> {
+    /// What is to be done, by whoever takes it.
+    pub jobs: Shared<Receiver<Numbered<J>>>,
+    /// What has come of it.
+    pub reports: Shared<Sender<Report<J::Outcome>>>,
+}
+
+// Derived, they would ask for a `Clone` of the outcome.
+impl<J: Job> Clone for Part<J> {
+    fn clone(&self) -> Self {
+        Self { enrol: self.enrol.clone(), buffer: self.buffer, shared: self.shared.clone() }
+    }
+}
+
+impl<J: Job> Clone for SharedEnds<J> {
+    fn clone(&self) -> Self {
+        Self { jobs: self.jobs.clone(), reports: self.reports.clone() }
+    }
+}
+
+/// What is to be had at the door of a farm.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Calling {
+    /// A part in drawing a picture.
+    Mandelbrot(Part<Rectangle>),
+    /// A part in a Fourier series.
+    Fourier(Part<Package>),
+}
+
+impl From<Part<Rectangle>> for Calling {
+    fn from(part: Part<Rectangle>) -> Self {
+        Self::Mandelbrot(part)
+    }
+}
+
+impl From<Part<Package>> for Calling {
+    fn from(part: Part<Package>) -> Self {
+        Self::Fourier(part)
+    }
+}
+
+/// Where workers come in: the bundle that a farm's node has an acceptor of.
+#[derive(Debug, Bundle)]
+pub struct Door {
+    /// What whoever has come in is given.
+    pub calling: ToClient<Calling>,
+}

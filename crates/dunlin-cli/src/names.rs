@@ -1,0 +1,159 @@
+//! `dunlin names`: the name service of an application, and what it knows.
+
+use clap::{Args, Subcommand};
+use dunlin::config::Config;
+use dunlin::node::Node;
+use dunlin::node::inquiry::NameList;
+use serde_json::json;
+
+use crate::failure::{Failure, Signals, after_leaving};
+use crate::output::{Output, columns};
+use crate::ping::PATIENCE;
+use crate::who::{Who, plain, visit};
+
+/// What it takes.
+#[derive(Debug, Subcommand)]
+pub enum Options {
+    /// Serve an application's names, until Ctrl-C
+    Serve(Serve),
+    /// List the names: who has which end, who waits for what, and for how long
+    List(List),
+}
+
+/// What serving takes.
+#[derive(Args, Debug)]
+pub struct Serve {
+    #[command(flatten)]
+    who: Who,
+    /// Where: "host:port", "unix:/path", "default-route". Default: what the configuration says, or the first free port from 7400 of 127.0.0.1
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+}
+
+/// What listing takes.
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    who: Who,
+    /// Ask the node at this address, for the names that it knows. Default: the application's name service
+    #[arg(long, value_name = "ADDR")]
+    at: Option<String>,
+}
+
+/// Serves or lists names.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
+    match options {
+        Options::Serve(options) => serve(options, output).await,
+        Options::List(options) => list(options, output).await,
+    }
+}
+
+async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
+    let (_, config) = options.who.application(None)?;
+    let mut builder = plain(&config);
+    let address = match options.listen.as_deref() {
+        // A port is to be known beforehand.
+        Some("default-route") => Some("default-route:7400"),
+        Some(address) => Some(address),
+        None => config.names.value.as_deref(),
+    };
+    if let Some(address) = address {
+        builder = builder.listen(address).names(address);
+    }
+    let mut signals = Signals::hear()?;
+    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let ended = signals.or(served(&node, output)).await;
+    after_leaving(ended, node.leave().await)
+}
+
+/// It goes on for ever.
+///
+/// # Errors
+/// [`Failure::Failed`], if another node serves them.
+pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
+    let names = ask(node.config(), node).await?;
+    let (app, at) = (node.application(), names.address.clone().unwrap_or_default());
+    if names.node != node.me().to_string() {
+        return Err(Failure::failed(format_args!(
+            "node {} serves the names of {app:?} already, at {at}. It is enough that one does; to serve them elsewhere, say another \
+             address to all nodes (names = \"host:port\")",
+            names.node
+        )));
+    }
+    let line = json!({ "event": "serving", "app": app, "address": at, "node": names.node });
+    output.say(&line, || format!("serving the names of {app:?} at {at}"));
+    std::future::pending().await
+}
+
+/// What the application's name service knows.
+///
+/// # Errors
+/// [`Failure::Failed`], if there is none.
+pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
+    let nobody = |why: &dyn std::fmt::Display| {
+        let at = match &config.names.value {
+            Some(address) => format!("at {address}"),
+            None => "at 127.0.0.1, ports 7400 to 7415".to_owned(),
+        };
+        let app = &config.app.value;
+        Failure::failed(format_args!(
+            "no name service of the application {app:?} answers {at} ({why}). Start one with `dunlin names serve --app {app}`, or say \
+             where it is: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
+        ))
+    };
+    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&why))?;
+    asks.names(PATIENCE).await.map_err(|why| nobody(&why))
+}
+
+async fn list(options: &List, output: Output) -> Result<(), Failure> {
+    let (_, config) = options.who.application(None)?;
+    let visitor = visit(&config).await?;
+    let names = match &options.at {
+        None => ask(&config, &visitor).await,
+        Some(address) => known_at(address, &visitor).await,
+    };
+    // Nothing of a visitor can be lost.
+    let _ = visitor.leave().await;
+    let names = names?;
+    if output.json {
+        for end in &names.ends {
+            let line = json!({
+                "name": end.name,
+                "end": end.face,
+                "shared": end.shared,
+                "encoding": end.encoding,
+                "node": end.node,
+                "addresses": end.addresses,
+                "state": end.state,
+                "waits_for": end.waits_for(),
+                "since_seconds": end.since.as_secs_f64(),
+            });
+            output.say(&line, String::new);
+        }
+        return Ok(());
+    }
+    let at = names.address.as_deref().unwrap_or("no address");
+    let of = if names.serves {
+        format!(", which serves the names of {:?} at {at}", config.app.value)
+    } else {
+        String::new()
+    };
+    let mut rows = vec![["NAME", "END", "STATE", "SINCE", "NODE", "AT"].map(str::to_owned).to_vec()];
+    for end in &names.ends {
+        let face = if end.shared { format!("shared {}", end.face) } else { end.face.clone() };
+        let state = end.waits_for().map_or_else(|| end.state.to_string(), |what| format!("waits for {what}"));
+        let since = format!("{:.1} s", end.since.as_secs_f64());
+        rows.push(vec![end.name.clone(), face, state, since, end.node.clone(), end.addresses.join(", ")]);
+    }
+    let table = if names.ends.is_empty() { "no name is declared".to_owned() } else { columns(&rows) };
+    output.say(&(), || format!("node {}{of}\n{table}", names.node));
+    Ok(())
+}
+
+async fn known_at(address: &str, visitor: &Node) -> Result<NameList, Failure> {
+    let mut asks = visitor.inquire(Some(address), PATIENCE).await.map_err(Failure::failed)?;
+    asks.names(PATIENCE).await.map_err(Failure::failed)
+}

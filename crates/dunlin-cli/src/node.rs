@@ -1,0 +1,84 @@
+//! `dunlin node`: a node of the configuration, and what that says it runs.
+
+use clap::Args;
+use dunlin::config::Origin;
+use dunlin::node::{Node, NodeEvent};
+use serde_json::{Value, json};
+
+use crate::component;
+use crate::config::is_there;
+use crate::failure::{Failure, Signals, after_leaving};
+use crate::output::Output;
+use crate::who::Who;
+
+/// What it takes.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    who: Who,
+    /// The node: its section is [node.NAME]
+    name: String,
+}
+
+/// Runs it until what it runs ends, until its main node leaves, or until Ctrl-C.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
+    let (sources, config) = options.who.application(Some(&options.name))?;
+    is_there(&sources, &config.app.value, &options.name)?;
+    let component =
+        component::find(config.run.value.as_deref().unwrap_or("nothing")).map_err(|failure| {
+            match &config.run.origin {
+                Origin::Default => failure,
+                said => Failure::failed(format_args!("{said}: {failure}")),
+            }
+        })?;
+    let builder = Node::builder().app(&config.app.value).named(&options.name);
+    let mut signals = Signals::hear()?;
+    let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
+    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let (me, listening) = (node.me().to_string(), node.listening().join(", "));
+    let (app, name, runs) = (&config.app.value, &options.name, component.name);
+    let line =
+        json!({ "event": "up", "app": app, "name": name, "node": me, "listening": node.listening(), "runs": runs });
+    output.say(&line, || format!("{name} is node {me} of {app:?} at {listening}, and runs {runs}"));
+    let mut events = node.events();
+    let shows = tokio::spawn(async move {
+        // It ends when the node has left.
+        while let Ok(event) = events.recv().await {
+            output.say(&object(&event), || event.to_string());
+        }
+    });
+    let running = async {
+        tokio::select! {
+            ended = (component.run)(node.clone(), output) => ended,
+            // The main node leaves, and waits for this one.
+            _ = node.closing() => Ok(()),
+        }
+    };
+    let ended = signals.or(running).await;
+    let left = node.leave().await;
+    let _ = shows.await;
+    after_leaving(ended, left)
+}
+
+/// An event for scripts: what kind it is, about which node, and the text that people see.
+fn object(event: &NodeEvent) -> Value {
+    let (kind, node) = match event {
+        NodeEvent::Joined { peer, .. } => ("joined", Some(peer)),
+        NodeEvent::Left { peer, in_order: true, .. } => ("left", Some(peer)),
+        NodeEvent::Left { peer, in_order: false, .. } => ("lost", Some(peer)),
+        NodeEvent::Connection(peer, _) => ("connection", Some(peer)),
+        NodeEvent::MainLost { peer, .. } => ("main-lost", Some(peer)),
+        NodeEvent::Closing { .. } => ("closing", None),
+        NodeEvent::Refused { .. } => ("refused", None),
+        NodeEvent::Mismatch { .. } => ("mismatch", None),
+        NodeEvent::Stranger { .. } => ("stranger", None),
+        NodeEvent::Unwelcome { .. } => ("unwelcome", None),
+        NodeEvent::Limit(_) => ("limit", None),
+        NodeEvent::Conflict(_) => ("conflict", None),
+        _ => ("other", None),
+    };
+    json!({ "event": kind, "node": node.map(ToString::to_string), "text": event.to_string() })
+}

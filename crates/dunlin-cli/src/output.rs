@@ -1,0 +1,56 @@
+//! What is printed: lines for people, or JSON for scripts, one object per line.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Where results go.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// Whether they are JSON.
+    pub json: bool,
+}
+
+impl Output {
+    /// Prints a result: the object as JSON, or else the text.
+    pub fn say(self, object: &impl Serialize, text: impl FnOnce() -> String) {
+        match serde_json::to_string(object) {
+            Ok(line) if self.json => line_out(&line),
+            _ => line_out(&text()),
+        }
+    }
+}
+
+/// A reader that has gone (a closed pipe) does not matter.
+fn line_out(line: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Lines in columns that are as wide as they have to be. The last is not padded.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            if at + 1 < row.len() {
+                line.push_str(&format!("{cell:<width$}  ", width = width(at).unwrap_or(0)));
+            } else {
+                line.push_str(cell);
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["a", "long", "x"], ["bcd", "e", ""]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "a    long  x\nbcd  e");
+    }
+}

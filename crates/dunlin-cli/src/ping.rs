@@ -1,0 +1,134 @@
+//! `dunlin ping`: round trips to a node.
+
+use std::time::Duration;
+
+use clap::Args;
+use dunlin::config::{Config, Sources};
+use dunlin::node::{NameError, Node};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::who::{Who, visit};
+
+/// So long an answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What it takes.
+#[derive(Args, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    who: Who,
+    /// The node: its address, its name in the configuration, or a name that one of its ends has
+    #[arg(value_name = "ADDRESS|NAME")]
+    node: String,
+    /// How many round trips
+    #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    count: u32,
+}
+
+/// Pings a node.
+///
+/// # Errors
+/// [`Failure::Failed`], if nobody answers.
+pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
+    let (sources, config) = options.who.application(None)?;
+    let visitor = visit(&config).await?;
+    let pinged = pings(options, &sources, &config, &visitor, output).await;
+    // Nothing of a visitor can be lost.
+    let _ = visitor.leave().await;
+    pinged
+}
+
+async fn pings(
+    options: &Options,
+    sources: &Sources,
+    config: &Config,
+    visitor: &Node,
+    output: Output,
+) -> Result<(), Failure> {
+    let address = address_of(&options.node, sources, config, visitor).await?;
+    let app = &config.app.value;
+    let nobody = |why: &dyn std::fmt::Display| {
+        let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
+        Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
+    };
+    let mut asks = visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| match &why {
+        NameError::Unreachable { why, .. } => nobody(why),
+        why => nobody(why),
+    })?;
+    // The first makes the connection: that is no round trip.
+    let (node, _) = asks.ping(PATIENCE).await.map_err(|why| nobody(&why))?;
+    if !output.json {
+        output.say(&(), || format!("node {node} at {address}"));
+    }
+    let mut times = Vec::new();
+    for number in 1..=options.count {
+        let (_, took) = asks.ping(PATIENCE).await.map_err(|why| nobody(&why))?;
+        times.push(took);
+        let line = json!({ "node": node, "number": number, "micros": micros(took) });
+        output.say(&line, || format!("{number}: {}", shown(took)));
+    }
+    let mean = times.iter().sum::<Duration>() / options.count;
+    let (min, max) = (times.iter().min().copied().unwrap_or(mean), times.iter().max().copied().unwrap_or(mean));
+    let all = json!({
+        "node": node,
+        "address": address,
+        "count": options.count,
+        "min_micros": micros(min),
+        "mean_micros": micros(mean),
+        "max_micros": micros(max),
+    });
+    output.say(&all, || {
+        format!("{} round trips: min {}, mean {}, max {}", options.count, shown(min), shown(mean), shown(max))
+    });
+    Ok(())
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1000.0
+}
+
+fn shown(time: Duration) -> String {
+    match time {
+        time if time < Duration::from_millis(10) => format!("{:.0} µs", micros(time)),
+        time => format!("{:.1} ms", micros(time) / 1000.0),
+    }
+}
+
+/// Where the node is: an address is one; else a node of the configuration, or who has an end of this name.
+async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &Node) -> Result<String, Failure> {
+    if node.contains(':') {
+        return Ok(node.to_owned());
+    }
+    if sources.nodes(&config.app.value).iter().any(|name| name == node) {
+        let of_node = sources.resolve(Some(&config.app.value), Some(node)).map_err(Failure::failed)?;
+        let said = of_node.advertise.value.iter().chain(&of_node.listen.value);
+        return said.into_iter().find(|address| can_be_dialled(address)).cloned().ok_or_else(|| {
+            Failure::failed(format_args!(
+                "the configuration does not say where node {node} is: write listen = \"host:port\" into [node.{node}], or ping \
+                 its address"
+            ))
+        });
+    }
+    let nowhere = |why: &dyn std::fmt::Display| {
+        Failure::failed(format_args!(
+            "there is no section [node.{node}] in the configuration, and {why}. Ping an address: host:port"
+        ))
+    };
+    let names =
+        crate::names::ask(config, visitor).await.map_err(|why| nobody_knows(&why)).map_err(|why| nowhere(&why))?;
+    let ends = names.ends.iter().filter(|end| end.name == node);
+    let end = ends.min_by_key(|end| matches!(end.face.as_str(), "sender" | "client"));
+    let end = end.ok_or_else(|| nowhere(&"no end of a channel has that name"))?;
+    end.addresses.first().cloned().ok_or_else(|| nowhere(&"the node that has an end of that name has no address"))
+}
+
+fn nobody_knows(why: &Failure) -> String {
+    format!("the name service cannot be asked ({why})")
+}
+
+/// Whether it is an address of one place, at a port that is known.
+fn can_be_dialled(address: &str) -> bool {
+    !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
+}

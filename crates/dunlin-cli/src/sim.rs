@@ -1,0 +1,12 @@
+//! `dunlin sim`: the simulator of the protocol. No bugs are planted in it.
+
+use std::process::ExitCode;
+
+pub use dunlin_sim::command::Options;
+
+use crate::output::Output;
+
+/// Runs it.
+pub fn run(options: Options, output: Output) -> ExitCode {
+    dunlin_sim::command::run(options, "dunlin sim", output.json)
+}

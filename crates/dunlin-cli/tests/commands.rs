@@ -1,0 +1,284 @@
+//! The command as its users run it.
+#![cfg(unix)]
+
+mod support;
+
+use dunlin::prelude::*;
+use serde_json::Value;
+use support::{Ended, Stage, ended, started};
+
+/// A name service, and a node.
+const FILE: &str = r#"app = "weather"
+names = "unix:DIR/names"
+
+[node.hub]
+run = "names"
+
+[node.station]
+listen = "unix:DIR/station"
+"#;
+
+fn lines(ended: &Ended) -> Vec<Value> {
+    ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A node of this process, in the application of the stage.
+async fn joined(stage: &Stage, listen: &str) -> Result<Node> {
+    let builder = Node::builder().no_config().app("weather").names(&stage.address("names"));
+    Ok(builder.listen(&stage.address(listen)).serve_names(false).join().await?)
+}
+
+#[test]
+fn config_shows_where_each_value_came_from() {
+    let stage = Stage::new(FILE);
+    std::fs::create_dir_all(stage.path().join(".config/dunlin")).unwrap();
+    std::fs::write(stage.path().join(".config/dunlin/dunlin.toml"), "\ngrace = '20s'\n").unwrap();
+    let mut command = stage.command(&["config", "--node", "station"]);
+    let shown = ended(command.env("DUNLIN_HEARTBEAT", "2s").output().unwrap());
+    assert_eq!(shown.code, Some(0), "{}", shown.err);
+    let line = |key: &str| {
+        let line = shown.out.lines().find(|line| line.split_whitespace().next() == Some(key)).unwrap();
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let folder = stage.path().display();
+    assert_eq!(line("app"), ["\"weather\"", "dunlin.toml:1"]);
+    assert_eq!(line("node"), ["\"station\"", "the", "command", "line"]);
+    assert_eq!(line("listen"), [format!("[\"unix:{folder}/station\"]"), "dunlin.toml:8".to_owned()]);
+    assert_eq!(line("grace"), ["\"20s\"".to_owned(), format!("{folder}/.config/dunlin/dunlin.toml:2")]);
+    assert_eq!(line("heartbeat"), ["\"2s\"", "DUNLIN_HEARTBEAT"]);
+    assert_eq!(line("relay"), ["true", "default"]);
+
+    let json = lines(&stage.run(&["config", "--json"]));
+    let row = |key| json.iter().find(|row| row["key"] == key).unwrap();
+    assert_eq!(row("app")["value"], "weather");
+    assert_eq!(
+        (&row("app")["origin"], &row("app")["place"], &row("app")["line"]),
+        (&"file".into(), &"dunlin.toml".into(), &1.into())
+    );
+    assert_eq!((&row("relay")["value"], &row("relay")["origin"]), (&true.into(), &"default".into()));
+    assert_eq!(row("node")["value"], Value::Null);
+}
+
+#[test]
+fn config_checks_a_file() {
+    let stage = Stage::new(FILE);
+    let good = stage.run(&["config", "--check", "dunlin.toml"]);
+    assert_eq!((good.code, good.out.as_str()), (Some(0), "dunlin.toml: all of it is accepted\n"));
+    std::fs::write(stage.path().join("bad.toml"), "app = 'a'\n[node.b]\nrelais = true\n").unwrap();
+    let bad = stage.run(&["config", "--check", "bad.toml"]);
+    let told =
+        "error: bad.toml:3: there is no key \"relais\" here; \"relay\" is the nearest. Write relay = true, or false\n";
+    assert_eq!((bad.code, bad.out.as_str(), bad.err.as_str()), (Some(1), "", told));
+}
+
+#[test]
+fn a_wrong_line_is_2() {
+    let stage = Stage::new("");
+    for line in [
+        &["sea"][..],
+        &["ping"],
+        &["ping", "x:1", "--count", "0"],
+        &["names"],
+        &["config", "--check", "a", "--app", "b"],
+    ] {
+        assert_eq!(stage.run(line).code, Some(2), "{line:?}");
+    }
+    let nowhere = stage.run(&["ping", "unix:/nowhere"]);
+    assert_eq!(nowhere.code, Some(2));
+    assert_eq!(
+        nowhere.err,
+        "error: which application? Say --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml\n"
+    );
+    let nobody = Stage::new(FILE).run(&["node", "staton"]);
+    assert_eq!(nobody.code, Some(2));
+    assert_eq!(
+        nobody.err,
+        "error: no section [node.staton] in the configuration; there are: hub, station. Write one in dunlin.toml\n"
+    );
+}
+
+#[test]
+fn names_are_served_and_listed() {
+    let stage = Stage::new(FILE);
+    let nobody = stage.run(&["names", "list"]);
+    assert_eq!(nobody.code, Some(1));
+    assert!(nobody.err.contains("Start one with `dunlin names serve --app weather`"), "{}", nobody.err);
+
+    let mut server = stage.start(&["names", "serve"]);
+    let line = server.says("serving");
+    assert_eq!(line, format!("serving the names of \"weather\" at {}", stage.address("names")));
+    // Another one finds the address taken.
+    let second = stage.run(&["names", "serve"]);
+    assert_eq!(second.code, Some(1));
+    assert!(second.err.contains("end it, or choose another path"), "{}", second.err);
+    // At another address it finds that the names are served. (Its own leads nowhere else.)
+    assert_eq!(stage.run(&["names", "list"]).out.lines().nth(1), Some("no name is declared"));
+
+    dunlin::block_on(async {
+        let (here, there) = (joined(&stage, "here").await?, joined(&stage, "there").await?);
+        let _waits = here.receiver::<u32>("alone").await?;
+        let mut tx = here.sender::<u32>("both").await?;
+        let mut rx = there.receiver::<u32>("both").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        sent?;
+        received?;
+        let listed = stage.run(&["names", "list", "--json"]);
+        let ends: Vec<[String; 5]> = lines(&listed)
+            .iter()
+            .map(|end| {
+                ["name", "end", "state", "waits_for", "node"].map(|key| end[key].as_str().unwrap_or("-").to_owned())
+            })
+            .collect();
+        let (me, other) = (here.me().to_string(), there.me().to_string());
+        assert_eq!(
+            ends,
+            [
+                ["alone", "receiver", "waiting", "a sender", &me],
+                ["both", "sender", "joined", "-", &me],
+                ["both", "receiver", "joined", "-", &other],
+            ]
+            .map(|end| end.map(str::to_owned))
+        );
+        assert_eq!(lines(&listed)[0]["addresses"][0], stage.address("here"));
+        assert!(lines(&listed)[0]["since_seconds"].as_f64().unwrap() > 0.0);
+        let table = stage.run(&["names", "list"]).out;
+        assert!(table.lines().any(|line| line.starts_with("alone  receiver  waits for a sender  ")), "{table}");
+        // A node knows what was declared to itself.
+        let own = lines(&stage.run(&["names", "list", "--json", "--at", &stage.address("there")]));
+        assert_eq!(own.len(), 1, "{own:?}");
+        assert_eq!((&own[0]["name"], &own[0]["end"]), (&"both".into(), &"receiver".into()));
+        here.leave().await?;
+        there.leave().await
+    })
+    .unwrap();
+
+    assert_eq!(server.ends_with("-INT"), Some(130));
+    assert!(!stage.path().join("names").exists(), "it has left in order");
+}
+
+#[test]
+fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
+    let stage = Stage::new(FILE);
+    let nobody = stage.run(&["ping", "station"]);
+    assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
+    let told = format!("error: nobody of the application \"weather\" answers at {}", stage.address("station"));
+    assert!(nobody.err.starts_with(&told), "{}", nobody.err);
+
+    let server = stage.start(&["names", "serve"]);
+    server.says("serving");
+    let mut station = stage.start(&["--json", "node", "station"]);
+    let up: Value = serde_json::from_str(&station.says("\"up\"")).unwrap();
+    for node in ["station", &stage.address("station")] {
+        let pinged = stage.run(&["ping", node, "--count", "3", "--json"]);
+        assert_eq!(pinged.code, Some(0), "{}", pinged.err);
+        let lines = lines(&pinged);
+        assert_eq!(lines.len(), 4);
+        assert!(lines.iter().all(|line| line["node"] == up["node"]), "{lines:?}");
+        let time = |key| lines[3][key].as_f64().unwrap();
+        assert!(0.0 < time("min_micros") && time("min_micros") <= time("mean_micros"));
+        assert!(time("mean_micros") <= time("max_micros"));
+    }
+    dunlin::block_on(async {
+        let here = joined(&stage, "here").await?;
+        let _waits = here.sender::<u32>("heights").await?;
+        let pinged = stage.run(&["ping", "heights", "--count", "1"]);
+        assert!(
+            pinged.out.starts_with(&format!("node {} at {}\n1: ", here.me(), stage.address("here"))),
+            "{}",
+            pinged.out
+        );
+        assert!(pinged.out.lines().last().unwrap().starts_with("1 round trips: min "), "{}", pinged.out);
+        here.leave().await
+    })
+    .unwrap();
+    let nobody = stage.run(&["ping", "depths"]);
+    assert_eq!(nobody.code, Some(1));
+    assert!(nobody.err.contains("no end of a channel has that name"), "{}", nobody.err);
+    // Another application's is none.
+    let other = stage.run(&["ping", &stage.address("station"), "--app", "sea"]);
+    assert_eq!(other.code, Some(1));
+    assert!(other.err.contains("nobody of the application \"sea\" answers"), "{}", other.err);
+    assert_eq!(station.ends_with("-TERM"), Some(143));
+}
+
+#[test]
+fn nodes_show_who_joins_and_leaves() {
+    let stage = Stage::new(FILE);
+    let mut hub = stage.start(&["node", "hub"]);
+    assert!(hub.says("runs").ends_with(&format!("of \"weather\" at {}, and runs names", stage.address("names"))));
+    hub.says("serving");
+    let mut station = stage.start(&["--json", "node", "station"]);
+    let up: Value = serde_json::from_str(&station.says("\"up\"")).unwrap();
+    let node = up["node"].as_str().unwrap();
+    hub.says(&format!("connected with {node}"));
+    assert_eq!(up["listening"][0], stage.address("station"));
+    assert_eq!(station.ends_with("-INT"), Some(130));
+    hub.says(&format!("the connection with {node} is over"));
+    // A variable is stronger than the file.
+    let mut command = stage.command(&["--json", "node", "station"]);
+    command.env("DUNLIN_LISTEN", stage.address("elsewhere"));
+    let up: Value = serde_json::from_str(&started(command).says("\"up\"")).unwrap();
+    assert_eq!(up["listening"][0], stage.address("elsewhere"));
+    assert_eq!(hub.ends_with("-INT"), Some(130));
+
+    let stage = Stage::new(&FILE.replace("\"names\"", "\"stars\""));
+    let wrong = stage.run(&["node", "hub"]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(
+        wrong.err.starts_with(
+            "error: dunlin.toml:5: there is nothing to run by the name \"stars\"; there are: \"nothing\" ("
+        ),
+        "{}",
+        wrong.err
+    );
+}
+
+/// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
+#[test]
+fn a_member_ends_with_its_main_node() {
+    let roles = FILE
+        .replace("[node.hub]", "[node.hub]\nrole = 'main'")
+        .replace("[node.station]", "[node.station]\nrole = 'member'");
+    let stage = Stage::new(&roles);
+    let mut hub = stage.start(&["node", "hub"]);
+    let mut station = stage.start(&["node", "--json", "station"]);
+    station.says("\"up\"");
+    hub.says("station has joined");
+    assert_eq!(hub.ends_with("-INT"), Some(130));
+    station.says("closing");
+    assert_eq!(station.ends(), Some(0));
+}
+
+#[test]
+fn the_simulator_runs() {
+    let stage = Stage::new("");
+    for line in [&["sim", "--seeds", "5", "--json"][..], &["--json", "sim", "--seeds", "5"]] {
+        let played = stage.run(line);
+        assert_eq!(played.code, Some(0), "{}", played.err);
+        assert_eq!(lines(&played)[0]["played"], 5);
+    }
+}
+
+/// A configured node works for one farm after the other, of those that open at its names.
+#[test]
+fn a_node_works_for_farms() {
+    let file =
+        "app = 'dunlin-farm'\nnames = 'unix:DIR/farm'\n[node.hand]\nlisten = 'unix:DIR/hand'\nrun = 'farm-worker'\n";
+    let stage = Stage::new(file);
+    let mut hand = stage.start(&["node", "hand", "--json"]);
+    hand.says("\"waiting\"");
+    let at = stage.address("farm");
+    for _ in 0..2 {
+        let line = ["farm", "fourier", "--coefficients", "50", "--packages", "5", "--trapeziums", "10"];
+        let farm = stage.run(&[&line[..], &["--workers", "0", "--listen", &at, "--json"]].concat());
+        assert_eq!(farm.code, Some(0), "{}", farm.err);
+        hand.says("\"enrolled\"");
+        let done: Value = serde_json::from_str(&hand.says("\"dismissed\"")).unwrap();
+        assert_eq!(done["done"], 5);
+    }
+    assert_eq!(hand.ends_with("-INT"), Some(130));
+    let elsewhere = Stage::new(&file.replace("dunlin-farm", "weather"));
+    let refused = elsewhere.run(&["node", "hand"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("write app = \"dunlin-farm\" in dunlin.toml"), "{}", refused.err);
+}

@@ -1,0 +1,323 @@
+//! The farms, as people run them: the binary, in OS processes, which come and go.
+//!
+//! A test starts them, hears what they say (`--json`), and ends them. It waits for what they say and for nothing else.
+#![cfg(unix)]
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use dunlin_cli::farm::fourier::{PERIOD, coefficient};
+use dunlin_cli::farm::mandelbrot::{Picture, Plan};
+use dunlin_cli::farm::protocol::Job;
+use serde_json::Value;
+
+/// Nobody waits longer for anything; only a bug can make it pass.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A process of the command. Dropped, it is killed.
+struct Run {
+    child: Child,
+    says: mpsc::Receiver<Value>,
+    heard: VecDeque<Value>,
+    errors: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Run {
+    fn start(args: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        command.args(["--json", "farm"]).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (tell, says) = mpsc::channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = tell.send(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}")));
+            }
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let errors = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        Self { child, says, heard: VecDeque::new(), errors: Some(errors) }
+    }
+
+    /// The next object with this event; what comes before is passed over.
+    fn hear(&mut self, event: &str) -> Value {
+        loop {
+            let object = self.says.recv_timeout(LIMIT).unwrap_or_else(|why| {
+                panic!("{why} while waiting for {event:?}; the last that was said: {:?}", self.heard.back())
+            });
+            self.heard.push_back(object.clone());
+            if object["event"] == event {
+                return object;
+            }
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Ends by itself: with what it has said since it was last heard, and the errors.
+    fn end(mut self) -> Ended {
+        let mut said: Vec<Value> = self.heard.drain(..).collect();
+        loop {
+            match self.says.recv_timeout(LIMIT) {
+                Ok(object) => said.push(object),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs; the last that was said: {:?}", said.last()),
+            }
+        }
+        let errors = self.errors.take().unwrap().join().unwrap();
+        Ended { status: self.child.wait().unwrap(), said, errors }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All that a process has said.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    said: Vec<Value>,
+    errors: String,
+}
+
+impl Ended {
+    fn all(&self, event: &str) -> Vec<&Value> {
+        self.said.iter().filter(|object| object["event"] == event).collect()
+    }
+
+    #[track_caller]
+    fn well(self) -> Self {
+        assert!(self.status.success(), "{self:?}");
+        self
+    }
+}
+
+const SMALL: Plan = Plan { width: 100, height: 70, iterations_max: 200, side: 16 };
+
+/// So much that nobody does it in the time that it takes others to come and go: some seconds.
+const LARGE: Plan = Plan { width: 240, height: 180, iterations_max: 12_000, side: 8 };
+
+/// What the file has to be, drawn by nobody but this test.
+fn expected(plan: Plan) -> Vec<u8> {
+    let mut picture = Picture::new(plan);
+    for rectangle in plan.rectangles() {
+        assert!(picture.put(&rectangle, &rectangle.work(&|| false).unwrap()));
+    }
+    let mut file = Vec::new();
+    picture.write(&mut file).unwrap();
+    file
+}
+
+/// Where a test's farm is, and its picture.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self) -> String {
+        format!("unix:{}", self.folder.path().join("farm").display())
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("picture.png")
+    }
+
+    fn files(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.folder.path()).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// Starts a farm that draws.
+    fn draws(&self, plan: Plan, how: &[&str]) -> Run {
+        let numbers = [plan.width, plan.height, plan.iterations_max.into(), plan.side].map(|number| number.to_string());
+        let [width, height, iterations, side] = &numbers;
+        let (at, out) = (self.at(), self.out());
+        let mut args = vec!["mandelbrot", "--width", width, "--height", height, "--iterations", iterations];
+        args.extend(["--rectangle", side, "--out", out.to_str().unwrap()]);
+        if !how.contains(&"--inside") {
+            args.extend(["--listen", &at, "--grace", "0.5"]);
+        }
+        args.extend(how);
+        Run::start(&args)
+    }
+
+    fn worker(&self) -> Run {
+        Run::start(&["worker", "--at", &self.at(), "--grace", "0.5"])
+    }
+}
+
+#[track_caller]
+fn assert_same(file: &Path, expected: &[u8]) {
+    assert!(std::fs::read(file).unwrap() == expected, "the picture is another one");
+}
+
+#[test]
+fn the_picture_is_the_same_whoever_draws_it() {
+    let expected = expected(SMALL);
+    for sharing in ["--shared", "--multiplexed"] {
+        for how in [&["--inside", "--workers", "3"][..], &["--workers", "2"], &["--workers", "2", "--buffer", "0"]] {
+            let place = Place::new();
+            let ended = place.draws(SMALL, &[how, &[sharing]].concat()).end().well();
+            assert_same(&place.out(), &expected);
+            // Each rectangle once.
+            let done: Vec<u64> = ended.all("progress").iter().map(|object| object["done"].as_u64().unwrap()).collect();
+            assert_eq!(done, (1..=SMALL.count()).collect::<Vec<_>>(), "{sharing} {how:?}");
+            assert_eq!(ended.errors, "");
+        }
+    }
+}
+
+/// One works; a second joins; the first leaves; a third joins and is killed while it works; the second does the rest.
+fn workers_come_and_go(sharing: &str) {
+    let place = Place::new();
+    let mut farm = place.draws(LARGE, &["--workers", "0", sharing]);
+    farm.hear("open");
+    let mut first = place.worker();
+    assert_eq!(farm.hear("joined")["worker"], 1);
+    farm.hear("progress");
+
+    let mut second = place.worker();
+    assert_eq!(farm.hear("joined")["worker"], 2);
+    second.hear("reported");
+
+    first.hear("begun");
+    first.signal("INT");
+    let left = farm.hear("left");
+    assert_eq!(left["worker"], 1);
+    // What it had begun, and what it had taken for later: three at most, as the buffer is of two.
+    assert!(left["back"].as_u64().unwrap() <= 3, "{left}");
+    let first = first.end();
+    assert_eq!(first.status.code(), Some(130), "{first:?}");
+    assert_eq!(first.all("left").len(), 1);
+
+    let mut third = place.worker();
+    assert_eq!(farm.hear("joined")["worker"], 3);
+    third.hear("begun");
+    third.signal("KILL");
+    let lost = farm.hear("lost");
+    assert_eq!(lost["worker"], 3);
+    assert!(lost["back"].as_u64().unwrap() > 0, "{lost}");
+
+    let farm = farm.end().well();
+    let done: Vec<u64> = farm.all("progress").iter().map(|object| object["done"].as_u64().unwrap()).collect();
+    assert_eq!(done, (1..=LARGE.count()).collect::<Vec<_>>());
+    assert_same(&place.out(), &expected(LARGE));
+    let second = second.end().well();
+    assert_eq!(second.all("dismissed").len(), 1, "{second:?}");
+    assert_eq!(place.files(), ["picture.png"]);
+}
+
+#[test]
+fn workers_come_and_go_in_a_shared_farm() {
+    workers_come_and_go("--shared");
+}
+
+#[test]
+fn workers_come_and_go_in_a_multiplexed_farm() {
+    workers_come_and_go("--multiplexed");
+}
+
+#[test]
+fn an_interrupted_farm_sends_its_workers_home_and_leaves_no_file() {
+    for sharing in ["--shared", "--multiplexed"] {
+        let place = Place::new();
+        let mut farm = place.draws(LARGE, &["--workers", "1", sharing]);
+        farm.hear("joined");
+        let mut worker = place.worker();
+        worker.hear("begun");
+        farm.signal("INT");
+        let farm = farm.end();
+        assert_eq!(farm.status.code(), Some(130), "{farm:?}");
+        let worker = worker.end().well();
+        assert_eq!(worker.all("dismissed").len(), 1, "{worker:?}");
+        assert_eq!(place.files(), [""; 0]);
+    }
+    let place = Place::new();
+    let mut farm = place.draws(LARGE, &["--inside", "--workers", "2"]);
+    farm.hear("progress");
+    farm.signal("INT");
+    assert_eq!(farm.end().status.code(), Some(130));
+    assert_eq!(place.files(), [""; 0]);
+}
+
+#[test]
+fn a_worker_whose_farm_is_killed_says_so() {
+    for sharing in ["--shared", "--multiplexed"] {
+        let place = Place::new();
+        let mut farm = place.draws(LARGE, &["--workers", "0", sharing]);
+        farm.hear("open");
+        let mut worker = place.worker();
+        worker.hear("begun");
+        farm.signal("KILL");
+        let worker = worker.end();
+        assert_eq!(worker.status.code(), Some(1), "{worker:?}");
+        assert!(worker.errors.contains("is lost"), "{worker:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said_before_the_work_begins() {
+    let place = Place::new();
+    let nowhere = place.folder.path().join("nowhere").join("picture.png");
+    let ended = Run::start(&["mandelbrot", "--inside", "--out", nowhere.to_str().unwrap()]).end();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.errors.contains("nowhere/picture.png cannot be written"), "{}", ended.errors);
+    assert!(ended.said.is_empty(), "{ended:?}");
+
+    let ended = Run::start(&["worker", "--at", &place.at()]).end();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.errors.contains("no farm at"), "{}", ended.errors);
+
+    let wrong: [&[&str]; 6] = [
+        &["mandelbrot", "--width", "0"],
+        &["mandelbrot", "--shared", "--multiplexed"],
+        &["mandelbrot", "--inside", "--workers", "0"],
+        &["mandelbrot", "--width", "16384", "--height", "16384", "--rectangle", "1"],
+        &["fourier", "--coefficients", "10", "--packages", "11"],
+        &["worker", "--grace", "never"],
+    ];
+    for args in wrong {
+        let ended = Run::start(args).end();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {ended:?}");
+        assert!(ended.said.is_empty(), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_series_is_the_same_whoever_computes_it() {
+    let expected = |trapeziums| -> f64 { (0..200).map(|k| f64::from(coefficient(k, trapeziums, PERIOD) as f32)).sum() };
+    let place = Place::new();
+    let at = place.at();
+    for how in [&["--inside", "--workers", "2"][..], &["--workers", "2", "--listen", &at]] {
+        for sharing in ["--shared", "--multiplexed"] {
+            let series = ["fourier", "--coefficients", "200", "--packages", "1,7,200", "--trapeziums", "10,1000"];
+            let ended = Run::start(&[&series[..], how, &[sharing]].concat()).end().well();
+            let runs = ended.all("run");
+            assert_eq!(runs.len(), 6, "{ended:?}");
+            for run in runs {
+                let sum = expected(run["trapeziums"].as_u64().unwrap());
+                assert_eq!(run["sum"].as_f64(), Some(sum), "{run}");
+            }
+            assert_eq!(ended.all("done")[0]["checked"], true);
+        }
+    }
+}

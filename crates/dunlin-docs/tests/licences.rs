@@ -1,0 +1,79 @@
+//! Whatever is built into a program that uses dunlin has a licence that its users can live with.
+
+use cargo_metadata::{CargoOpt, DependencyKind, MetadataCommand, Package};
+use spdx::{Expression, LicenseReq};
+
+/// They ask for no more than that their text goes along.
+const ALLOWED: [&str; 8] =
+    ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Unicode-3.0", "Unlicense", "Zlib"];
+
+fn is_allowed(requirement: &LicenseReq) -> bool {
+    requirement.license.id().is_some_and(|id| ALLOWED.contains(&id.name))
+}
+
+/// What is wrong with a licence, if anything is.
+fn complaint(licence: Option<&str>) -> Option<String> {
+    let Some(text) = licence else { return Some("has no licence".to_owned()) };
+    // "MIT/Apache-2.0" is how it was written once.
+    match Expression::parse(&text.replace('/', " OR ")) {
+        Ok(expression) if expression.evaluate(is_allowed) => None,
+        Ok(_) => Some(format!("is under {text}, of which not enough is allowed")),
+        Err(error) => Some(format!("has a licence that cannot be read: {}", error.reason)),
+    }
+}
+
+#[test]
+fn every_dependency_may_be_used() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .features(CargoOpt::AllFeatures)
+        .other_options(["--locked".to_owned()])
+        .exec()
+        .unwrap();
+    let wrong: Vec<String> = metadata
+        .packages
+        .iter()
+        .filter_map(|package| {
+            Some(format!("{} {} {}", package.name, package.version, complaint(package.license.as_deref())?))
+        })
+        .collect();
+    assert!(metadata.packages.len() > 50, "they were not found");
+    assert!(wrong.is_empty(), "to allow a licence, add it to ALLOWED in this test:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_not_allowed_is_found() {
+    assert_eq!(complaint(Some("MIT OR GPL-3.0-only")), None);
+    assert_eq!(complaint(Some("MIT/Apache-2.0")), None);
+    for bad in [Some("GPL-3.0-only"), Some("MIT AND GPL-3.0-only"), Some("my own"), Some("LicenseRef-ours"), None] {
+        assert!(complaint(bad).is_some(), "{bad:?}");
+    }
+}
+
+/// A crate that is published depends on nothing that is not, and says what a registry asks for.
+#[test]
+fn what_is_published_is_whole() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
+        .no_deps()
+        .exec()
+        .unwrap();
+    let is_published = |package: &&Package| package.publish.is_none();
+    let published: Vec<&str> =
+        metadata.packages.iter().filter(is_published).map(|package| package.name.as_str()).collect();
+    assert!(published.contains(&"dunlin") && published.contains(&"dunlin-cli"));
+    for package in metadata.packages.iter().filter(is_published) {
+        let name = &package.name;
+        assert!(package.description.is_some() && package.repository.is_some(), "{name}");
+        assert!(!package.keywords.is_empty() && !package.categories.is_empty(), "{name}: keywords, categories");
+        assert!(package.readme().is_some(), "{name} has no readme");
+        let folder = package.manifest_path.parent().unwrap();
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            assert!(folder.join(licence).exists(), "{name} has no {licence}: `ln -s ../../{licence}`");
+        }
+        for dependency in package.dependencies.iter().filter(|one| one.kind != DependencyKind::Development) {
+            let ours = dependency.name.starts_with("dunlin");
+            assert!(!ours || published.contains(&dependency.name.as_str()), "{name} needs {}", dependency.name);
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Whether one side can read what the other one writes.
+//!
+//! In CBOR, exactly what `dunlin`'s decoder and serde make of it: a number may get wider, a value may become an `Option` of it, a tuple a list; a field that the
+//! reader does not know is passed over if its struct does not refuse that, one that the writer does not have may be missing if the reader can do without it; a
+//! variant that the reader does not know is a difference. In postcard both have to be the same in order, names and kinds; variants may follow behind those
+//! that the writer has. The ends of a bundle that is reached by a name are counted: in any encoding they have to be the same in order.
+//!
+//! What a sender carries is written by its holder, who may have got it from the side that reads it: so the comparison turns round at such an end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
+use crate::wire::{Declaration, Face};
+
+/// So many kinds, fields and variants are looked at in one comparison. Two of honest programs take about as many as they have.
+const STEPS_MAX: usize = 1 << 17;
+
+/// So many characters of a path are shown, from its end.
+const PATH_MAX: usize = 200;
+
+/// The first difference between two schemas, for people.
+///
+/// It reads "`Order.items[].price`: u32 there, text here".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Where it is: `Order.items[].price`. Empty: it concerns the whole.
+    pub path: String,
+    /// What is there on the other side.
+    pub there: String,
+    /// What is there on this side.
+    pub here: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, there, here } = self;
+        if !path.is_empty() {
+            write!(f, "`{path}`: ")?;
+        }
+        write!(f, "{there} there, {here} here")
+    }
+}
+
+/// What keeps two faces from each other, seen from `here`. `None`: what either writes, the other one reads; or one of them says nothing of its messages,
+/// or they are not for each other at all.
+pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
+    if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
+        return None;
+    }
+    // The schema of a bundle is that of its client's face, which a server gives to its clients.
+    let side = |face| match face {
+        Face::Sender => (false, true),
+        Face::Receiver => (false, false),
+        Face::Client => (true, false),
+        Face::Server | Face::Acceptor => (true, true),
+    };
+    let ((is_face, here_writes), (is_face_there, there_writes)) = (side(here.face), side(there.face));
+    if is_face != is_face_there || here_writes == there_writes {
+        return None;
+    }
+    let whole = |here: String, there: String| Difference { path: String::new(), there, here };
+    let (ours, theirs) = match (Schema::decode(&here.schema), Schema::decode(&there.schema)) {
+        (Ok(Some(ours)), Ok(Some(theirs))) => (ours, theirs),
+        // A later version says more than this one understands: what does not fit is found when it is read.
+        (Ok(None), _) | (_, Ok(None)) => return None,
+        (ours, theirs) => {
+            let text = |said: Result<_, _>| said.map_or_else(|why| format!("no schema ({why})"), |_| "a schema".into());
+            return Some(whole(text(ours), text(theirs)));
+        }
+    };
+    compare(&ours, &theirs, here_writes, is_face).err()
+}
+
+/// Compares what two sides say of their messages. `here_writes`: this side writes them. `is_face`: they say it of the ends of a bundle, which are known by
+/// their places.
+///
+/// # Errors
+/// The first [`Difference`] that keeps the reader from reading something that the writer may write.
+pub fn compare(here: &Schema, there: &Schema, here_writes: bool, is_face: bool) -> Result<(), Difference> {
+    if here.coding != there.coding {
+        let word = |coding| match coding {
+            Coding::Bytes => "bytes that are not encoded",
+            Coding::Cbor => "messages in cbor",
+            Coding::Compact => "compact messages",
+        };
+        let (there, here) = (word(there.coding).into(), word(here.coding).into());
+        return Err(Difference { path: String::new(), there, here });
+    }
+    let strict = is_face || here.coding == Coding::Compact;
+    let root = Pair { here: 0, there: 0, here_writes, strict };
+    let mut comparison = Comparison { here, there, met: BTreeSet::new(), visits: Vec::new(), steps_left: STEPS_MAX };
+    comparison.push(root, 0, Segment::Root);
+    let mut next = 0;
+    while next < comparison.visits.len() {
+        comparison.visit(next)?;
+        next += 1;
+    }
+    Ok(())
+}
+
+/// A kind of each side, which one of them writes and the other one reads.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    here: KindId,
+    there: KindId,
+    here_writes: bool,
+    /// Both have to be the same.
+    strict: bool,
+}
+
+/// How a pair was come to from the one before it.
+#[derive(Clone)]
+enum Segment {
+    Root,
+    Field(String),
+    Variant(String),
+    Place(usize),
+    Element,
+    Key,
+    Value,
+    Message(&'static str),
+    /// An `Option` or its content.
+    Same,
+}
+
+struct Visit {
+    pair: Pair,
+    from: usize,
+    segment: Segment,
+}
+
+struct Comparison<'a> {
+    here: &'a Schema,
+    there: &'a Schema,
+    met: BTreeSet<Pair>,
+    /// The first come first: so the difference that is found is the nearest.
+    visits: Vec<Visit>,
+    steps_left: usize,
+}
+
+/// What the writer has, and what the reader has in its place.
+struct Sides<'a> {
+    written: &'a Kind,
+    read: &'a Kind,
+    reader: &'a Schema,
+}
+
+type Unlike = (Segment, String, String);
+
+impl Comparison<'_> {
+    fn push(&mut self, pair: Pair, from: usize, segment: Segment) {
+        if self.met.insert(pair) {
+            self.visits.push(Visit { pair, from, segment });
+        }
+    }
+
+    fn visit(&mut self, at: usize) -> Result<(), Difference> {
+        let pair = self.visits[at].pair;
+        let (here, there) = (self.here.kind(pair.here), self.there.kind(pair.there));
+        let sides = if pair.here_writes {
+            Sides { written: here, read: there, reader: self.there }
+        } else {
+            Sides { written: there, read: here, reader: self.here }
+        };
+        let Some(left) = self.steps_left.checked_sub(1 + size(here) + size(there)) else {
+            let (there, here) = ("a schema that takes too long to compare".into(), "another one".into());
+            return Err(Difference { path: String::new(), there, here });
+        };
+        self.steps_left = left;
+        let mut next = Vec::new();
+        let found = if pair.strict { same(&sides, &mut next) } else { readable(&sides, &mut next) };
+        if let Err((segment, written, read)) = found {
+            let (here, there) = if pair.here_writes { (written, read) } else { (read, written) };
+            return Err(Difference { path: self.path(at, &segment), there, here });
+        }
+        let is_end = matches!(here, Kind::End(..));
+        let strict = if is_end { self.here.coding == Coding::Compact } else { pair.strict };
+        for (written, read, turned, segment) in next {
+            let (written, read) = match written {
+                Follow::Own => (if pair.here_writes { pair.here } else { pair.there }, read),
+                Follow::Kind(written) => (written, read),
+            };
+            let (here, there) = if pair.here_writes { (written, read) } else { (read, written) };
+            let pair = Pair { here, there, here_writes: pair.here_writes != turned, strict };
+            self.push(pair, at, segment);
+        }
+        Ok(())
+    }
+
+    /// Where this is, as this side calls it.
+    fn path(&self, at: usize, last: &Segment) -> String {
+        let mut segments = vec![last.clone()];
+        let mut at = at;
+        loop {
+            let visit = &self.visits[at];
+            segments.push(visit.segment.clone());
+            if at == 0 {
+                break;
+            }
+            at = visit.from;
+        }
+        let mut path = match self.here.kind(0) {
+            Kind::Struct { name, .. } | Kind::Enum { name, .. } | Kind::Opaque(name) => clean(name),
+            _ => String::new(),
+        };
+        for segment in segments.iter().rev() {
+            let name = match segment {
+                Segment::Root | Segment::Same => continue,
+                Segment::Element => {
+                    path.push_str("[]");
+                    continue;
+                }
+                Segment::Field(name) | Segment::Variant(name) => clean(name),
+                Segment::Place(place) => place.to_string(),
+                Segment::Key => "(key)".into(),
+                Segment::Value => "(value)".into(),
+                Segment::Message(name) => (*name).into(),
+            };
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&name);
+        }
+        let length = path.chars().count();
+        if length > PATH_MAX {
+            path = std::iter::once('…').chain(path.chars().skip(length - PATH_MAX)).collect();
+        }
+        path
+    }
+}
+
+/// What the writer has next.
+enum Follow {
+    Kind(KindId),
+    /// The same kind once more.
+    Own,
+}
+
+/// What is to be compared next: of the writer, of the reader, whether they change places, and where it is.
+type Next = Vec<(Follow, KindId, bool, Segment)>;
+
+fn follow(next: &mut Next, written: KindId, read: KindId, segment: Segment) {
+    next.push((Follow::Kind(written), read, false, segment));
+}
+
+fn unlike(sides: &Sides<'_>) -> Result<(), Unlike> {
+    Err((Segment::Same, describe(sides.written), describe(sides.read)))
+}
+
+/// Whether both are the same, but for what they carry.
+fn same(sides: &Sides<'_>, next: &mut Next) -> Result<(), Unlike> {
+    match (sides.written, sides.read) {
+        (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
+        (Kind::List(written), Kind::List(read)) => follow(next, *written, *read, Segment::Element),
+        (Kind::Map(..), Kind::Map(..)) => both_maps(sides, next),
+        (Kind::Tuple(written), Kind::Tuple(read)) => return tuples(sides, written, read, next),
+        (Kind::Struct { fields: written, .. }, Kind::Struct { fields: read, .. }) => {
+            for (place, field) in written.iter().enumerate() {
+                let there = read.get(place);
+                if there.is_none_or(|there| !shares(&field.names, &there.names)) {
+                    let read = there.map_or_else(|| "none".into(), |there| named("field", &there.names));
+                    return Err((Segment::Place(place), named("field", &field.names), read));
+                }
+            }
+            if let Some(field) = read.get(written.len()) {
+                return Err((Segment::Place(written.len()), "none".into(), named("field", &field.names)));
+            }
+            let pairs = written.iter().zip(read);
+            pairs.for_each(|(written, read)| follow(next, written.kind, read.kind, Segment::Field(first(&read.names))));
+        }
+        (Kind::Enum { variants: written, .. }, Kind::Enum { variants: read, .. }) => {
+            for (place, variant) in written.iter().enumerate() {
+                match read.get(place) {
+                    Some(there) if shares(&variant.names, &there.names) => contents(variant, there, next)?,
+                    there => {
+                        let read = there.map_or_else(|| "none".into(), |there| named("variant", &there.names));
+                        return Err((Segment::Place(place), named("variant", &variant.names), read));
+                    }
+                }
+            }
+        }
+        (Kind::End(written, carried), Kind::End(read, wanted)) if written == read => {
+            ends(*written, carried, wanted, next);
+        }
+        (Kind::Opaque(written), Kind::Opaque(read)) if written == read => {}
+        (written, read) if is_plain(written) && written == read => {}
+        _ => return unlike(sides),
+    }
+    Ok(())
+}
+
+/// Whether the reader's decoder and serde read what is written in CBOR.
+fn readable(sides: &Sides<'_>, next: &mut Next) -> Result<(), Unlike> {
+    match (sides.written, sides.read) {
+        (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
+        // What is there is written as it is.
+        (_, Kind::Option(read)) => next.push((Follow::Own, *read, false, Segment::Same)),
+        (Kind::Int { signed, bits }, Kind::Int { signed: signed_there, bits: bits_there }) => {
+            let fits = match (signed, signed_there) {
+                (true, false) => false,
+                (false, true) => bits < bits_there,
+                _ => bits <= bits_there,
+            };
+            if !fits {
+                return unlike(sides);
+            }
+        }
+        (Kind::Char, Kind::Text) => {}
+        // A variant without content is written as its name.
+        (Kind::Enum { variants, .. }, Kind::Text)
+        | (Kind::Text | Kind::Char, Kind::Enum { variants, open: true, .. })
+            if variants.iter().all(|variant| variant.content.is_none()) => {}
+        // Nothing is written as a list of nothing.
+        (Kind::Unit, Kind::List(_)) => {}
+        (Kind::Unit, Kind::Tuple(places)) | (Kind::Tuple(places), Kind::Unit) if places.is_empty() => {}
+        (Kind::List(written), Kind::List(read)) => follow(next, *written, *read, Segment::Element),
+        (Kind::Tuple(places), Kind::List(read)) => {
+            places.iter().enumerate().for_each(|(place, written)| follow(next, *written, *read, Segment::Place(place)));
+        }
+        (Kind::Tuple(written), Kind::Tuple(read)) => return tuples(sides, written, read, next),
+        (Kind::Map(..), Kind::Map(..)) => both_maps(sides, next),
+        (Kind::Struct { fields, .. }, Kind::Map(key, value)) if *sides.reader.kind(*key) == Kind::Text => {
+            fields.iter().for_each(|field| follow(next, field.kind, *value, Segment::Field(first(&field.names))));
+        }
+        (Kind::Struct { fields: written, .. }, Kind::Struct { fields: read, closed, .. }) => {
+            return structs(written, read, *closed, next);
+        }
+        (Kind::Enum { variants: written, .. }, Kind::Enum { variants: read, open, .. }) => {
+            let known = by_name(read.iter().map(|variant| &variant.names));
+            for variant in written {
+                match find(&known, &variant.names) {
+                    Some(place) => contents(variant, &read[place], next)?,
+                    None if *open && variant.content.is_none() => {}
+                    None => {
+                        let segment = Segment::Variant(first(&variant.names));
+                        return Err((segment, "a variant".into(), "not known".into()));
+                    }
+                }
+            }
+        }
+        (Kind::End(written, carried), Kind::End(read, wanted)) if written == read => {
+            ends(*written, carried, wanted, next);
+        }
+        (Kind::Opaque(written), Kind::Opaque(read)) if written == read => {}
+        (written, read) if is_plain(written) && written == read => {}
+        _ => return unlike(sides),
+    }
+    Ok(())
+}
+
+fn structs(written: &[Field], read: &[Field], closed: bool, next: &mut Next) -> Result<(), Unlike> {
+    let there = by_name(written.iter().map(|field| &field.names));
+    for field in read {
+        match find(&there, &field.names) {
+            Some(place) => follow(next, written[place].kind, field.kind, Segment::Field(first(&field.names))),
+            None if field.required => {
+                return Err((Segment::Field(first(&field.names)), "no such field".into(), "a required field".into()));
+            }
+            None => {}
+        }
+    }
+    if closed {
+        let known = by_name(read.iter().map(|field| &field.names));
+        if let Some(field) = written.iter().find(|field| find(&known, &field.names).is_none()) {
+            return Err((Segment::Field(first(&field.names)), "a field".into(), "refused, being unknown".into()));
+        }
+    }
+    Ok(())
+}
+
+fn tuples(sides: &Sides<'_>, written: &[KindId], read: &[KindId], next: &mut Next) -> Result<(), Unlike> {
+    if written.len() != read.len() {
+        return unlike(sides);
+    }
+    let places = written.iter().zip(read).enumerate();
+    places.for_each(|(place, (written, read))| follow(next, *written, *read, Segment::Place(place)));
+    Ok(())
+}
+
+fn both_maps(sides: &Sides<'_>, next: &mut Next) {
+    if let (Kind::Map(key, value), Kind::Map(key_there, value_there)) = (sides.written, sides.read) {
+        follow(next, *key, *key_there, Segment::Key);
+        follow(next, *value, *value_there, Segment::Value);
+    }
+}
+
+fn contents(written: &Variant, read: &Variant, next: &mut Next) -> Result<(), Unlike> {
+    let segment = Segment::Variant(first(&read.names));
+    let word = |content: Option<KindId>| {
+        if content.is_some() { "a variant with content".to_owned() } else { "a variant without content".to_owned() }
+    };
+    match (written.content, read.content) {
+        (None, None) => {}
+        (Some(written), Some(read)) => follow(next, written, read, segment),
+        (written, read) => return Err((segment, word(written), word(read))),
+    }
+    Ok(())
+}
+
+/// Who holds the end writes what it sends: that is the reader.
+fn ends(kind: EndKind, carried: &[KindId], wanted: &[KindId], next: &mut Next) {
+    for (((name, holder_writes), carried), wanted) in kind.messages().iter().zip(carried).zip(wanted) {
+        next.push((Follow::Kind(*carried), *wanted, *holder_writes, Segment::Message(name)));
+    }
+}
+
+fn by_name<'a>(names: impl Iterator<Item = &'a Vec<String>>) -> BTreeMap<&'a str, usize> {
+    names.enumerate().flat_map(|(place, names)| names.iter().map(move |name| (name.as_str(), place))).collect()
+}
+
+fn find(known: &BTreeMap<&str, usize>, names: &[String]) -> Option<usize> {
+    names.iter().find_map(|name| known.get(name.as_str()).copied())
+}
+
+fn shares(one: &[String], other: &[String]) -> bool {
+    one.iter().any(|name| other.contains(name))
+}
+
+fn first(names: &[String]) -> String {
+    names.first().cloned().unwrap_or_default()
+}
+
+fn named(what: &str, names: &[String]) -> String {
+    format!("{what} `{}`", clean(&first(names)))
+}
+
+/// Whether there is nothing in it.
+fn is_plain(kind: &Kind) -> bool {
+    let is_number = matches!(kind, Kind::Int { .. } | Kind::Float { .. });
+    is_number || matches!(kind, Kind::Unit | Kind::Bool | Kind::Char | Kind::Text | Kind::Bytes | Kind::Raw)
+}
+
+/// How many others a kind has in it.
+fn size(kind: &Kind) -> usize {
+    match kind {
+        Kind::Tuple(places) => places.len(),
+        Kind::Struct { fields, .. } => fields.len(),
+        Kind::Enum { variants, .. } => variants.len(),
+        _ => 2,
+    }
+}
+
+/// A name that may come from anybody, for a line of text.
+fn clean(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() || c == '`' { '?' } else { c }).collect()
+}
+
+/// What an error calls it.
+fn describe(kind: &Kind) -> String {
+    match kind {
+        Kind::Unit => "nothing (a unit)".into(),
+        Kind::Bool => "bool".into(),
+        Kind::Char => "char".into(),
+        Kind::Text => "text".into(),
+        Kind::Bytes => "bytes".into(),
+        Kind::Raw => "bytes that are not encoded".into(),
+        Kind::Int { signed, bits } => format!("{}{bits}", if *signed { 'i' } else { 'u' }),
+        Kind::Float { bits } => format!("f{bits}"),
+        Kind::Option(_) => "an option".into(),
+        Kind::List(_) => "a list".into(),
+        Kind::Map(..) => "a map".into(),
+        Kind::Tuple(places) => format!("a tuple of {}", places.len()),
+        Kind::Struct { name, .. } => format!("struct `{}`", clean(name)),
+        Kind::Enum { name, .. } => format!("enum `{}`", clean(name)),
+        Kind::End(end, _) => format!("a {}", end.word()).replace("a enrolment", "an enrolment"),
+        Kind::Opaque(name) => format!("`{}`, which only its reader knows", clean(name)),
+    }
+}

@@ -1,0 +1,41 @@
+//! Any bytes are read as schemas, and two of them compared.
+
+use bytes::Bytes;
+use dunlin_proto::schema::{Schema, compare};
+
+/// The first two bytes say where the second schema begins.
+///
+/// # Panics
+/// The decoder or the comparison does; what is accepted is not what would be written; or a schema does not fit itself.
+pub(crate) fn run(data: &[u8]) {
+    let Some((at, data)) = data.split_first_chunk() else { return };
+    let at = usize::from(u16::from_be_bytes(*at)).min(data.len());
+    let schemas: Vec<Schema> = [&data[..at], &data[at..]].into_iter().filter_map(read).collect();
+    for schema in &schemas {
+        for here_writes in [false, true] {
+            for is_face in [false, true] {
+                if let Err(difference) = compare::compare(schema, schema, here_writes, is_face) {
+                    // Only by being too large.
+                    assert!(difference.to_string().contains("too long to compare"), "{difference}: {schema:?}");
+                }
+            }
+        }
+    }
+    if let [one, other] = &schemas[..] {
+        for (here_writes, is_face) in [(false, false), (true, false), (true, true)] {
+            let here = compare::compare(one, other, here_writes, is_face);
+            let there = compare::compare(other, one, !here_writes, is_face);
+            assert_eq!(here.is_ok(), there.is_ok(), "{here:?}, {there:?}");
+            if let Err(difference) = here {
+                let text = difference.to_string();
+                assert!(!text.chars().any(char::is_control) && text.len() < 4096, "{text:?}");
+            }
+        }
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<Schema> {
+    let schema = Schema::decode(&Bytes::copy_from_slice(bytes)).ok()??;
+    assert_eq!(schema.encode().expect("it was as long"), bytes, "{schema:?}");
+    Some(schema)
+}

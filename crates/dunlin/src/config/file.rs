@@ -1,0 +1,209 @@
+//! One file: all that it says, checked.
+
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, AnyKey, Raw, nearest};
+use super::{ConfigError, Origin};
+
+/// Whom a section is for. `None`: for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) application: Option<String>,
+    pub(super) node: Option<String>,
+}
+
+/// One setting of a file.
+#[derive(Debug)]
+struct Entry {
+    section: Section,
+    channel: Option<String>,
+    key: &'static str,
+    raw: Raw,
+    line: usize,
+}
+
+/// A file of settings that are all known, and of a form that is accepted.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    entries: Vec<Entry>,
+    /// The nodes that have a section, with their applications.
+    nodes: Vec<Section>,
+}
+
+impl File {
+    /// `None`: there is none, which is no error unless it was named.
+    pub(super) fn open(path: &Path, is_named: bool) -> Result<Option<Self>, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => Ok(None),
+            Err(error) => Err(ConfigError::Unreadable { path: path.to_owned(), error }),
+        }
+    }
+
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let mut file = Self { path: path.to_owned(), entries: Vec::new(), nodes: Vec::new() };
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            Reading { file: &mut file, text }.refuse(at, format!("this is no TOML: {}", error.message()))
+        })?;
+        Reading { file: &mut file, text }.section(document.get_ref(), &Section::default())?;
+        Ok(file)
+    }
+
+    /// What it says of a setting, in this section.
+    pub(super) fn find(&self, section: &Section, channel: Option<&str>, key: &str) -> Option<(&Raw, Origin)> {
+        let is_it =
+            |entry: &&Entry| entry.section == *section && entry.channel.as_deref() == channel && entry.key == key;
+        let entry = self.entries.iter().find(is_it)?;
+        Some((&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
+    }
+
+    /// The channels that this section says something of.
+    pub(super) fn channels(&self, section: &Section) -> impl Iterator<Item = &str> {
+        self.entries.iter().filter(move |entry| entry.section == *section).filter_map(|entry| entry.channel.as_deref())
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Section> {
+        self.nodes.iter()
+    }
+}
+
+/// A file that is being read.
+struct Reading<'a> {
+    file: &'a mut File,
+    text: &'a str,
+}
+
+impl Reading<'_> {
+    fn line(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().iter().take(at);
+        1 + before.filter(|byte| **byte == b'\n').count()
+    }
+
+    fn refuse(&self, at: usize, what: String) -> ConfigError {
+        ConfigError::Invalid { origin: Origin::File { path: self.file.path.clone(), line: self.line(at) }, what }
+    }
+
+    fn section(&mut self, table: &DeTable<'_>, section: &Section) -> Result<(), ConfigError> {
+        // Which keys there are depends on whom the section is for.
+        let mut known: Vec<&'static dyn AnyKey> = keys::SETTINGS.to_vec();
+        let mut tables = vec!["channels"];
+        if section.application.is_none() {
+            known.insert(0, &keys::APP);
+        }
+        match (&section.application, &section.node) {
+            (_, Some(_)) => known.push(&keys::RUN),
+            (Some(_), None) => tables.push("node"),
+            (None, None) => tables.extend(["application", "node"]),
+        }
+        for (key, value) in table {
+            let (key, at, value) = (key.get_ref().as_ref(), key.span().start, value.get_ref());
+            if !tables.contains(&key) {
+                continue;
+            }
+            for (name, value) in self.table(key, value, at, form_of(key))? {
+                let (name, at, value) = (name.get_ref().as_ref(), name.span().start, value.get_ref());
+                let inside = self.table(name, value, at, form_of(key))?;
+                match key {
+                    "channels" => self.settings(inside, &keys::CHANNEL, section, Some(name), &[])?,
+                    "application" => {
+                        self.section(inside, &Section { application: Some(name.to_owned()), node: None })?;
+                    }
+                    _ => {
+                        let section = Section { node: Some(name.to_owned()), ..section.clone() };
+                        self.file.nodes.push(section.clone());
+                        self.section(inside, &section)?;
+                    }
+                }
+            }
+        }
+        self.settings(table, &known, section, None, &tables)
+    }
+
+    fn table<'a, 'i>(
+        &self,
+        name: &str,
+        value: &'a DeValue<'i>,
+        at: usize,
+        form: &str,
+    ) -> Result<&'a DeTable<'i>, ConfigError> {
+        match value {
+            DeValue::Table(table) => Ok(table),
+            other => Err(self.refuse(at, format!("{name} = {} is not accepted: write {form}", raw(other)))),
+        }
+    }
+
+    fn settings(
+        &mut self,
+        table: &DeTable<'_>,
+        known: &[&'static dyn AnyKey],
+        section: &Section,
+        channel: Option<&str>,
+        tables: &[&str],
+    ) -> Result<(), ConfigError> {
+        for (written, value) in table {
+            let (name, at) = (written.get_ref().as_ref(), written.span().start);
+            if tables.contains(&name) {
+                continue;
+            }
+            let Some(key) = known.iter().find(|key| key.name() == name) else {
+                let names = || known.iter().map(|key| key.name()).chain(tables.iter().copied());
+                let what = match nearest(name, names()) {
+                    Some(near) => {
+                        let key = known.iter().find(|key| key.name() == near);
+                        let form = key.map_or_else(|| form_of(near), |key| key.form());
+                        format!("there is no key {name:?} here; {near:?} is the nearest. Write {form}")
+                    }
+                    None => {
+                        format!("there is no key {name:?} here; there are: {}", names().collect::<Vec<_>>().join(", "))
+                    }
+                };
+                return Err(self.refuse(at, what));
+            };
+            let raw = raw(value.get_ref());
+            if !key.accepts(&raw) {
+                return Err(self.refuse(at, refused(name, &raw, key.form())));
+            }
+            self.file.entries.push(Entry {
+                section: section.clone(),
+                channel: channel.map(str::to_owned),
+                key: key.name(),
+                raw,
+                line: self.line(at),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// How a table of tables is written.
+fn form_of(key: &str) -> &'static str {
+    match key {
+        "channels" => r#"[channels] readings = { policy = "fifo(64)" }"#,
+        "application" => "a section, [application.weather]",
+        _ => "a section, [node.worker]",
+    }
+}
+
+/// What is said of a value that is not accepted.
+pub(super) fn refused(name: &str, raw: &Raw, form: &str) -> String {
+    format!("{name} = {raw} is not accepted: write {form}")
+}
+
+fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Integer(number) => {
+            let decimal = u64::from_str_radix(number.as_str(), number.radix());
+            Raw::Number(decimal.map_or_else(|_| number.to_string(), |number| number.to_string()))
+        }
+        DeValue::Float(number) => Raw::Number(number.as_str().to_owned()),
+        DeValue::Boolean(flag) => Raw::Flag(*flag),
+        DeValue::Array(list) => Raw::List(list.iter().map(|value| raw(value.get_ref())).collect()),
+        DeValue::Datetime(_) => Raw::Other("a date"),
+        DeValue::Table(_) => Raw::Other("a table"),
+    }
+}

@@ -1,0 +1,356 @@
+//! The settings that there are: their names, what they accept, and how that is read.
+
+use std::time::Duration;
+
+use dunlin_core::{Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded};
+
+use crate::node::Role;
+
+/// What stands in a file or in a variable, not yet read as a setting.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Raw {
+    /// Of a variable: any kind of setting may be meant.
+    Word(String),
+    Text(String),
+    Number(String),
+    Flag(bool),
+    List(Vec<Self>),
+    /// What no setting is, in words.
+    Other(&'static str),
+}
+
+impl std::fmt::Display for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Word(text) | Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(digits) => f.write_str(digits),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::List(list) => {
+                f.write_str("[")?;
+                for (at, raw) in list.iter().enumerate() {
+                    write!(f, "{}{raw}", if at > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+/// A setting.
+pub(super) struct Key<T> {
+    pub(super) name: &'static str,
+    /// The variable that overrides it.
+    pub(super) variable: Option<&'static str>,
+    /// What it accepts, with an example.
+    pub(super) form: &'static str,
+    pub(super) read: fn(&Raw) -> Option<T>,
+}
+
+/// A [`Key`] of any type.
+pub(super) trait AnyKey: Sync {
+    fn name(&self) -> &'static str;
+    fn form(&self) -> &'static str;
+    fn variable(&self) -> Option<&'static str>;
+    fn accepts(&self, raw: &Raw) -> bool;
+}
+
+impl<T> AnyKey for Key<T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn form(&self) -> &'static str {
+        self.form
+    }
+
+    fn variable(&self) -> Option<&'static str> {
+        self.variable
+    }
+
+    fn accepts(&self, raw: &Raw) -> bool {
+        (self.read)(raw).is_some()
+    }
+}
+
+pub(super) const APP: Key<String> = Key {
+    name: "app",
+    variable: Some("DUNLIN_APP"),
+    form: r#"app = "weather": the application's name, 1 to 64 bytes"#,
+    read: |raw| text(raw).filter(|name| name.len() <= 64),
+};
+
+pub(super) const NAMES: Key<String> = Key {
+    name: "names",
+    variable: Some("DUNLIN_NAMES"),
+    form: r#"names = "tcp://names.example:7411": the address of the name service, "host:port", "unix:/path", "memory:name" or "default-route:7400""#,
+    read: |raw| text(raw).filter(|address| is_address(address) || default_route(address).is_some()),
+};
+
+pub(super) const LISTEN: Key<Vec<String>> = Key {
+    name: "listen",
+    variable: Some("DUNLIN_LISTEN"),
+    form: concat!(
+        r#"listen = "127.0.0.1:7500", or a list of addresses: "host:port", "unix:/path", "memory:name", "#,
+        r#""default-route" or "default-route:7510""#
+    ),
+    read: |raw| texts(raw, |address| is_address(address) || default_route(address).is_some()),
+};
+
+pub(super) const ADVERTISE: Key<Vec<String>> = Key {
+    name: "advertise",
+    variable: Some("DUNLIN_ADVERTISE"),
+    form: r#"advertise = "node7.example:7500", or a list of up to 8 addresses: "host:port", "unix:/path" or "memory:name""#,
+    read: |raw| texts(raw, is_address).filter(|addresses| addresses.len() <= 8),
+};
+
+pub(super) const GRACE: Key<Duration> = Key {
+    name: "grace",
+    variable: Some("DUNLIN_GRACE"),
+    form: r#"grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#,
+    read: |raw| time(raw).filter(|time| *time <= Duration::from_secs(168 * 60 * 60)),
+};
+
+pub(super) const HEARTBEAT: Key<Duration> = Key {
+    name: "heartbeat",
+    variable: Some("DUNLIN_HEARTBEAT"),
+    form: r#"heartbeat = "1s": a time from "1ms" to "1h", in ms, s, m or h"#,
+    read: |raw| time(raw).filter(|time| (Duration::from_millis(1)..=Duration::from_secs(60 * 60)).contains(time)),
+};
+
+pub(super) const MESSAGE_MAX_BYTES: Key<u64> = Key {
+    name: "message_max_bytes",
+    variable: Some("DUNLIN_MESSAGE_MAX_BYTES"),
+    form: "message_max_bytes = 65536: a number of bytes from 1 to 1099511627776",
+    read: bytes,
+};
+
+pub(super) const BUFFERED_MAX_BYTES: Key<u64> = Key {
+    name: "buffered_max_bytes",
+    variable: Some("DUNLIN_BUFFERED_MAX_BYTES"),
+    form: "buffered_max_bytes = 16777216: a number of bytes from 1 to 1099511627776",
+    read: bytes,
+};
+
+pub(super) const RELAY: Key<bool> = Key {
+    name: "relay",
+    variable: Some("DUNLIN_RELAY"),
+    form: "relay = true, or false",
+    read: |raw| match raw {
+        Raw::Flag(flag) => Some(*flag),
+        Raw::Word(word) => word.parse().ok(),
+        _ => None,
+    },
+};
+
+pub(super) const ROLE: Key<Option<Role>> = Key {
+    name: "role",
+    variable: Some("DUNLIN_ROLE"),
+    form: r#"role = "main", "member" or "none""#,
+    read: |raw| match text(raw)?.as_str() {
+        "main" => Some(Some(Role::Main)),
+        "member" => Some(Some(Role::Member)),
+        "none" => Some(None),
+        _ => None,
+    },
+};
+
+/// Of a node's section only: what `dunlin node` runs.
+pub(super) const RUN: Key<String> =
+    Key { name: "run", variable: None, form: r#"run = "names": what `dunlin node` runs as this node"#, read: text };
+
+pub(super) const POLICY: Key<(String, Policy)> = Key {
+    name: "policy",
+    variable: None,
+    form: concat!(
+        r#"policy = "fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(8)", "overwrite_newest(8)" or "#,
+        r#""drop_newest(8)", with a size from 1"#
+    ),
+    read: |raw| {
+        let text = text(raw)?;
+        let policy = policy(&text)?;
+        Some((text, policy))
+    },
+};
+
+pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
+
+/// What a node can be told.
+pub(super) static SETTINGS: [&dyn AnyKey; 9] =
+    [&NAMES, &LISTEN, &ADVERTISE, &GRACE, &HEARTBEAT, &MESSAGE_MAX_BYTES, &BUFFERED_MAX_BYTES, &RELAY, &ROLE];
+
+/// The variables of the settings.
+pub(super) fn variables() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().chain([&(&APP as &dyn AnyKey)]).filter_map(|key| key.variable())
+}
+
+/// What a channel can be told.
+pub(super) static CHANNEL: [&dyn AnyKey; 2] = [&POLICY, &CHANNEL_MESSAGE_MAX_BYTES];
+
+const BYTES_MAX: u64 = 1 << 40;
+
+fn text(raw: &Raw) -> Option<String> {
+    match raw {
+        Raw::Word(text) | Raw::Text(text) if !text.is_empty() => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// A list, or one: of a variable, with commas between them.
+fn texts(raw: &Raw, is_one: fn(&str) -> bool) -> Option<Vec<String>> {
+    let texts: Vec<String> = match raw {
+        Raw::Word(word) => word.split(',').map(|text| text.trim().to_owned()).collect(),
+        Raw::Text(text) => vec![text.clone()],
+        Raw::List(list) => list.iter().map(text).collect::<Option<_>>()?,
+        _ => return None,
+    };
+    (!texts.is_empty() && texts.iter().all(|text| is_one(text))).then_some(texts)
+}
+
+fn time(raw: &Raw) -> Option<Duration> {
+    let text = text(raw)?;
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let milliseconds = match unit.trim_start() {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(number.checked_mul(milliseconds)?))
+}
+
+/// A time as [`GRACE`] takes it.
+pub(super) fn show_time(time: Duration) -> String {
+    match time.as_millis() {
+        0 => "0s".to_owned(),
+        ms if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
+        ms if ms % 60_000 == 0 => format!("{}m", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
+fn bytes(raw: &Raw) -> Option<u64> {
+    let (Raw::Word(digits) | Raw::Number(digits)) = raw else { return None };
+    digits.parse().ok().filter(|bytes| (1..=BYTES_MAX).contains(bytes))
+}
+
+fn policy(text: &str) -> Option<Policy> {
+    match text {
+        "rendezvous" => return Some(rendezvous()),
+        "unbounded" => return Some(unbounded()),
+        _ => {}
+    }
+    let (name, size) = text.strip_suffix(')')?.split_once('(')?;
+    let make = match name {
+        "fifo" => fifo,
+        "overwrite_oldest" => overwrite_oldest,
+        "overwrite_newest" => overwrite_newest,
+        "drop_newest" => drop_newest,
+        _ => return None,
+    };
+    // 0 is no size: making it would panic.
+    size.trim().parse().ok().filter(|size| *size > 0).map(make)
+}
+
+/// Whether it can be an address: also of a network that only the program knows, by a prefix of letters.
+fn is_address(address: &str) -> bool {
+    let is_free_of_space = !address.contains(char::is_whitespace);
+    let Some((scheme, rest)) = address.split_once(':') else { return false };
+    if scheme == "memory" {
+        // Any text is a name, and none a new one.
+        return true;
+    }
+    let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
+    // `localhost:75000` is not of a network `localhost`.
+    let is_port = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    let is_tcp = crate::node::network::is_tcp(address);
+    is_free_of_space && (is_tcp || (is_scheme && scheme != "tcp" && !rest.is_empty() && !is_port(rest)))
+}
+
+/// The port of `default-route:port`: `Some(None)` without one.
+pub(crate) fn default_route(address: &str) -> Option<Option<u16>> {
+    match address.strip_prefix("default-route")? {
+        "" => Some(None),
+        rest => Some(Some(rest.strip_prefix(':')?.parse().ok()?)),
+    }
+}
+
+/// The one of these that is most like what was written, if any is.
+pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (distance, nearest) = known.map(|known| (distance(written, known), known)).min_by_key(|(d, _)| *d)?;
+    (distance <= ((nearest.len() + 1) / 3).max(1)).then_some(nearest)
+}
+
+/// How many letters have to be changed, put in or taken out (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        let ms = Duration::from_millis;
+        for (text, time) in [("20s", ms(20_000)), ("500ms", ms(500)), ("2 m", ms(120_000)), ("0s", ms(0))] {
+            assert_eq!((GRACE.read)(&Raw::Text(text.into())), Some(time), "{text}");
+        }
+        for text in ["", "20", "s", "1.5s", "-1s", "20S", "169h", "99999999999999999999s", "6000000000000000h"] {
+            assert_eq!((GRACE.read)(&Raw::Text(text.into())), None, "{text}");
+        }
+        for time in [0, 1, 1500, 20_000, 90_000, 120_000, 7_200_000].map(ms) {
+            assert_eq!((GRACE.read)(&Raw::Text(show_time(time))), Some(time));
+        }
+    }
+
+    #[test]
+    fn addresses_are_told_from_what_is_none() {
+        for address in
+            ["localhost:7500", ":7500", "tcp:h:1", "tcp://names.example:7411", "[::1]:1", "unix:/a", "quic:h:1"]
+        {
+            assert!(is_address(address), "{address}");
+        }
+        for address in ["", "localhost", "localhost:75000", "host:", "tcp:", "a b:1", "::1:7500", "tcp://h", "unix:"] {
+            assert!(!is_address(address), "{address}");
+        }
+        assert_eq!(default_route("default-route:7510"), Some(Some(7510)));
+        assert_eq!(default_route("default-route:75100"), None);
+        assert_eq!(default_route("default-route7"), None);
+    }
+
+    #[test]
+    fn a_policy_of_no_size_is_none() {
+        for text in ["fifo(0)", "fifo()", "fifo", "fifo(-1)", "fifo(1", "stack(3)", "rendezvous(1)"] {
+            assert!(policy(text).is_none(), "{text}");
+        }
+        for text in
+            ["fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(1)", "overwrite_newest(2)", "drop_newest(3)"]
+        {
+            assert!(policy(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_key_is_near() {
+        let known = || SETTINGS.iter().map(|key| key.name());
+        assert_eq!(nearest("graec", known()), Some("grace"));
+        assert_eq!(nearest("mesage_max_byte", known()), Some("message_max_bytes"));
+        assert_eq!(nearest("colour", known()), None);
+    }
+}

@@ -1,0 +1,472 @@
+//! The configuration of nodes: files, variables of the environment, and where each value came from.
+//!
+//! A [`Node`](crate::node::Node) that joins reads it for everything that the program has not said. From the strongest to the weakest:
+//!
+//! 1. what the program says: [`NodeBuilder`](crate::node::NodeBuilder);
+//! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one says nothing);
+//! 3. `dunlin.toml` in the working directory;
+//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or else `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
+//! 5. defaults.
+//!
+//! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the place of 3 and 4. Within a file, what is said of a node within an
+//! application is stronger than what is said of the node, that than what is said of the application, and that than what is said of all.
+//! In a simulation nothing is read.
+//!
+//! ```toml
+//! app = "weather"
+//! names = "tcp://names.example:7411"
+//! grace = "20s"
+//!
+//! [channels]
+//! readings = { policy = "fifo(64)", message_max_bytes = 65536 }
+//!
+//! [node.station]
+//! listen = "default-route:7510"
+//! ```
+//!
+//! `docs/config.md` has all keys, and `dunlin config` shows each value and where it came from.
+//!
+//! - [`Sources`]: the files and variables, read and checked; [`Config`]: what follows from them for one node;
+//! - [`Setting`], [`Origin`]: a value, and where it came from; [`ConfigError`].
+
+mod error;
+mod file;
+mod keys;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dunlin_core::Policy;
+
+pub use error::ConfigError;
+use file::{File, Section, refused};
+pub(crate) use keys::default_route;
+use keys::{Key, Raw, nearest, show_time};
+
+use crate::node::Role;
+
+/// The file's name, in the working directory and in the user's folder.
+const FILE: &str = "dunlin.toml";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The program said it.
+    Code,
+    /// This variable of the environment.
+    Variable(&'static str),
+    /// This line of this file.
+    File {
+        /// The file, as it was found.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// Nobody said anything.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code => f.write_str("the program"),
+            Self::Variable(name) => f.write_str(name),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A value, and where it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl<T> Setting<T> {
+    fn default(value: T) -> Self {
+        Self { value, origin: Origin::Default }
+    }
+
+    /// The program has said it, if it has.
+    pub(crate) fn overridden(&mut self, said: Option<impl Into<T>>) {
+        if let Some(said) = said {
+            *self = Self { value: said.into(), origin: Origin::Code };
+        }
+    }
+}
+
+/// What is said of a channel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ChannelConfig {
+    /// Its policy, as it is written and as it is; `None`: rendezvous.
+    pub policy: Setting<Option<(String, Policy)>>,
+    /// The largest message that its receiver accepts, in bytes; `None`: the node's limit.
+    pub message_max_bytes: Setting<Option<u64>>,
+}
+
+/// All settings of one node, and where each came from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// The application's name. Empty: nobody has said it.
+    pub app: Setting<String>,
+    /// Which node's section counts.
+    pub node: Setting<Option<String>>,
+    /// Where the name service is. `None`: at the first of [`NAMES_PORTS`](crate::node::NAMES_PORTS) on loopback that has this application's.
+    pub names: Setting<Option<String>>,
+    /// Where the node listens. Empty: at the first free of [`LISTEN_PORTS`](crate::node::LISTEN_PORTS) on loopback.
+    pub listen: Setting<Vec<String>>,
+    /// What others are told to dial. Empty: where it listens.
+    pub advertise: Setting<Vec<String>>,
+    /// For so long a connection may be without a socket.
+    pub grace: Setting<Duration>,
+    /// How often the node says that it lives.
+    pub heartbeat: Setting<Duration>,
+    /// The largest encoded message that it accepts.
+    pub message_max_bytes: Setting<u64>,
+    /// So much may lie in the buffer of a channel here.
+    pub buffered_max_bytes: Setting<u64>,
+    /// Whether it relays for others.
+    pub relay: Setting<bool>,
+    /// What it is in its application.
+    pub role: Setting<Option<Role>>,
+    /// What `dunlin node` runs as this node.
+    pub run: Setting<Option<String>>,
+    /// What is said of channels, by their names.
+    pub channels: BTreeMap<String, ChannelConfig>,
+    /// The files that were read, from the strongest to the weakest.
+    pub files: Vec<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let machine = dunlin_proto::Config::new("");
+        Self {
+            app: Setting::default(String::new()),
+            node: Setting::default(None),
+            names: Setting::default(None),
+            listen: Setting::default(Vec::new()),
+            advertise: Setting::default(Vec::new()),
+            grace: Setting::default(machine.grace),
+            heartbeat: Setting::default(machine.heartbeat),
+            message_max_bytes: Setting::default(machine.value_max as u64),
+            buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
+            relay: Setting::default(true),
+            role: Setting::default(None),
+            run: Setting::default(None),
+            channels: BTreeMap::new(),
+            files: Vec::new(),
+        }
+    }
+}
+
+/// A value for people and scripts to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// Nobody said anything: what that means, in words.
+    Unset(&'static str),
+    /// Text; a time is text too.
+    Text(String),
+    /// Several texts.
+    List(Vec<String>),
+    /// A number.
+    Number(u64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl fmt::Display for Value {
+    /// As it stands in a file; what is not said, in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unset(means) => write!(f, "({means})"),
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::List(texts) => write!(f, "{texts:?}"),
+            Self::Number(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+        }
+    }
+}
+
+impl Config {
+    /// Each setting: its key (`channels.readings.policy`, ...), its value, and where that came from.
+    pub fn rows(&self) -> Vec<(String, Value, Origin)> {
+        fn row<T>(key: &str, setting: &Setting<T>, show: impl Fn(&T) -> Value) -> (String, Value, Origin) {
+            (key.to_owned(), show(&setting.value), setting.origin.clone())
+        }
+        let text =
+            |unset: &'static str| move |text: &Option<String>| text.clone().map_or(Value::Unset(unset), Value::Text);
+        let list = |unset: &'static str| {
+            move |texts: &Vec<String>| if texts.is_empty() { Value::Unset(unset) } else { Value::List(texts.clone()) }
+        };
+        let time = |time: &Duration| Value::Text(show_time(*time));
+        let number = |number: &u64| Value::Number(*number);
+        let mut rows = vec![
+            row("app", &self.app, |app| match app.as_str() {
+                "" => Value::Unset("none: a node has to be told"),
+                app => Value::Text(app.to_owned()),
+            }),
+            row("node", &self.node, text("none")),
+            row(
+                "names",
+                &self.names,
+                text("127.0.0.1, the first of the ports 7400 to 7415 that has the application's"),
+            ),
+            row("listen", &self.listen, list("127.0.0.1, the first free port from 7500")),
+            row("advertise", &self.advertise, list("where it listens")),
+            row("grace", &self.grace, time),
+            row("heartbeat", &self.heartbeat, time),
+            row("message_max_bytes", &self.message_max_bytes, number),
+            row("buffered_max_bytes", &self.buffered_max_bytes, number),
+            row("relay", &self.relay, |relay| Value::Flag(*relay)),
+            row("role", &self.role, |role| {
+                let role = match role {
+                    Some(Role::Main) => "main",
+                    Some(Role::Member) => "member",
+                    None => "none",
+                };
+                Value::Text(role.to_owned())
+            }),
+            row("run", &self.run, text("nothing")),
+        ];
+        for (name, channel) in &self.channels {
+            rows.push(row(&format!("channels.{name}.policy"), &channel.policy, |policy| match policy {
+                Some((written, _)) => Value::Text(written.clone()),
+                None => Value::Text("rendezvous".to_owned()),
+            }));
+            let limit = &channel.message_max_bytes;
+            rows.push(row(&format!("channels.{name}.message_max_bytes"), limit, |max| {
+                max.map_or(Value::Unset("the node's"), Value::Number)
+            }));
+        }
+        rows
+    }
+}
+
+/// The files and variables that configure nodes, read and checked.
+///
+/// # Examples
+/// ```
+/// use dunlin::config::{Origin, Sources};
+///
+/// # let folder = std::env::temp_dir().join(format!("dunlin-sources-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let path = folder.join("dunlin.toml");
+/// std::fs::write(&path, "app = 'weather'\n[node.station]\ngrace = '20s'\n")?;
+/// let config = Sources::file(&path)?.resolve(None, Some("station"))?;
+/// assert_eq!(config.app.value, "weather");
+/// assert_eq!(config.grace.value.as_secs(), 20);
+/// assert_eq!(config.grace.origin, Origin::File { path, line: 3 });
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Sources {
+    /// From the strongest to the weakest.
+    files: Vec<File>,
+    variables: Variables,
+}
+
+/// The variables that say something.
+type Variables = BTreeMap<&'static str, String>;
+
+/// Where a search looks.
+struct Places<'a> {
+    variable: &'a dyn Fn(&str) -> Option<OsString>,
+    here: PathBuf,
+    user: Option<PathBuf>,
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The surroundings of this process.
+fn surroundings() -> Places<'static> {
+    // (A relative path: so it is shown.)
+    Places { variable: &variable, here: PathBuf::from(FILE), user: users_file(variable) }
+}
+
+/// The file in the folder of the user's configuration, where the system has them.
+fn users_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // A relative one is to be ignored (XDG Base Directory Specification).
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = if cfg!(windows) {
+        folder("APPDATA")
+    } else {
+        folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))
+    };
+    Some(folder?.join("dunlin").join(FILE))
+}
+
+impl Sources {
+    /// Reads what a node reads by itself: the variables, and the file that `DUNLIN_CONFIG` names, or else `dunlin.toml` in the working
+    /// directory and in the user's folder.
+    ///
+    /// # Errors
+    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there.
+    pub fn search() -> Result<Self, ConfigError> {
+        Self::search_in(&surroundings())
+    }
+
+    /// Reads the variables, and this file in the place of those that are searched for.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: also if there is no such file.
+    pub fn file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        let files = File::open(path.as_ref(), true)?.into_iter().collect();
+        Ok(Self { files, variables: variables(&surroundings())? })
+    }
+
+    fn search_in(places: &Places<'_>) -> Result<Self, ConfigError> {
+        let variables = variables(places)?;
+        let mut files = Vec::new();
+        match (places.variable)("DUNLIN_CONFIG").filter(|path| !path.is_empty()) {
+            Some(path) => files.extend(File::open(Path::new(&path), true)?),
+            None => {
+                for path in std::iter::once(&places.here).chain(&places.user) {
+                    files.extend(File::open(path, false)?);
+                }
+            }
+        }
+        Ok(Self { files, variables })
+    }
+
+    /// The names of the nodes that have a section, for an application or for any.
+    pub fn nodes(&self, app: &str) -> Vec<String> {
+        let sections = self.files.iter().flat_map(File::nodes);
+        let here = sections.filter(|section| section.application.as_deref().is_none_or(|of| of == app));
+        let names: BTreeSet<String> = here.filter_map(|section| section.node.clone()).collect();
+        names.into_iter().collect()
+    }
+
+    /// What follows for a node: of this application, and of this name, if the program says them.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`], if a variable says what is not accepted.
+    pub fn resolve(&self, app: Option<&str>, node: Option<&str>) -> Result<Config, ConfigError> {
+        let mut config =
+            Config { files: self.files.iter().map(|file| file.path.clone()).collect(), ..Config::default() };
+        if let Some(name) = self.variables.get(NODE) {
+            config.node = Setting { value: Some(name.clone()), origin: Origin::Variable(NODE) };
+        }
+        config.node.overridden(node.map(|node| Some(node.to_owned())));
+        let name = config.node.value.clone();
+        let sections = |app: &str| {
+            let (app, all) = (Some(app.to_owned()), None);
+            let mut sections = Vec::new();
+            if name.is_some() {
+                sections.push(Section { application: app.clone(), node: name.clone() });
+                sections.push(Section { application: all.clone(), node: name.clone() });
+            }
+            sections.extend([app, all].map(|application| Section { application, node: None }));
+            sections
+        };
+        // Sections of an application say nothing of which it is.
+        let app_sections = sections("");
+        config.app = self.find(&keys::APP, &app_sections, None)?.unwrap_or(config.app);
+        config.app.overridden(app);
+        let app = config.app.value.clone();
+        if let (Some(name), Origin::Variable(_)) = (&name, &config.node.origin) {
+            self.is_there(name, &app)?;
+        }
+        let at = sections(&app);
+        config.names = self.find(&keys::NAMES, &at, None)?.map_or(config.names, some);
+        config.listen = self.find(&keys::LISTEN, &at, None)?.unwrap_or(config.listen);
+        config.advertise = self.find(&keys::ADVERTISE, &at, None)?.unwrap_or(config.advertise);
+        config.grace = self.find(&keys::GRACE, &at, None)?.unwrap_or(config.grace);
+        config.heartbeat = self.find(&keys::HEARTBEAT, &at, None)?.unwrap_or(config.heartbeat);
+        config.message_max_bytes = self.find(&keys::MESSAGE_MAX_BYTES, &at, None)?.unwrap_or(config.message_max_bytes);
+        config.buffered_max_bytes =
+            self.find(&keys::BUFFERED_MAX_BYTES, &at, None)?.unwrap_or(config.buffered_max_bytes);
+        config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
+        config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
+        config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);
+        let channels: BTreeSet<&str> =
+            at.iter().flat_map(|section| self.files.iter().flat_map(|file| file.channels(section))).collect();
+        for channel in channels {
+            let policy = self.find(&keys::POLICY, &at, Some(channel))?;
+            let max = self.find(&keys::CHANNEL_MESSAGE_MAX_BYTES, &at, Some(channel))?;
+            let policy = policy.map_or(Setting::default(None), some);
+            let message_max_bytes = max.map_or(Setting::default(None), some);
+            config.channels.insert(channel.to_owned(), ChannelConfig { policy, message_max_bytes });
+        }
+        Ok(config)
+    }
+
+    /// The strongest that says something of a setting.
+    fn find<T>(
+        &self,
+        key: &Key<T>,
+        sections: &[Section],
+        channel: Option<&str>,
+    ) -> Result<Option<Setting<T>>, ConfigError> {
+        let variable = key.variable.and_then(|name| self.variables.get_key_value(name));
+        let variable = variable.map(|(name, value)| (Raw::Word(value.clone()), Origin::Variable(name)));
+        let in_files = || {
+            self.files
+                .iter()
+                .flat_map(|file| sections.iter().map(move |section| (file, section)))
+                .find_map(|(file, section)| file.find(section, channel, key.name))
+                .map(|(raw, origin)| (raw.clone(), origin))
+        };
+        let Some((raw, origin)) = variable.or_else(in_files) else { return Ok(None) };
+        match (key.read)(&raw) {
+            Some(value) => Ok(Some(Setting { value, origin })),
+            None => Err(ConfigError::Invalid { origin, what: refused(key.name, &raw, key.form) }),
+        }
+    }
+
+    /// A variable that names a node which nobody knows has a slip in it.
+    fn is_there(&self, name: &str, app: &str) -> Result<(), ConfigError> {
+        let nodes = self.nodes(app);
+        if nodes.iter().any(|node| node == name) {
+            return Ok(());
+        }
+        let near = nearest(name, nodes.iter().map(String::as_str));
+        let what = match near {
+            Some(near) => format!("there is no section [node.{name}]; [node.{near}] is the nearest"),
+            None if nodes.is_empty() => format!("there is no section [node.{name}], nor one of another node"),
+            None => format!("there is no section [node.{name}]; there are: {}", nodes.join(", ")),
+        };
+        Err(ConfigError::Invalid { origin: Origin::Variable(NODE), what })
+    }
+}
+
+/// The variable that says which node's section counts.
+const NODE: &str = "DUNLIN_NODE";
+
+fn some<T>(setting: Setting<T>) -> Setting<Option<T>> {
+    Setting { value: Some(setting.value), origin: setting.origin }
+}
+
+fn variables(places: &Places<'_>) -> Result<Variables, ConfigError> {
+    let names = keys::variables().chain([NODE]);
+    let mut variables = Variables::new();
+    for name in names {
+        match (places.variable)(name).map(OsString::into_string) {
+            Some(Ok(value)) if !value.is_empty() => {
+                variables.insert(name, value);
+            }
+            Some(Err(_)) => {
+                let origin = Origin::Variable(name);
+                return Err(ConfigError::Invalid { origin, what: "its value is not Unicode".to_owned() });
+            }
+            _ => {}
+        }
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+use super::*;
+
+/// What a search finds, with these variables and files: of the working directory, and of the user's folder.
+fn search(variables: &[(&str, &str)], here: Option<&str>, user: Option<&str>) -> Result<Sources, ConfigError> {
+    let folder = Folder::new();
+    let write = |name: &str, text: Option<&str>| {
+        let path = folder.0.join(name);
+        text.inspect(|text| std::fs::write(&path, text).unwrap());
+        path
+    };
+    let variable = |name: &str| {
+        let (_, value) = variables.iter().find(|(variable, _)| *variable == name)?;
+        Some(OsString::from(value))
+    };
+    let user = Some(write("user.toml", user));
+    Sources::search_in(&Places { variable: &variable, here: write("here.toml", here), user })
+}
+
+/// A folder of one test. Dropped, it is removed.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-config-{:032x}", crate::world::random()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where it came from, without the folder.
+fn place(origin: &Origin) -> String {
+    match origin {
+        Origin::File { path, line } => format!("{}:{line}", path.file_name().unwrap().to_str().unwrap()),
+        other => other.to_string(),
+    }
+}
+
+fn refused(text: &str) -> String {
+    let error = File::parse(Path::new("dunlin.toml"), text).unwrap_err();
+    error.to_string()
+}
+
+const HERE: &str = r#"
+grace = "2s"
+heartbeat = "200ms"
+relay = false
+"#;
+
+const USER: &str = r#"
+grace = "1s"
+heartbeat = "100ms"
+relay = true
+buffered_max_bytes = 1_000
+"#;
+
+#[test]
+fn each_layer_is_stronger_than_the_next() {
+    let sources = search(&[("DUNLIN_GRACE", "3s"), ("DUNLIN_RELAY", "")], Some(HERE), Some(USER)).unwrap();
+    let config = sources.resolve(Some("sea"), None).unwrap();
+    let ms = Duration::from_millis;
+    assert_eq!((config.app.value.as_str(), place(&config.app.origin)), ("sea", "the program".to_owned()));
+    assert_eq!((config.grace.value, place(&config.grace.origin)), (ms(3000), "DUNLIN_GRACE".to_owned()));
+    assert_eq!((config.heartbeat.value, place(&config.heartbeat.origin)), (ms(200), "here.toml:3".to_owned()));
+    // An empty variable says nothing.
+    assert_eq!((config.relay.value, place(&config.relay.origin)), (false, "here.toml:4".to_owned()));
+    let buffered = &config.buffered_max_bytes;
+    assert_eq!((buffered.value, place(&buffered.origin)), (1000, "user.toml:5".to_owned()));
+    assert_eq!((config.listen.value.len(), config.listen.origin), (0, Origin::Default));
+    assert_eq!(config.files.len(), 2);
+}
+
+#[test]
+fn without_files_and_variables_there_are_defaults() {
+    let config = search(&[], None, None).unwrap().resolve(None, None).unwrap();
+    assert!(config.rows().iter().all(|(_, _, origin)| *origin == Origin::Default));
+    assert_eq!(config.files.len(), 0);
+    let shown: Vec<String> = config.rows().iter().map(|(key, value, _)| format!("{key} = {value}")).collect();
+    assert_eq!(
+        shown,
+        [
+            "app = (none: a node has to be told)",
+            "node = (none)",
+            "names = (127.0.0.1, the first of the ports 7400 to 7415 that has the application's)",
+            "listen = (127.0.0.1, the first free port from 7500)",
+            "advertise = (where it listens)",
+            r#"grace = "15s""#,
+            r#"heartbeat = "1s""#,
+            "message_max_bytes = 67108864",
+            "buffered_max_bytes = 16777216",
+            "relay = true",
+            r#"role = "none""#,
+            "run = (nothing)",
+        ]
+    );
+}
+
+#[cfg(not(windows))]
+#[test]
+fn the_users_file_is_where_the_system_has_them() {
+    let file = |variables: &[(&str, &str)]| {
+        let variables = variables.to_vec();
+        users_file(move |name| {
+            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
+        })
+    };
+    let there = |path| Some(PathBuf::from(path));
+    assert_eq!(file(&[("HOME", "/home/a")]), there("/home/a/.config/dunlin/dunlin.toml"));
+    assert_eq!(file(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/c")]), there("/c/dunlin/dunlin.toml"));
+    assert_eq!(file(&[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "c")]), there("/home/a/.config/dunlin/dunlin.toml"));
+    assert_eq!(file(&[]), None);
+}
+
+#[test]
+fn a_named_file_stands_for_those_that_are_searched_for() {
+    let folder = Folder::new();
+    let named = folder.0.join("named.toml");
+    std::fs::write(&named, "grace = '9s'").unwrap();
+    let variables = [("DUNLIN_CONFIG", named.to_str().unwrap())];
+    let config = search(&variables, Some(HERE), Some(USER)).unwrap().resolve(None, None).unwrap();
+    assert_eq!(config.grace.value, Duration::from_secs(9));
+    assert_eq!((config.heartbeat.origin, config.files), (Origin::Default, vec![named]));
+
+    let absent = folder.0.join("absent.toml");
+    let error = search(&[("DUNLIN_CONFIG", absent.to_str().unwrap())], Some(HERE), None).unwrap_err();
+    assert!(matches!(&error, ConfigError::Unreadable { path, .. } if *path == absent), "{error}");
+    let error = Sources::file(&absent).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot read the configuration {}: ", absent.display())), "{error}");
+    // A folder is there, and cannot be read.
+    assert!(matches!(Sources::file(&folder.0).unwrap_err(), ConfigError::Unreadable { .. }));
+}
+
+const SECTIONS: &str = r#"
+app = "weather"
+grace = "1s"
+names = "unix:/run/all"
+
+[channels]
+readings = { policy = "fifo(8)", message_max_bytes = 1000 }
+
+[application.weather]
+grace = "2s"
+names = "unix:/run/weather"
+
+[application.weather.channels.readings]
+message_max_bytes = 0x10
+
+[application.weather.node.station]
+grace = "4s"
+run = "names"
+
+[application.sea]
+grace = "10s"
+
+[node.station]
+grace = "3s"
+names = "unix:/run/station"
+listen = ["127.0.0.1:7501", "default-route:7502"]
+
+[node.ship]
+app = "sea"
+"#;
+
+#[test]
+fn who_is_said_more_exactly_is_stronger() {
+    let sources = search(&[], Some(SECTIONS), Some("[node.station]\nheartbeat = '3s'\ngrace = '5s'")).unwrap();
+    let of = |app, node| sources.resolve(app, node).unwrap();
+    let seconds = |config: &Config| config.grace.value.as_secs();
+    assert_eq!(seconds(&of(Some("other"), None)), 1);
+    assert_eq!(seconds(&of(None, None)), 2);
+    let station = of(None, Some("station"));
+    assert_eq!((seconds(&station), place(&station.grace.origin)), (4, "here.toml:17".to_owned()));
+    assert_eq!(station.names.value.as_deref(), Some("unix:/run/station"));
+    assert_eq!((station.run.value.as_deref(), place(&station.heartbeat.origin)), (Some("names"), "user.toml:2".into()));
+    assert_eq!(station.listen.value, ["127.0.0.1:7501", "default-route:7502"]);
+    // Another application's section says nothing; one for the node in any application does.
+    assert_eq!(seconds(&of(Some("other"), Some("station"))), 3);
+    // The node's section says which application it is.
+    let ship = of(None, Some("ship"));
+    assert_eq!((ship.app.value.as_str(), seconds(&ship)), ("sea", 10));
+    // One that no file knows has the settings of all.
+    assert_eq!(seconds(&of(None, Some("boat"))), 2);
+    assert_eq!(sources.nodes("weather"), ["ship", "station"]);
+
+    let readings = &of(None, None).channels["readings"];
+    assert_eq!(readings.policy.value.as_ref().unwrap().0, "fifo(8)");
+    assert_eq!(
+        (readings.message_max_bytes.value, place(&readings.message_max_bytes.origin)),
+        (Some(16), "here.toml:14".to_owned())
+    );
+    let readings = &of(Some("sea"), None).channels["readings"];
+    assert_eq!(readings.message_max_bytes.value, Some(1000));
+}
+
+#[test]
+fn a_variable_says_which_node() {
+    let config = |node| search(&[("DUNLIN_NODE", node)], Some(SECTIONS), None)?.resolve(None, None);
+    let station = config("station").unwrap();
+    assert_eq!((station.grace.value.as_secs(), station.node.origin), (4, Origin::Variable("DUNLIN_NODE")));
+    let slip = config("staton").unwrap_err().to_string();
+    assert_eq!(slip, "DUNLIN_NODE: there is no section [node.staton]; [node.station] is the nearest");
+    let slip = config("boat7").unwrap_err().to_string();
+    assert_eq!(slip, "DUNLIN_NODE: there is no section [node.boat7]; there are: ship, station");
+}
+
+#[test]
+fn variables_are_of_any_type() {
+    let variables = [
+        ("DUNLIN_APP", "sea"),
+        ("DUNLIN_LISTEN", "127.0.0.1:1, unix:/run/a"),
+        ("DUNLIN_MESSAGE_MAX_BYTES", "500"),
+        ("DUNLIN_RELAY", "false"),
+        ("DUNLIN_ROLE", "member"),
+    ];
+    let config = search(&variables, None, None).unwrap().resolve(None, None).unwrap();
+    assert_eq!((config.app.value.as_str(), config.message_max_bytes.value, config.relay.value), ("sea", 500, false));
+    assert_eq!(
+        (config.listen.value, config.role.value),
+        (vec!["127.0.0.1:1".to_owned(), "unix:/run/a".to_owned()], Some(Role::Member))
+    );
+
+    let refused =
+        |name, value| search(&[(name, value)], None, None).unwrap().resolve(None, None).unwrap_err().to_string();
+    assert_eq!(
+        refused("DUNLIN_GRACE", "20"),
+        r#"DUNLIN_GRACE: grace = "20" is not accepted: write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#
+    );
+    assert_eq!(
+        refused("DUNLIN_LISTEN", "127.0.0.1:1,"),
+        r#"DUNLIN_LISTEN: listen = "127.0.0.1:1," is not accepted: write listen = "127.0.0.1:7500", or a list of addresses: "host:port", "unix:/path", "memory:name", "default-route" or "default-route:7510""#
+    );
+}
+
+#[test]
+fn an_unknown_key_is_told_with_its_line() {
+    assert_eq!(
+        refused("\n\ngraec = '20s'"),
+        r#"dunlin.toml:3: there is no key "graec" here; "grace" is the nearest. Write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#
+    );
+    assert_eq!(
+        refused("colour = 1"),
+        "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, heartbeat, \
+         message_max_bytes, buffered_max_bytes, relay, role, channels, application, node"
+    );
+    assert_eq!(
+        refused("[channels]\nreadings = { polcy = 'fifo(1)' }"),
+        r#"dunlin.toml:2: there is no key "polcy" here; "policy" is the nearest. Write policy = "fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(8)", "overwrite_newest(8)" or "drop_newest(8)", with a size from 1"#
+    );
+    assert_eq!(
+        refused("[nodes.a]\nrun = 'x'"),
+        "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest. Write a section, [node.worker]"
+    );
+    // Only a node's section says what runs, and an application's not which it is.
+    assert!(refused("run = 'names'").starts_with(r#"dunlin.toml:1: there is no key "run" here; there are: app, "#));
+    assert!(
+        refused("[application.a]\napp = 'b'")
+            .starts_with(r#"dunlin.toml:2: there is no key "app" here; there are: names"#)
+    );
+    assert!(refused("[node.a.node.b]\n").starts_with(r#"dunlin.toml:1: there is no key "node" here; "#));
+    assert!(refused("[application.a.node.b]\nrelai = true").starts_with("dunlin.toml:2: there is no key \"relai\""));
+}
+
+#[test]
+fn a_value_that_is_not_accepted_is_told_with_its_line() {
+    let grace = |value: &str, shown: &str| {
+        let form = r#"write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#;
+        let expected = format!("dunlin.toml:2: grace = {shown} is not accepted: {form}");
+        assert_eq!(refused(&format!("relay = true\ngrace = {value}")), expected);
+    };
+    grace("20", "20");
+    grace("20.5", "20.5");
+    grace("true", "true");
+    grace("'20'", "\"20\"");
+    grace("'200h'", "\"200h\"");
+    grace("['20s']", "[\"20s\"]");
+    grace("2026-11-22", "a date");
+    grace("{ s = 1 }", "a table");
+    for (text, begins) in [
+        ("message_max_bytes = 0", "message_max_bytes = 0 is not accepted: write message_max_bytes = 65536: a number"),
+        ("message_max_bytes = -1", "message_max_bytes = -1 is not accepted"),
+        ("message_max_bytes = 1099511627777", "message_max_bytes = 1099511627777 is not accepted"),
+        ("message_max_bytes = '64'", "message_max_bytes = \"64\" is not accepted"),
+        (
+            "heartbeat = '0s'",
+            "heartbeat = \"0s\" is not accepted: write heartbeat = \"1s\": a time from \"1ms\" to \"1h\"",
+        ),
+        ("relay = 'true'", "relay = \"true\" is not accepted: write relay = true, or false"),
+        ("role = 'chief'", "role = \"chief\" is not accepted: write role = \"main\", \"member\" or \"none\""),
+        ("app = ''", "app = \"\" is not accepted: write app = \"weather\""),
+        (
+            "names = 'names.example'",
+            "names = \"names.example\" is not accepted: write names = \"tcp://names.example:7411\"",
+        ),
+        ("listen = []", "listen = [] is not accepted"),
+        ("listen = [1]", "listen = [1] is not accepted"),
+        ("advertise = 'default-route'", "advertise = \"default-route\" is not accepted"),
+        ("channels = 1", "channels = 1 is not accepted: write [channels] readings = { policy = \"fifo(64)\" }"),
+        (
+            "channels.a = 'fifo(1)'",
+            "a = \"fifo(1)\" is not accepted: write [channels] readings = { policy = \"fifo(64)\" }",
+        ),
+        ("channels.a.policy = 'fifo(0)'", "policy = \"fifo(0)\" is not accepted: write policy = \"fifo(64)\""),
+        ("node = 'a'", "node = \"a\" is not accepted: write a section, [node.worker]"),
+        ("application.a = 1", "a = 1 is not accepted: write a section, [application.weather]"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(&format!("dunlin.toml:1: {begins}")), "{error}");
+    }
+}
+
+/// What `docs/config.md` says is so.
+#[test]
+fn the_document_is_right() {
+    let document = include_str!("../../../../docs/config.md");
+    let example = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let sources = search(&[], Some(example), None).unwrap();
+    assert_eq!(sources.nodes("weather"), ["hub", "station"]);
+    let station = sources.resolve(None, Some("station")).unwrap();
+    assert_eq!((station.app.value.as_str(), station.grace.value), ("weather", Duration::from_secs(60)));
+    let alarms = &station.channels["alarms"];
+    assert_eq!(
+        (alarms.policy.value.as_ref().unwrap().0.as_str(), alarms.message_max_bytes.value),
+        ("overwrite_oldest(8)", Some(1024))
+    );
+    // The example has every key, and so has the table, with its variable.
+    let said = sources.resolve(None, Some("hub")).unwrap().rows();
+    let defaults: Vec<_> = said.iter().filter(|(_, _, origin)| *origin == Origin::Default).collect();
+    assert!(defaults.is_empty(), "{defaults:?}");
+    for key in keys::SETTINGS.iter().chain([&(&keys::APP as &dyn keys::AnyKey)]) {
+        let row = document
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}`", key.name())))
+            .unwrap_or_else(|| panic!("{}", key.name()));
+        assert!(row.ends_with(&format!("| `{}` |", key.variable().unwrap())), "{row}");
+    }
+    // The errors that it shows are these.
+    let slip = refused("\n\ngraec = '20s'");
+    assert!(document.contains(&slip), "{slip}");
+    let slip = search(&[("DUNLIN_RELAY", "yes")], None, None).unwrap().resolve(None, None).unwrap_err().to_string();
+    assert!(document.contains(&slip), "{slip}");
+}
+
+#[test]
+fn what_is_no_toml_is_told_with_its_line() {
+    let error = refused("app = 'weather'\ngrace = 20s\n");
+    assert!(error.starts_with("dunlin.toml:2: this is no TOML: "), "{error}");
+    let error = refused("app = 'a'\napp = 'b'\n");
+    assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key");
+}

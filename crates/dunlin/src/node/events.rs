@@ -1,0 +1,362 @@
+//! What happens to a node: for its program as a channel of [`NodeEvent`]s, for people through `tracing`.
+//!
+//! Events are told under the node's lock, in their order. What people read is written where nothing is locked ([`Log`]): a subscriber is
+//! users' code.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use dunlin_core::{Receiver, channel_with, overwrite_oldest};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+use super::bell::lock;
+use super::{ConnectionState, Down, NameConflict, NameError, Node, Peer};
+
+/// So many events are kept for who does not receive them.
+const KEPT: usize = 1024;
+
+/// Something that has happened to a node: see [`Node::events`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// Another node is there. With a [role](super::roles): it is the main node, or was admitted by it. Without: this one has a connection with it.
+    Joined {
+        /// Who.
+        peer: Peer,
+        /// How it [calls itself](super::NodeBuilder::named). Without a role: its [`Peer`] as text.
+        name: String,
+    },
+    /// It is there no more.
+    Left {
+        /// Who.
+        peer: Peer,
+        /// How it called itself.
+        name: String,
+        /// It said that it leaves, rather than being lost.
+        in_order: bool,
+    },
+    /// What happens to the connection with a node.
+    Connection(Peer, ConnectionState),
+    /// An end of this node was refused: when it was declared, or later, when its name service met another one.
+    Refused {
+        /// Its name.
+        name: String,
+        /// Why, and what there is instead.
+        why: NameError,
+    },
+    /// Two ends of a name, or of a message, do not agree on what goes over their channel.
+    Mismatch {
+        /// The name. `None`: of an end that came in a message.
+        name: Option<String>,
+        /// What differs.
+        difference: String,
+    },
+    /// Somebody dialled this node and was turned away: something that is no node, or a node of another application. Such a node does that
+    /// while it looks for its own name service; it is told once.
+    Stranger {
+        /// Who, as their socket says it.
+        from: String,
+        /// Why.
+        why: String,
+    },
+    /// This node was turned away by whoever listens there. Told anew when the reason changes.
+    Unwelcome {
+        /// Where it dialled.
+        at: String,
+        /// Why.
+        why: String,
+    },
+    /// A limit was reached.
+    Limit(Limit),
+    /// An end of this node is joined, and its name is also somebody else's.
+    Conflict(NameConflict),
+    /// The main node leaves, or this one does: programs should come to an end. See [`Node::closing`].
+    Closing {
+        /// So long the main node waits for this one.
+        within: Duration,
+    },
+    /// To a member: the main node is gone. Who else is there will be told by the next, which this node waits for.
+    MainLost {
+        /// Who it was.
+        peer: Peer,
+        /// How it called itself.
+        name: String,
+    },
+}
+
+/// A limit that was reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// A message of this node is larger than the receiver's node takes ([`NodeBuilder::message_max_bytes`](super::NodeBuilder::message_max_bytes)): it
+    /// was not sent.
+    Message {
+        /// The channel's name. `None`: its ends came in messages.
+        name: Option<String>,
+        /// How large it is.
+        bytes: u64,
+        /// How large it may be.
+        bytes_max: u64,
+    },
+    /// The name service has no room for an end of this node.
+    Names {
+        /// Its name.
+        name: String,
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        max: u64,
+    },
+    /// More clients came to an acceptor of this node than it keeps for who does not receive them: this one was turned away.
+    Guests {
+        /// The acceptor's name.
+        name: String,
+        /// Who came.
+        peer: Peer,
+        /// How many are kept.
+        max: usize,
+    },
+    /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
+    Peer {
+        /// Who.
+        peer: Peer,
+        /// What it did.
+        why: String,
+    },
+    /// So many sockets were waiting for their handshake that this one was closed.
+    Handshakes {
+        /// Whose, as the socket says it.
+        from: String,
+    },
+}
+
+impl fmt::Display for NodeEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined { name, .. } => write!(f, "{name} has joined"),
+            Self::Left { name, in_order: true, .. } => write!(f, "{name} has left"),
+            Self::Left { name, in_order: false, .. } => write!(f, "{name} is lost"),
+            Self::Connection(peer, state) => match state {
+                ConnectionState::Up => write!(f, "connected with {peer}"),
+                ConnectionState::Lost => write!(f, "the connection with {peer} is lost; it may come back"),
+                ConnectionState::Resumed => write!(f, "the connection with {peer} is back, and nothing was lost"),
+                ConnectionState::Relayed(relay) => write!(f, "the connection with {peer} is relayed by {relay}"),
+                ConnectionState::Down(why) => write!(f, "the connection with {peer} is over: {why}"),
+            },
+            Self::Refused { why, .. } => write!(f, "an end was refused: {why}"),
+            Self::Mismatch { name: Some(name), difference } => {
+                write!(f, "{name:?}: the two ends do not agree: {difference}")
+            }
+            Self::Mismatch { name: None, difference } => {
+                write!(f, "the two ends of a channel do not agree: {difference}")
+            }
+            Self::Stranger { from, why } => write!(f, "{from} was turned away: {why}"),
+            Self::Unwelcome { at, why } => write!(f, "turned away at {at}: {why}"),
+            Self::Limit(limit) => limit.fmt(f),
+            Self::Conflict(conflict) => write!(
+                f,
+                "{:?}: {} is joined here, and node {} has {} beside it",
+                conflict.name, conflict.mine, conflict.holder, conflict.theirs
+            ),
+            Self::Closing { within } => write!(f, "the application closes, within {within:?}"),
+            Self::MainLost { name, .. } => write!(f, "the main node, {name}, is gone; waiting for the next"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message { name, bytes, bytes_max } => {
+                let name = name.as_ref().map(|name| format!(" for {name:?}")).unwrap_or_default();
+                write!(
+                    f,
+                    "a message of {bytes} bytes{name} was not sent: the receiver's node takes at most {bytes_max}"
+                )
+            }
+            Self::Names { name, what, max } => {
+                write!(f, "the name service has no room for {name:?}: at most {max} {what}")
+            }
+            Self::Guests { name, peer, max } => {
+                write!(f, "{peer} was turned away by the acceptor {name:?}: {max} clients wait to be received")
+            }
+            Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
+            Self::Handshakes { from } => {
+                write!(f, "a socket from {from} was closed: too many are waiting for their handshake")
+            }
+        }
+    }
+}
+
+impl NodeEvent {
+    /// How much it concerns people.
+    fn level(&self) -> Level {
+        match self {
+            Self::Connection(_, ConnectionState::Lost) => Level::WARN,
+            Self::Connection(_, ConnectionState::Down(why)) if *why != Down::Left => Level::WARN,
+            // They are told as joined, and as having left.
+            Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
+            Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,
+            Self::Left { in_order, .. } => {
+                if *in_order {
+                    Level::INFO
+                } else {
+                    Level::WARN
+                }
+            }
+            // While nodes look for their name service, this is nothing unusual.
+            Self::Stranger { .. } | Self::Unwelcome { .. } => Level::DEBUG,
+            Self::Refused { .. }
+            | Self::Mismatch { .. }
+            | Self::Limit(_)
+            | Self::Conflict(_)
+            | Self::MainLost { .. } => Level::WARN,
+        }
+    }
+
+    /// Whether somebody may want to read it.
+    pub(crate) fn is_of_interest(&self) -> bool {
+        self.level() <= LevelFilter::current()
+    }
+
+    /// Whom it is about.
+    fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Joined { peer, .. }
+            | Self::Left { peer, .. }
+            | Self::Connection(peer, _)
+            | Self::MainLost { peer, .. }
+            | Self::Limit(Limit::Guests { peer, .. } | Limit::Peer { peer, .. }) => Some(*peer),
+            Self::Conflict(conflict) => Some(conflict.holder),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    /// What happens to this node, from now on: a channel that can be chosen over. First come those who [are there](NodeEvent::Joined)
+    /// already, the [conflicts](NodeEvent::Conflict) that there are, and that the application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up
+    /// to 1024 events; then the oldest go. It ends when the node has left.
+    ///
+    /// The same are `tracing` events with the target `dunlin::node`.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::node::NodeEvent;
+    /// use dunlin::prelude::*;
+    ///
+    /// # dunlin::block_on(async {
+    /// let names = "memory:names-of-events";
+    /// let here = Node::builder().app("events").names(names).listen("memory:").join().await?;
+    /// let mut events = here.events();
+    /// let there = Node::builder().app("events").names(names).listen("memory:").join().await?;
+    /// let _tx = there.sender::<u32>("krill").await?;
+    /// loop {
+    ///     match events.recv().await? {
+    ///         NodeEvent::Joined { peer, .. } => break assert_eq!(peer, there.me()),
+    ///         other => println!("{other}"),
+    ///     }
+    /// }
+    /// # Result::<()>::Ok(())
+    /// # }).unwrap();
+    /// ```
+    pub fn events(&self) -> Receiver<NodeEvent> {
+        let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
+        self.inner.driver.with_hub_now(|hub, _| {
+            if hub.present().into_iter().all(|event| tx.try_send(event).is_ok()) {
+                hub.watch(Box::new(move |event| tx.try_send(event.clone()).is_ok()));
+            }
+        });
+        rx
+    }
+
+    /// What happens to this node's connections, from now on: of the [events](Self::events) those.
+    pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
+        let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
+        let watcher = move |event: &NodeEvent| match event {
+            NodeEvent::Connection(peer, state) => tx.try_send((*peer, state.clone())).is_ok(),
+            _ => true,
+        };
+        self.inner.driver.with_hub_now(|hub, _| hub.watch(Box::new(watcher)));
+        rx
+    }
+
+    /// The ends of this node that are joined, and whose name somebody else has too: of the [events](Self::events) those, and first the conflicts that there are.
+    ///
+    /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](super#names). Each pair goes on; this
+    /// node is told if what it has came second, and so is the node at the other end.
+    pub fn conflicts(&self) -> Receiver<NameConflict> {
+        let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
+        let mut watcher = move |event: &NodeEvent| match event {
+            NodeEvent::Conflict(conflict) => tx.try_send(conflict.clone()).is_ok(),
+            _ => true,
+        };
+        self.inner.driver.with_hub_now(|hub, _| {
+            if hub.present().iter().all(&mut watcher) {
+                hub.watch(Box::new(watcher));
+            }
+        });
+        rx
+    }
+}
+
+/// Whoever is told of events. `false`: it wants to hear no more.
+pub(crate) type Watcher = Box<dyn FnMut(&NodeEvent) -> bool + Send>;
+
+/// Events that people are still to be told.
+#[derive(Default)]
+pub(crate) struct Log {
+    application: String,
+    lines: Mutex<VecDeque<NodeEvent>>,
+    /// Held by whoever writes: one at a time, so that they stay in order.
+    writing: Mutex<()>,
+}
+
+impl Log {
+    pub(crate) fn new(application: String) -> Self {
+        Self { application, ..Self::default() }
+    }
+
+    /// Whose log it is.
+    pub(crate) fn application(&self) -> &str {
+        &self.application
+    }
+
+    /// These are to be written, after those that are here.
+    pub(crate) fn keep(&self, lines: Vec<NodeEvent>) {
+        lock(&self.lines).extend(lines);
+    }
+
+    /// Writes what is to be told. Not to be called where the node is locked.
+    pub(crate) fn write(&self) {
+        while !lock(&self.lines).is_empty() {
+            // Whoever is at it writes these as well.
+            let Ok(_writing) = self.writing.try_lock() else { return };
+            loop {
+                let next = lock(&self.lines).pop_front();
+                let Some(event) = next else { break };
+                write(&self.application, &event);
+            }
+        }
+    }
+}
+
+fn write(application: &str, event: &NodeEvent) {
+    // A level is part of where an event is written: it cannot be chosen there.
+    macro_rules! write_at {
+        ($level:expr) => {
+            match event.peer() {
+                Some(peer) => tracing::event!(target: "dunlin::node", $level, application, %peer, "{event}"),
+                None => tracing::event!(target: "dunlin::node", $level, application, "{event}"),
+            }
+        };
+    }
+    match event.level() {
+        Level::WARN => write_at!(Level::WARN),
+        Level::INFO => write_at!(Level::INFO),
+        _ => write_at!(Level::DEBUG),
+    }
+}

@@ -1,0 +1,185 @@
+//! What every node answers by itself: pings, and the names that it knows.
+//!
+//! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels. `dunlin ping` and `dunlin names list` ask it.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dunlin_core::Call;
+use dunlin_macros::Bundle;
+use dunlin_proto::wire::Face;
+use serde::{Deserialize, Serialize};
+
+use super::driver::Driver;
+use super::{Client, NameError, Naming, Node};
+use crate::{Deadline, Instant};
+
+/// The name of this acceptor, of every node.
+pub(super) const NAME: &str = "dunlin.node";
+
+/// Between a node and who asks it.
+#[derive(Bundle)]
+pub(super) struct Inquiry {
+    ping: Call<(), String>,
+    names: Call<(), NameList>,
+}
+
+/// The names that a node knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NameList {
+    /// Which node.
+    pub node: String,
+    /// Where it listens.
+    pub listening: Vec<String>,
+    /// The address at which it serves the application's names, or finds them; `None`: nowhere yet.
+    pub address: Option<String>,
+    /// Whether these are the application's names. Else they are those that were declared to this node, by those who dial it for them.
+    pub serves: bool,
+    /// What was declared, by name, and each name's in the order in which they came.
+    pub ends: Vec<NamedEnd>,
+}
+
+/// An end that was declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NamedEnd {
+    /// Its name.
+    pub name: String,
+    /// What it is: "sender", "receiver", "client", "server", "acceptor".
+    pub face: String,
+    /// Whether it is shared.
+    pub shared: bool,
+    /// How its messages are written.
+    pub encoding: String,
+    /// Which node has it.
+    pub node: String,
+    /// Where that node can be dialled.
+    pub addresses: Vec<String>,
+    /// What has become of it.
+    pub state: State,
+    /// For how long it has been declared here.
+    pub since: Duration,
+}
+
+impl NamedEnd {
+    /// What it waits for, if it waits.
+    pub fn waits_for(&self) -> Option<&'static str> {
+        match (self.state, self.face.as_str()) {
+            (State::Unadmitted, _) => Some("its admission"),
+            (State::Away, _) => Some("its node"),
+            (State::Joined | State::Accepting, _) => None,
+            (State::Waiting, "sender") => Some("a receiver"),
+            (State::Waiting, "receiver") => Some("a sender"),
+            (State::Waiting, "client") => Some("a server"),
+            (State::Waiting, _) => Some("a client"),
+        }
+    }
+}
+
+/// What has become of an end that was declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum State {
+    /// It waits to be admitted: the node that serves the names has just taken over, or what is in its way may be gone.
+    Unadmitted,
+    /// It waits for its other end.
+    Waiting,
+    /// It is joined.
+    Joined,
+    /// It takes guests.
+    Accepting,
+    /// The connection to its node is dead; for a moment it keeps its place.
+    Away,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unadmitted => "unadmitted",
+            Self::Waiting => "waiting",
+            Self::Joined => "joined",
+            Self::Accepting => "accepting",
+            Self::Away => "away",
+        })
+    }
+}
+
+/// Asks one node: see [`Node::inquire`].
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+///
+/// # dunlin::block_on(async {
+/// let node = || Node::builder().app("tides").names("memory:tides-inquired").listen("memory:").join();
+/// let (here, there) = (node().await?, node().await?);
+/// let _tx = there.sender::<u64>("heights").await?;
+///
+/// let mut asks = here.inquire(None, Duration::from_secs(5)).await?;
+/// let (_node, took) = asks.ping(Duration::from_secs(5)).await?;
+/// println!("a round trip takes {took:?}");
+/// let names = asks.names(Duration::from_secs(5)).await?;
+/// assert_eq!((names.ends[0].name.as_str(), names.ends[0].waits_for()), ("heights", Some("a receiver")));
+/// # there.leave().await?;
+/// # here.leave().await
+/// # }).unwrap();
+/// ```
+pub struct Inquirer {
+    client: InquiryClient,
+}
+
+impl fmt::Debug for Inquirer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inquirer").finish_non_exhaustive()
+    }
+}
+
+impl Inquirer {
+    pub(super) async fn new(node: &Node, address: Option<&str>, patience: Duration) -> Result<Self, NameError> {
+        let name = address.map_or_else(|| NAME.to_owned(), |address| format!("{address}/{NAME}"));
+        let client =
+            Naming::<Client<Inquiry>>::new(&node.inner.driver, &name, Face::Client).reserved().within(patience).await?;
+        Ok(Self { client })
+    }
+
+    /// One round trip to the node: which it is, and how long that took. The first may make the connection.
+    ///
+    /// # Errors
+    /// As of a call: also if no answer came within `patience`.
+    pub async fn ping(&mut self, patience: Duration) -> crate::Result<(String, Duration)> {
+        let asked = Instant::now();
+        let node = self.client.ping.call(()).within(patience).await?;
+        Ok((node, asked.elapsed()))
+    }
+
+    /// The names that the node knows.
+    ///
+    /// # Errors
+    /// As of a call: also if no answer came within `patience`.
+    pub async fn names(&mut self, patience: Duration) -> crate::Result<NameList> {
+        Ok(self.client.names.call(()).within(patience).await?)
+    }
+}
+
+/// Answers one who asks, until they are gone.
+pub(super) async fn answer(mut server: InquiryServer, me: String, driver: Weak<Driver>, listening: Arc<[String]>) {
+    loop {
+        let asked = crate::alt! {
+            request = server.ping.accept() => request.map(|request| {
+                let _ = request.reply(me.clone());
+            }),
+            request = server.names.accept() => request.map(|request| {
+                if let Some(driver) = driver.upgrade() {
+                    let names = driver.with_hub_now(|hub, cx| Some(hub.list_names(cx.now, &listening)));
+                    names.map(|names| request.reply(names));
+                }
+            }),
+        };
+        if asked.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The main node: it admits members, tells them of one another, and waits for them before it leaves.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use dunlin_core::{Receiver, Sender, alt, channel_with, overwrite_oldest};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::Face;
+
+use super::{Admitted, Hello, MAIN, Member, Membership, MembershipServer, Notice, Roles, unusable};
+use crate::node::driver::Driver;
+use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer};
+use crate::world::{self, Own, Timer};
+
+/// So often a main node that has lost its name tries to have it back.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// So many notices are kept for a member that does not receive them.
+const NOTICES: usize = 1024;
+
+/// What a member calls itself may have so many characters; the rest is cut off.
+const NAME_MAX: usize = 255;
+
+/// A member.
+pub(crate) struct Enrolled {
+    /// Which guest it was: it may have come again.
+    guest: u64,
+    name: String,
+    host: String,
+    process: u32,
+    since: Time,
+    leaves: bool,
+    notices: Sender<Notice>,
+}
+
+type Guests = Receiver<Guest<MembershipServer>>;
+
+/// Takes the name of the main node.
+pub(super) async fn enter(
+    roles: &Arc<Roles>,
+    driver: &Arc<Driver>,
+    me: Peer,
+    application: &str,
+) -> Result<Own, NodeError> {
+    let guests = declare(driver).await.map_err(|why| match why {
+        NameError::Refused { holder, .. } => NodeError::SecondMain { application: application.to_owned(), holder },
+        why => unusable(why),
+    })?;
+    Ok(world::spawn_own(receive(roles.clone(), driver.clone(), me, guests)))
+}
+
+async fn declare(driver: &Arc<Driver>) -> Result<Guests, NameError> {
+    Naming::<Acceptor<Membership>>::new(driver, MAIN, Face::Acceptor).reserved().await
+}
+
+/// Receives members, for as long as the node lives.
+async fn receive(roles: Arc<Roles>, driver: Arc<Driver>, me: Peer, mut guests: Guests) {
+    let mut number = 0;
+    loop {
+        while let Ok(guest) = guests.recv().await {
+            number += 1;
+            world::spawn_own(attend(roles.clone(), Arc::downgrade(&driver), me, number, guest));
+        }
+        // Two parts of a network have met, and each had a main node: the name is the other's, until that is gone. Who has enrolled here stays.
+        guests = loop {
+            match declare(&driver).await {
+                Ok(guests) => break guests,
+                Err(NameError::Left) => return,
+                Err(_) => Timer::after(AGAIN).await,
+            }
+        };
+    }
+}
+
+/// Admits a member, and tells it what it is to know until it is gone.
+async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, guest: Guest<MembershipServer>) {
+    let peer = guest.peer();
+    let MembershipServer { mut enrol, notices: mut tells, mut leaves } = guest.into_face();
+    let Ok(asked) = enrol.accept().await else { return };
+    let (hello, reply) = asked.split();
+    let (notices, mut news) = channel_with(overwrite_oldest(NOTICES));
+    let enrol = |driver: Arc<Driver>| {
+        let Hello { name, host, process } = hello;
+        let since = driver.now();
+        let (name, host) = (tidy(&name), tidy(&host));
+        let member = Enrolled { guest: number, name, host, process, since, leaves: false, notices };
+        roles.admit(&driver, me, peer, member)
+    };
+    // If this one closes, the next main node will admit it.
+    let Some(admitted) = driver.upgrade().and_then(enrol) else { return };
+    let _ = reply.send(admitted);
+    loop {
+        alt! {
+            said = leaves.recv() => match said {
+                Ok(_) => {
+                    roles.members.send_if_modified(|members| {
+                        members.get_mut(&peer).map(|member| member.leaves = true).is_some()
+                    });
+                }
+                Err(_) => break,
+            },
+            notice = news.recv() => match notice {
+                Ok(notice) => if tells.send(notice).await.is_err() { break },
+                Err(_) => break,
+            },
+        }
+    }
+    if let Some(driver) = driver.upgrade() {
+        roles.gone(&driver, peer, number);
+    }
+}
+
+/// What another node calls itself, fit for people to read.
+fn tidy(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
+}
+
+impl Roles {
+    fn admit(&self, driver: &Arc<Driver>, me: Peer, peer: Peer, member: Enrolled) -> Option<Admitted> {
+        if self.closing.borrow().is_some() {
+            return None;
+        }
+        // Of the same life of a node: its connection was given up, and this is a new one.
+        let before = self.members.borrow().get(&peer).map(|member| member.guest);
+        if let Some(before) = before {
+            self.gone(driver, peer, before);
+        }
+        let name = member.name.clone();
+        let mut others = Vec::new();
+        self.members.send_modify(|members| {
+            for (other, enrolled) in members.iter_mut() {
+                others.push(((*other).into(), enrolled.name.clone()));
+                enrolled.tell(Notice::Joined(peer.into(), name.clone()));
+            }
+            members.insert(peer, member);
+        });
+        driver.with_hub_now(|hub, _| hub.joined(peer, &name));
+        Some(Admitted { main: me.into(), name: self.name.clone(), members: others })
+    }
+
+    fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
+        let mut gone = None;
+        // Who waits for the last to be gone hears of it once the event has been told: the node may leave then.
+        self.members.send_if_modified(|members| {
+            if members.get(&peer).is_none_or(|member| member.guest != guest) {
+                return false;
+            }
+            gone = members.remove(&peer).map(|member| member.leaves);
+            let in_order = gone.unwrap_or_default();
+            members.values_mut().for_each(|other| other.tell(Notice::Left(peer.into(), in_order)));
+            false
+        });
+        if let Some(in_order) = gone {
+            driver.with_hub_now(|hub, _| hub.left(peer, in_order));
+            self.members.send_modify(|_| {});
+        }
+    }
+
+    pub(super) fn members(&self, driver: &Driver) -> Vec<Member> {
+        let now = driver.now();
+        let member = |(peer, member): (&Peer, &Enrolled)| Member {
+            peer: *peer,
+            name: member.name.clone(),
+            host: member.host.clone(),
+            process: member.process,
+            since: now.since(member.since),
+            leaves: member.leaves,
+        };
+        self.members.borrow().iter().map(member).collect()
+    }
+}
+
+impl Enrolled {
+    /// A member that hears nothing any more is on its way out.
+    fn tell(&mut self, notice: Notice) {
+        let _ = self.notices.try_send(notice);
+    }
+}
+
+/// Tells the members that the application closes, and waits until they have left. Gives those that have not.
+pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>) -> Vec<Member> {
+    let within = roles.shutdown;
+    roles.closing.send_replace(Some(within));
+    driver.with_hub_now(|hub, _| hub.closing(within));
+    roles.members.send_modify(|members| {
+        members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
+    });
+    let mut members = roles.members.subscribe();
+    let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
+    drop(members);
+    roles.members(driver)
+}

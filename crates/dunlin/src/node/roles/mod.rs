@@ -1,0 +1,452 @@
+//! Roles: a main node, and members that belong to it.
+//!
+//! An application can do without: then its nodes are equals, and [`Node::leave`] asks nobody. With roles one node is the
+//! [main](Role::Main) one and others are its [members](Role::Member); nodes without a role are guests, which the main node neither knows nor waits for.
+//!
+//! ```
+//! use dunlin::node::{NodeEvent, Role};
+//! use dunlin::prelude::*;
+//!
+//! # dunlin::block_on(async {
+//! // Two programs, usually. The member may be started first: it waits for the main node, and says so.
+//! let builder = |role| Node::builder().app("farm").names("memory:farm").listen("memory:").role(role);
+//! let worker = spawn(async move {
+//!     let node = builder(Role::Member).named("worker-1").join().await?;
+//!     let work = async { /* receives, computes, sends */ std::future::pending::<()>().await };
+//!     alt! {
+//!         () = future(work) => {}
+//!         within = future(node.closing()) => println!("the farm closes, within {within:?}"),
+//!     }
+//!     node.leave().await
+//! });
+//!
+//! let node = builder(Role::Main).named("master").join().await?;
+//! let mut events = node.events();
+//! while !matches!(events.recv().await?, NodeEvent::Joined { name, .. } if name == "worker-1") {}
+//! assert_eq!(node.members()[0].name, "worker-1");
+//! node.leave().await?; // returns once the worker has left
+//! worker.await?
+//! # }).unwrap();
+//! ```
+//!
+//! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
+//!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
+//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started: as soon as the connection with
+//!   it counts as dead ([`NodeBuilder::grace`]), and the name service's lease of 3 s is over. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
+//!   when it comes. What holds of names in a network that is split holds of the main node's: each part may have one.
+//! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
+//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
+//!   has not left is in [`NodeError::Stragglers`].
+//!
+//! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
+
+mod main;
+mod member;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::Location;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use dunlin_core::waits::{Doing, Pid, Watch};
+use dunlin_core::{Call, ToClient, ToServer};
+use dunlin_macros::Bundle;
+use dunlin_proto::id::{Incarnation, Life, NodeId};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::driver::Driver;
+use super::{NameError, Node, NodeBuilder, NodeError, Peer};
+use crate::world::{self, Timer};
+
+/// Where the main node is found.
+const MAIN: &str = "dunlin.main";
+
+/// So long the main node waits for its members, unless a setting says otherwise. They need up to 5 s to leave themselves.
+const SHUTDOWN: Duration = Duration::from_secs(10);
+
+/// After so long `join` says that it waits, ...
+const FIRST_SAID: Duration = Duration::from_millis(250);
+/// ... and then again so often.
+const SAID_AGAIN: Duration = Duration::from_secs(5);
+
+/// After so long a member tries again to enrol.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// What a node is in its application: see the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The one that the others belong to.
+    Main,
+    /// One that belongs to the main node.
+    Member,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Main => "main",
+            Self::Member => "member",
+        })
+    }
+}
+
+/// What [`NodeBuilder::join`] waits for: told to [`NodeBuilder::on_wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JoinWait {
+    /// The application.
+    pub application: String,
+    /// What this node is to be.
+    pub role: Role,
+    /// For how long it has waited.
+    pub waited: Duration,
+    /// Why no name service is reached. `None`: one is, so that only the main node is missing.
+    pub without_names: Option<String>,
+}
+
+impl fmt::Display for JoinWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { application, role, waited, without_names } = self;
+        match (role, without_names) {
+            (_, Some(why)) => write!(
+                f,
+                "waiting for a name service of the application {application:?} for {waited:.1?} ({why}): start the node that \
+                 serves it, or give the address where it is (`names`)"
+            ),
+            (Role::Member, None) => write!(
+                f,
+                "waiting for the main node of the application {application:?} for {waited:.1?}: start it, with the same names \
+                 (`Node::builder().app({application:?}).role(Role::Main)`)"
+            ),
+            (Role::Main, None) => write!(
+                f,
+                "waiting for the name service of the application {application:?} for {waited:.1?}: a main node that was \
+                 there before is only known to be gone after its lease"
+            ),
+        }
+    }
+}
+
+/// A member, as its main node knows it: see [`Node::members`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// Who.
+    pub peer: Peer,
+    /// How it [calls itself](NodeBuilder::named). Two may have the same name: one of them after the other, or both.
+    pub name: String,
+    /// The host it runs on, as far as that is known.
+    pub host: String,
+    /// The number of its process there.
+    pub process: u32,
+    /// For how long it has been a member.
+    pub since: Duration,
+    /// Whether it has said that it leaves.
+    pub leaves: bool,
+}
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, name, host, process, since, leaves } = self;
+        let at = if host.is_empty() { String::new() } else { format!(" on {host}") };
+        let state = if *leaves { "is leaving" } else { "has not left" };
+        write!(f, "{name} (node {peer}, process {process}{at}, a member for {since:.1?}) {state}")
+    }
+}
+
+/// Between a member and the main node.
+#[derive(Bundle)]
+pub(crate) struct Membership {
+    enrol: Call<Hello, Admitted>,
+    notices: ToClient<Notice>,
+    leaves: ToServer<Leaving>,
+}
+
+/// A member introduces itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    name: String,
+    host: String,
+    process: u32,
+}
+
+/// The main node has admitted a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Admitted {
+    main: WireLife,
+    name: String,
+    /// The others that are there.
+    members: Vec<(WireLife, String)>,
+}
+
+/// What the main node tells its members.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    Joined(WireLife, String),
+    Left(WireLife, bool),
+    Closing(Duration),
+}
+
+/// A member leaves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leaving;
+
+/// A [`Peer`] in a message.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct WireLife([u8; 16], u64);
+
+impl From<Peer> for WireLife {
+    fn from(peer: Peer) -> Self {
+        Self(peer.0.node.0.to_be_bytes(), peer.0.incarnation.0)
+    }
+}
+
+impl From<WireLife> for Peer {
+    fn from(life: WireLife) -> Self {
+        Self(Life { node: NodeId(u128::from_be_bytes(life.0)), incarnation: Incarnation(life.1) })
+    }
+}
+
+type OnWait = Box<dyn FnMut(&JoinWait) + Send>;
+
+/// What the builder was told.
+#[derive(Default)]
+pub(super) struct Settings {
+    role: Option<(Role, &'static Location<'static>)>,
+    name: Option<String>,
+    patience: Option<Duration>,
+    shutdown: Option<Duration>,
+    on_wait: Option<OnWait>,
+}
+
+impl NodeBuilder {
+    /// What this node is in its application: see [`roles`](super::roles). Default: it has no role.
+    #[track_caller]
+    pub fn role(mut self, role: Role) -> Self {
+        self.roles.role = Some((role, Location::caller()));
+        self
+    }
+
+    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is [`NodeError::NoMain`]. A main node waits as long for a name
+    /// service: [`NodeError::NoNames`]. Default: for ever.
+    pub fn wait_for_main(mut self, patience: Duration) -> Self {
+        self.roles.patience = Some(patience);
+        self
+    }
+
+    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then every 5 seconds. So that a
+    /// program can show it: the text of a [`JoinWait`] says what to do.
+    pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
+        self.roles.on_wait = Some(Box::new(told));
+        self
+    }
+
+    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member needs up to 5 s to leave, after what its program
+    /// still does. Default: 10 s.
+    pub fn shutdown(mut self, within: Duration) -> Self {
+        self.roles.shutdown = Some(within);
+        self
+    }
+}
+
+impl Settings {
+    pub(super) fn role(&self) -> Option<Role> {
+        Some(self.role?.0)
+    }
+
+    /// What the configuration says, and what was said in the program, which comes first.
+    pub(super) fn settle(&mut self, role: Option<Role>, name: Option<String>) {
+        self.role = self.role.or_else(|| Some((role?, Location::caller())));
+        self.name = name;
+    }
+
+    /// Waits, and says so, for what lets this node in.
+    async fn patiently<T>(
+        &mut self,
+        driver: &Arc<Driver>,
+        application: &str,
+        entry: impl Future<Output = Result<T, NodeError>>,
+    ) -> Result<T, NodeError> {
+        let Some((role, made)) = self.role else { return entry.await };
+        crate::time::keep_ticking();
+        let began = driver.now();
+        let wait = || JoinWait {
+            application: application.to_owned(),
+            role,
+            waited: driver.now().since(began),
+            without_names: driver.with_hub_now(|hub, _| hub.without_names()),
+        };
+        let mut watch = Watch::default();
+        let mut entry = pin!(entry);
+        let mut say_at = FIRST_SAID;
+        let until = |say_at: Duration, patience: Option<Duration>| patience.map_or(say_at, |max| max.min(say_at));
+        let mut timer = pin!(Timer::after(until(say_at, self.patience)));
+        poll_fn(|cx| {
+            let polled = loop {
+                if let Poll::Ready(entered) = entry.as_mut().poll(cx) {
+                    break Poll::Ready(entered);
+                }
+                if timer.as_mut().poll(cx).is_pending() {
+                    break Poll::Pending;
+                }
+                let wait = wait();
+                if self.patience.is_some_and(|max| wait.waited >= max) {
+                    break Poll::Ready(Err(wait.into()));
+                }
+                tracing::info!(target: "dunlin::node", application, "{wait}");
+                if let Some(told) = &mut self.on_wait {
+                    told(&wait);
+                }
+                say_at = wait.waited + SAID_AGAIN;
+                timer.set(Timer::after(until(say_at, self.patience).saturating_sub(wait.waited)));
+            };
+            watch.note(polled, Doing::Future, Pid::OUTSIDE, made)
+        })
+        .await
+    }
+}
+
+impl From<JoinWait> for NodeError {
+    /// It was waited for too long.
+    fn from(wait: JoinWait) -> Self {
+        let JoinWait { application, role, waited, without_names } = wait;
+        match role {
+            Role::Member => Self::NoMain { application, waited, without_names },
+            Role::Main => Self::NoNames { application, waited, without_names },
+        }
+    }
+}
+
+/// What a node knows of its role, and of those of others.
+pub(crate) struct Roles {
+    role: Option<Role>,
+    name: String,
+    shutdown: Duration,
+    /// The application closes: so long the main node waits.
+    closing: watch::Sender<Option<Duration>>,
+    /// A member's way out.
+    leave: watch::Sender<Leave>,
+    /// Those of a main node.
+    members: watch::Sender<BTreeMap<Peer, main::Enrolled>>,
+}
+
+/// How far a member is with leaving.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    No,
+    Asked,
+    /// The main node has heard it, or there is none.
+    Said,
+}
+
+/// So long a member may take to tell the main node that it leaves.
+const SAY_LEAVING: Duration = Duration::from_secs(1);
+
+impl Roles {
+    pub(super) fn new(settings: &Settings, me: Peer) -> Arc<Self> {
+        Arc::new(Self {
+            role: settings.role.map(|(role, _)| role),
+            name: settings.name.clone().unwrap_or_else(|| me.to_string()),
+            shutdown: settings.shutdown.unwrap_or(SHUTDOWN),
+            closing: watch::Sender::new(None),
+            leave: watch::Sender::new(Leave::No),
+            members: watch::Sender::new(BTreeMap::new()),
+        })
+    }
+
+    /// Before a node leaves. Gives those whom it has waited for in vain.
+    pub(super) async fn close(&self, driver: &Arc<Driver>) -> Vec<Member> {
+        match self.role {
+            None => Vec::new(),
+            Some(Role::Main) => main::close(self, driver).await,
+            Some(Role::Member) => {
+                self.leave.send_if_modified(|leave| {
+                    let asks = *leave == Leave::No;
+                    *leave = if asks { Leave::Asked } else { *leave };
+                    asks
+                });
+                let mut leave = self.leave.subscribe();
+                let _ = world::within(SAY_LEAVING, leave.wait_for(|leave| *leave == Leave::Said)).await;
+                Vec::new()
+            }
+        }
+    }
+
+    /// The node has left.
+    pub(super) fn over(&self) {
+        self.closing.send_if_modified(|closing| {
+            let is_news = closing.is_none();
+            closing.get_or_insert_default();
+            is_news
+        });
+    }
+}
+
+/// The node takes up its role. Once this returns, it has it.
+pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, NodeError> {
+    let entered = {
+        let inner = &node.inner;
+        let Some(role) = inner.roles.role else { return Ok(node) };
+        let entry = async {
+            let task = match role {
+                Role::Main => main::enter(&inner.roles, &inner.driver, node.me(), &inner.config.app.value).await,
+                Role::Member => member::enter(&inner.roles, &inner.driver).await,
+            };
+            task.inspect(
+                |_| tracing::info!(target: "dunlin::node", application = inner.config.app.value, %role, "joined"),
+            )
+        };
+        settings.patiently(&inner.driver, &inner.config.app.value, entry).await
+    };
+    match entered {
+        Ok(task) => {
+            super::bell::lock(&node.inner.tasks).push(task);
+            Ok(node)
+        }
+        Err(why) => {
+            // It gives up its addresses. There is nobody to whom it owes more than a moment.
+            node.inner.roles.leave.send_replace(Leave::Said);
+            let _ = world::within(AGAIN, node.leave()).await;
+            Err(why)
+        }
+    }
+}
+
+impl Node {
+    /// What this node is in its application, if it has a [role](super::roles).
+    pub fn role(&self) -> Option<Role> {
+        self.inner.roles.role
+    }
+
+    /// How this node calls itself: see [`NodeBuilder::named`].
+    pub fn name(&self) -> &str {
+        &self.inner.roles.name
+    }
+
+    /// The members that a main node has. At other nodes: nobody.
+    pub fn members(&self) -> Vec<Member> {
+        self.inner.roles.members(&self.inner.driver)
+    }
+
+    /// Waits until the application closes: [`leave`](Self::leave) of its main node has been called. Gives how long that waits for this one. Once this node has left itself, it gives
+    /// zero.
+    ///
+    /// A program should come to an end then, and leave. The future can be a branch of a choice, and is the program's own: it may outlive the node.
+    ///
+    /// # Examples
+    /// See [`roles`](super::roles).
+    pub fn closing(&self) -> impl Future<Output = Duration> + Send + 'static {
+        let mut closing = self.inner.roles.closing.subscribe();
+        async move { closing.wait_for(Option::is_some).await.map_or(Duration::ZERO, |within| within.unwrap_or_default()) }
+    }
+}
+
+/// Of a name that only nodes declare.
+fn unusable(name: NameError) -> NodeError {
+    NodeError::Enrol(name)
+}

@@ -1,0 +1,353 @@
+//! What the tracer finds, and that the comparison says what the codec does.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use dunlin_core::{Barrier, Broadcast, Caller, Joiner, NoPoison, Receiver, Reply, Sender, Shared};
+use dunlin_proto::schema::{EndKind, Field, compare};
+use serde::{Deserialize, Serialize};
+
+use super::tracer::trace;
+use super::*;
+
+const fn int(signed: bool, bits: u8) -> Kind {
+    Kind::Int { signed, bits }
+}
+
+fn field(name: &str, kind: u16, required: bool) -> Field {
+    Field { names: vec![name.into()], kind, required }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: u32,
+    note: Option<String>,
+    #[serde(default)]
+    count: u8,
+    #[serde(alias = "cost")]
+    price: f64,
+}
+
+#[test]
+fn a_struct_s_fields_are_found_and_which_may_be_missing() {
+    let Kind::Struct { name, fields, closed } = trace::<Order>().swap_remove(0) else { panic!("no struct") };
+    assert_eq!((&*name, closed), ("Order", false));
+    let price = Field { names: vec!["price".into(), "cost".into()], kind: 5, required: true };
+    assert_eq!(fields, [field("id", 1, true), field("note", 2, false), field("count", 4, false), price]);
+    assert_eq!(
+        trace::<Order>()[1..],
+        [int(false, 32), Kind::Option(3), Kind::Text, int(false, 8), Kind::Float { bits: 64 }]
+    );
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[serde(rename = "type")]
+        what: (),
+    }
+    let kinds = trace::<Strict>();
+    assert_eq!(kinds[0], Kind::Struct { name: "Strict".into(), fields: vec![field("type", 1, true)], closed: true });
+}
+
+#[derive(Serialize, Deserialize)]
+enum Command {
+    Go,
+    Turn(i16),
+    Move(f32, f32),
+    Say {
+        text: String,
+        to: Vec<u64>,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+#[test]
+fn an_enum_s_variants_are_found() {
+    let kinds = trace::<Command>();
+    let Kind::Enum { name, variants, open } = &kinds[0] else { panic!("no enum") };
+    assert_eq!((&**name, *open), ("Command", true));
+    let found: Vec<_> = variants
+        .iter()
+        .map(|variant| (&*variant.names[0], variant.content.map(|content| kinds[usize::from(content)].clone())))
+        .collect();
+    assert_eq!(found[0], ("Go", None));
+    assert_eq!(found[1], ("Turn", Some(int(true, 16))));
+    assert!(matches!(&found[2], ("Move", Some(Kind::Tuple(places))) if places.len() == 2 && places[0] == places[1]));
+    assert!(matches!(&found[3], ("Say", Some(Kind::Struct { fields, .. })) if fields.len() == 2));
+    assert_eq!(found[4], ("Unknown", None));
+}
+
+#[test]
+fn recursion_is_one_kind() {
+    #[derive(Serialize, Deserialize)]
+    struct Tree(Vec<Self>);
+    assert_eq!(trace::<Tree>(), [Kind::List(0)]);
+
+    #[derive(Serialize, Deserialize)]
+    enum Turn {
+        Play { card: u8, next: Sender<Self> },
+        Over,
+    }
+    let kinds = trace::<Turn>();
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
+    assert!(kinds.contains(&Kind::End(EndKind::Sender, vec![0])), "{kinds:?}");
+
+    #[derive(Serialize, Deserialize)]
+    struct Pair<T> {
+        left: T,
+        right: Option<Box<Self>>,
+    }
+    // Of the same name, and not the same.
+    let kinds = trace::<(Pair<u8>, Pair<String>)>();
+    let structs: Vec<_> = kinds.iter().filter(|kind| matches!(kind, Kind::Struct { .. })).collect();
+    assert_eq!(structs.len(), 2, "{kinds:?}");
+    assert!(kinds.contains(&int(false, 8)) && kinds.contains(&Kind::Text), "{kinds:?}");
+}
+
+#[test]
+fn ends_are_their_kind_and_what_they_carry() {
+    let end = |kind, carried| Kind::End(kind, carried);
+    assert_eq!(trace::<Sender<u8>>(), [end(EndKind::Sender, vec![1]), int(false, 8)]);
+    assert_eq!(trace::<Sender<u8, NoPoison>>()[0], end(EndKind::MeekSender, vec![1]));
+    assert_eq!(trace::<Receiver<String>>(), [end(EndKind::Receiver, vec![1]), Kind::Text]);
+    assert_eq!(trace::<Caller<u8, bool>>(), [end(EndKind::Caller, vec![1, 2]), int(false, 8), Kind::Bool]);
+    assert_eq!(trace::<Reply<bool>>(), [end(EndKind::Reply, vec![1]), Kind::Bool]);
+    let handle = trace::<Shared<Sender<u8>>>();
+    assert_eq!(handle[..2], [end(EndKind::SharedSender, vec![1]), end(EndKind::Sender, vec![2])]);
+    assert_eq!(trace::<Barrier>(), [end(EndKind::Barrier, vec![])]);
+    assert_eq!(trace::<Broadcast<u8>>()[0], end(EndKind::Broadcast, vec![1]));
+    assert_eq!(trace::<Joiner<u8>>()[0], end(EndKind::Joiner, vec![1]));
+    assert_eq!(trace::<Joiner<u8, NoPoison>>()[0], end(EndKind::MeekJoiner, vec![1]));
+    assert_eq!(trace::<Sender<Vec<u8>>>()[1], Kind::Raw);
+    assert_eq!(trace::<(u8, Sender<bool>, u16)>().len(), 5);
+}
+
+#[test]
+fn types_that_check_what_they_read_are_traced() {
+    #[derive(Serialize, Deserialize)]
+    struct Checked {
+        many: NonZeroU32,
+        last: Option<u8>,
+        takes: Duration,
+        map: BTreeMap<String, Vec<Option<char>>>,
+        raw: Bytes,
+        result: std::result::Result<u8, String>,
+        address: std::net::IpAddr,
+    }
+    let kinds = trace::<Checked>();
+    assert!(!kinds.iter().any(|kind| matches!(kind, Kind::Opaque(_))), "{kinds:?}");
+    let Kind::Struct { fields, .. } = &kinds[0] else { panic!("no struct") };
+    let required: Vec<bool> = fields.iter().map(|field| field.required).collect();
+    assert_eq!(required, [true, false, true, true, true, true, true]);
+}
+
+#[test]
+fn what_looks_at_the_bytes_is_opaque() {
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Untagged {
+        A(u8),
+        B(String),
+    }
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "t")]
+    enum Internal {
+        A { x: u8 },
+        B,
+    }
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "t", content = "c")]
+    enum Adjacent {
+        A(u8),
+        B(String),
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Flat {
+        x: u8,
+        #[serde(flatten)]
+        rest: HashMap<String, u8>,
+    }
+    #[derive(Serialize, Deserialize)]
+    struct All {
+        untagged: Untagged,
+        internal: Vec<Internal>,
+        adjacent: Option<Adjacent>,
+        flat: Flat,
+        value: serde_json::Value,
+        last: u8,
+    }
+    let kinds = trace::<All>();
+    for name in ["Untagged", "Internal", "Adjacent", "Flat", "Value"] {
+        assert!(kinds.contains(&Kind::Opaque(name.into())), "{name}: {kinds:?}");
+    }
+    let Kind::Struct { fields, .. } = &kinds[0] else { panic!("no struct") };
+    let last = fields.last().unwrap();
+    assert_eq!((&*last.names[0], &kinds[usize::from(last.kind)]), ("last", &int(false, 8)));
+}
+
+#[test]
+fn names_have_no_paths() {
+    assert_eq!(declared_name("alloc::vec::Vec<krill::v2::Order>"), "Vec<Order>");
+    assert_eq!(declared_name("(a::B, [c::D; 3], &str)"), "(B, [D; 3], &str)");
+    assert_eq!(declared_name("u8"), "u8");
+}
+
+#[test]
+fn a_type_that_panics_or_never_asks_is_opaque() {
+    #[derive(Serialize)]
+    struct Moody;
+    impl<'de> Deserialize<'de> for Moody {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> std::result::Result<Self, D::Error> {
+            panic!("not today")
+        }
+    }
+    #[derive(Serialize)]
+    struct Idle;
+    impl<'de> Deserialize<'de> for Idle {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> std::result::Result<Self, D::Error> {
+            Ok(Self)
+        }
+    }
+    assert_eq!(trace::<Moody>(), [Kind::Opaque("Moody".into())]);
+    assert_eq!(trace::<(u8, Idle, bool)>()[0], Kind::Tuple(vec![1, 2, 3]));
+    assert_eq!(trace::<(u8, Idle, bool)>()[2..], [Kind::Opaque("Idle".into()), Kind::Bool]);
+    // What is behind it cannot be come to.
+    assert_eq!(trace::<(Moody, bool)>(), [Kind::Opaque("(Moody, bool)".into())]);
+}
+
+/// Values of a type, among them its extremes, each written in both encodings.
+struct Samples {
+    name: &'static str,
+    kinds: Vec<Kind>,
+    written: [Vec<Bytes>; 2],
+    reads: fn(Bytes, Encoding) -> bool,
+}
+
+const ENCODINGS: [Encoding; 2] = [Encoding::Cbor, Encoding::Compact];
+
+fn samples<T: Portable + Clone>(name: &'static str, values: &[T]) -> Samples {
+    use dunlin_core::agent::Outlet;
+    use dunlin_core::carrier::AnyOutlet;
+
+    fn shape<T: Portable>() -> dunlin_core::carrier::Shape {
+        AnyOutlet::from(Outlet::new(dunlin_core::channel::<T>().1)).shape()
+    }
+    let write = |encoding| {
+        let value = |value: &T| shape::<T>().wrap(value.clone()).unwrap_or_else(|_| unreachable!());
+        values.iter().map(|one| crate::node::codec::encode(&value(one), encoding, u64::MAX).unwrap()).collect()
+    };
+    Samples {
+        name,
+        kinds: trace::<T>(),
+        written: ENCODINGS.map(write),
+        reads: |bytes, encoding| crate::node::codec::decode(shape::<T>(), bytes, encoding).is_ok(),
+    }
+}
+
+/// In CBOR a comparison that finds no difference means that every value is read, and one that does, that some value is not. In the compact encoding what is said to fit is
+/// read.
+#[test]
+fn the_comparison_says_what_the_codec_does() {
+    #[derive(Clone, Serialize, Deserialize)]
+    struct One {
+        a: u8,
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    struct Two {
+        a: u16,
+        b: Option<u8>,
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Closed {
+        a: u32,
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    enum Less {
+        A,
+        B(u8),
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    enum More {
+        A,
+        B(u16),
+        C { x: u8 },
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    enum Plain {
+        A,
+        Down,
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    enum Open {
+        A,
+        #[serde(other)]
+        Rest,
+    }
+    #[derive(Clone, Serialize, Deserialize)]
+    struct Unit;
+    #[derive(Clone, Serialize, Deserialize)]
+    struct New(u8);
+
+    let all = [
+        samples("u8", &[0, u8::MAX]),
+        samples("u16", &[0, u16::MAX]),
+        samples("u32", &[0, u32::MAX]),
+        samples("u64", &[0, u64::MAX]),
+        samples("u128", &[0, u128::MAX]),
+        samples("i8", &[0, i8::MIN, i8::MAX]),
+        samples("i16", &[0, i16::MIN, i16::MAX]),
+        samples("i32", &[0, i32::MIN, i32::MAX]),
+        samples("i64", &[0, i64::MIN, i64::MAX]),
+        samples("i128", &[0, i128::MIN, i128::MAX]),
+        samples("f32", &[0.0f32, 1.5]),
+        samples("f64", &[0.0f64, 1.1]),
+        samples("bool", &[true, false]),
+        samples("char", &['a', '\u{1F419}']),
+        samples("String", &[String::new(), "krill and more".to_owned()]),
+        samples("()", &[()]),
+        samples("Unit", &[Unit]),
+        samples("New", &[New(255)]),
+        samples("Bytes field", &[serde_bytes::ByteBuf::from(vec![1, 2])]),
+        samples("Option<u8>", &[None, Some(255u8)]),
+        samples("Option<u16>", &[None, Some(u16::MAX)]),
+        samples("Option<()>", &[None, Some(())]),
+        samples("Vec<u16>", &[vec![], vec![u16::MAX; 3]]),
+        samples("Vec<u32>", &[vec![], vec![u32::MAX; 3]]),
+        samples("(u8, u8)", &[(255u8, 255u8)]),
+        samples("(u8, u8, u8)", &[(255u8, 255u8, 255u8)]),
+        samples("[u16; 2]", &[[u16::MAX; 2]]),
+        samples("map", &[BTreeMap::from([("k".to_owned(), 255u8)]), BTreeMap::new()]),
+        samples("wide map", &[BTreeMap::from([("k".to_owned(), u32::MAX)]), BTreeMap::new()]),
+        samples("map of numbers", &[BTreeMap::from([(7u8, 255u8)]), BTreeMap::new()]),
+        samples("One", &[One { a: 255 }]),
+        samples("Two", &[Two { a: u16::MAX, b: None }, Two { a: 0, b: Some(1) }]),
+        samples("Closed", &[Closed { a: u32::MAX }]),
+        samples("Less", &[Less::A, Less::B(255)]),
+        samples("More", &[More::A, More::B(u16::MAX), More::C { x: 1 }]),
+        samples("Plain", &[Plain::A, Plain::Down]),
+        samples("Open", &[Open::A, Open::Rest]),
+        samples("result", &[Ok::<u8, String>(255), Err("no".to_owned())]),
+        samples("duration", &[Duration::MAX, Duration::ZERO]),
+    ];
+    let (mut fits, mut wrong) = ([0, 0], Vec::new());
+    for writer in &all {
+        for reader in &all {
+            for (at, (encoding, coding)) in ENCODINGS.into_iter().zip([Coding::Cbor, Coding::Compact]).enumerate() {
+                let schema = |of: &Samples| Schema::new(coding, of.kinds.clone()).unwrap();
+                let difference = compare::compare(&schema(reader), &schema(writer), false, false).err();
+                let is_read = writer.written[at].iter().all(|bytes| (reader.reads)(bytes.clone(), encoding));
+                fits[at] += usize::from(difference.is_none());
+                // What differs in the compact encoding may be read, as something else.
+                if difference.is_none() != is_read && (coding == Coding::Cbor || !is_read) {
+                    let what = format!("{} read as {}, {coding:?}", writer.name, reader.name);
+                    wrong.push(format!("{what}: {difference:?}, but read: {is_read}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(fits[0] > fits[1] && fits[1] >= all.len(), "{fits:?}");
+}

@@ -1,0 +1,176 @@
+//! Ends of a name that are shared by several nodes.
+//!
+//! Who declares such an end first keeps it, and hands out its handles: under a name beside it, over channels like all others. Who comes later is
+//! refused by the name service, and then asks there. What handles at several nodes do is in `docs/claim.md`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dunlin_core::__rt::WeakShared;
+use dunlin_core::{Call, Callee, End, Portable, Receiver, Sender, Shared, alt, future};
+use dunlin_proto::wire::Face;
+use tokio::sync::oneshot;
+
+use super::driver::Driver;
+use super::error::NameError;
+use super::name::{split, word};
+use super::{Acceptor, Client, Guest, Kind, Named, Naming, Server};
+use crate::world::{self, Timer};
+
+/// So long who asks for a handle waits before it looks whether there is still somebody who has the end.
+const ASK: Duration = Duration::from_secs(1);
+
+/// The name beside it may be taken for a moment, by who kept the end before.
+const AGAIN: Duration = Duration::from_millis(50);
+const TRIES: u32 = 40;
+
+/// Stands for an end that many nodes have a handle of, in [`Naming`].
+#[derive(Debug)]
+pub struct Many<E>(PhantomData<E>);
+
+macro_rules! shared {
+    ($many:ident: $($end:ident),*; $once:ident: $($face:ident),*) => {
+        $(impl<'a, T> Naming<'a, $end<T>> {
+            /// The end is shared: whoever declares it so, here or at another node, gets a handle, a [`Shared`] end. The other end may
+            /// [insist](Self::expects) on that.
+            ///
+            /// The end itself stays with the node that declared it first, also when that has dropped its handle. If that node leaves or is lost, the
+            /// handles elsewhere fail with [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
+            pub fn $many(self) -> Naming<'a, Many<$end<T>>> {
+                let Naming { driver, name, options, policy, .. } = self.shared_here();
+                Naming { driver, name, options, policy, end: PhantomData }
+            }
+        })*
+        $(impl<B> Naming<'_, $face<B>> {
+            /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared once, since a face goes to whoever claims it, and
+            /// its name does not go along; its handles are made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
+            /// [`NameError::Shared`]. For clients at several nodes there are [acceptors](super::Node::acceptor).
+            pub fn $once(self) -> Self {
+                self.shared_here()
+            }
+        })*
+    };
+}
+
+shared!(shared: Sender, Receiver; shared: Client, Server);
+
+impl<E> Naming<'_, E> {
+    /// For who shares it by itself.
+    pub(crate) fn shared_here(mut self) -> Self {
+        self.options.shared = true;
+        self
+    }
+}
+
+impl<E> Kind for Many<E>
+where
+    E: Kind<End: End + Send + 'static> + 'static,
+    Shared<E::End>: Portable,
+    WeakShared<E::End>: Send,
+{
+    type End = Shared<E::End>;
+
+    fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
+        Box::pin(async move {
+            let Naming { driver, name, options, policy, .. } = naming;
+            let handles = beside(&name, word(options.face));
+            loop {
+                let alone =
+                    Naming::<E> { driver, name: name.clone(), options, policy: policy.clone(), end: PhantomData };
+                match E::declare(alone).await {
+                    Ok((end, number)) => {
+                        let handle = end.share();
+                        keep(driver, handles, number, handle.downgrade()).await?;
+                        return Ok((handle, number));
+                    }
+                    Err(NameError::Shared { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                let asked = ask(driver, &handles).await.map_err(|error| match error {
+                    // Of the name that was asked for, not of the one beside it.
+                    NameError::Mismatch { difference, holder, .. } => {
+                        NameError::Mismatch { name: name.clone(), difference, holder }
+                    }
+                    error => error,
+                });
+                if let Some(handle) = asked? {
+                    return Ok((handle, 0));
+                }
+            }
+        })
+    }
+}
+
+/// The name under which handles are handed out.
+fn beside(name: &str, what: &str) -> String {
+    let (address, bare) = split(name);
+    let handles = format!("dunlin.handles.{what}.{bare}");
+    match address {
+        Some(address) => format!("{address}/{handles}"),
+        None => handles,
+    }
+}
+
+/// Hands out handles of the end for as long as it is declared.
+async fn keep<E>(driver: &Arc<Driver>, handles: String, number: u64, handle: WeakShared<E>) -> Result<(), NameError>
+where
+    E: End + Send + 'static,
+    Shared<E>: Portable,
+    WeakShared<E>: Send,
+{
+    let over = driver.with_hub_now(|hub, _| Some(hub.when_over(number))).ok_or(NameError::Left)?;
+    // It is this node's, whoever was asked for the name.
+    let bare = split(&handles).1.to_owned();
+    let mut tries = 0;
+    let guests = loop {
+        match Naming::<Acceptor<Call<(), Shared<E>>>>::new(driver, &bare, Face::Acceptor).reserved().await {
+            Err(NameError::Refused { .. }) if tries < TRIES => {
+                tries += 1;
+                Timer::after(AGAIN).await;
+            }
+            guests => break guests?,
+        }
+    };
+    // It ends with the end, or with the node.
+    world::spawn_own(hand_out(guests, handle, over));
+    Ok(())
+}
+
+async fn hand_out<E>(
+    mut guests: Receiver<Guest<Callee<(), Shared<E>>>>,
+    handle: WeakShared<E>,
+    mut over: oneshot::Receiver<()>,
+) where
+    E: End + Send + 'static,
+    Shared<E>: Portable,
+    WeakShared<E>: Send,
+{
+    loop {
+        let guest = alt! { biased;
+            _ = future(&mut over) => return,
+            guest = guests.recv() => guest,
+        };
+        let (Ok(guest), Some(handle)) = (guest, handle.upgrade()) else { return };
+        let mut callee = guest.into_face();
+        world::spawn_own(async move {
+            if let Ok(asked) = callee.accept().await {
+                // Who asked may have gone: then the handle is dropped.
+                let _ = asked.reply(handle);
+            }
+        });
+    }
+}
+
+/// A handle, from whoever has the end. `None`: nobody answers, so the end may be had now.
+async fn ask<E>(driver: &Arc<Driver>, handles: &str) -> Result<Option<Shared<E>>, NameError>
+where
+    E: End + Send + 'static,
+    Shared<E>: Portable,
+{
+    let mut keeper = Naming::<Client<Call<(), Shared<E>>>>::new(driver, handles, Face::Client).reserved().await?;
+    match world::within(ASK, keeper.call(())).await {
+        Some(Ok(handle)) => Ok(Some(handle)),
+        Some(Err(_)) | None => Ok(None),
+    }
+}

@@ -1,0 +1,242 @@
+//! The configuration of nodes: what a node that joins makes of it. How it is read is tested in `src/config/`.
+#![cfg(feature = "net")]
+
+use std::path::PathBuf;
+
+use dunlin::config::{ConfigError, Origin};
+use dunlin::node::{ConnectionState, Down, LISTEN_PORTS, NodeError};
+use dunlin::prelude::*;
+
+fn run(test: impl Future<Output = Result>) {
+    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") })
+        .unwrap();
+}
+
+/// A configuration of one test. Dropped, it is removed.
+struct File(PathBuf);
+
+impl File {
+    fn new(test: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("dunlin-{}-{test}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn port(node: &Node) -> u16 {
+    node.listening()[0].rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+/// A node that was told no address, beside others of this machine.
+fn alone() -> dunlin::node::NodeBuilder {
+    Node::builder().app("alone").names("memory:names-of-alone").no_config()
+}
+
+#[test]
+fn a_node_without_an_address_takes_a_port_of_loopback() {
+    run(async {
+        let (a, b) = (alone().join().await?, alone().join().await?);
+        for node in [&a, &b] {
+            assert!(node.listening()[0].starts_with("127.0.0.1:"), "{:?}", node.listening());
+            assert!(LISTEN_PORTS.contains(&port(node)), "{:?}", node.listening());
+            assert_eq!(node.config().listen.origin, Origin::Default);
+        }
+        assert_ne!(port(&a), port(&b));
+        b.leave().await?;
+        a.leave().await
+    });
+}
+
+/// The default route is this machine's: others cannot be asked here, but this machine's address can be dialled.
+#[test]
+fn the_default_route_has_an_address() {
+    run(async {
+        let here = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+            socket.connect("192.0.2.1:9")?;
+            socket.local_addr()
+        });
+        let joined = alone().listen("default-route").join().await;
+        let Ok(here) = here else {
+            let error = joined.unwrap_err().to_string();
+            assert!(error.starts_with("this machine has no default route ("), "{error}");
+            return Ok(());
+        };
+        let node = joined?;
+        assert_eq!(node.listening()[0].rsplit_once(':').unwrap().0, here.ip().to_string());
+        assert!(LISTEN_PORTS.contains(&port(&node)), "{:?}", node.listening());
+        // One that is said is the one, or it is an error.
+        let taken = format!("default-route:{}", port(&node));
+        let error = alone().listen(&taken).join().await.unwrap_err();
+        assert!(matches!(&error, NodeError::Listen { address, .. } if *address == taken));
+        assert!(error.to_string().contains("end it, or choose another port"), "{error}");
+
+        let guest = alone().join().await?;
+        let mut rx = node.receiver::<u32>("n").await?;
+        let mut tx = guest.sender::<u32>(&format!("{}/n", node.listening()[0])).await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        guest.leave().await?;
+        node.leave().await?;
+
+        // The name service there is the node's that listens there.
+        let at = "default-route:7491";
+        let node = alone().listen(at).names(at).join().await?;
+        let names = node.inquire(None, Duration::from_secs(10)).await?.names(Duration::from_secs(10)).await?;
+        assert_eq!((names.address.as_ref(), names.serves), (Some(&node.listening()[0]), true));
+        node.leave().await
+    });
+}
+
+#[test]
+fn an_address_in_use_is_told_with_where_it_was_said() {
+    run(async {
+        let node = alone().listen("127.0.0.1:0").join().await?;
+        let address = &node.listening()[0];
+        let error = alone().listen(address).join().await.unwrap_err().to_string();
+        let port = port(&node);
+        let told = format!(
+            "cannot listen on `{address}`: another program, or another node of this one, has port {port}; end it, or choose \
+             another port (0 takes any free one)"
+        );
+        assert_eq!(error, told);
+        let file = File::new("in_use", &format!("app = 'alone'\n\nlisten = '{address}'"));
+        let error = Node::builder().config(&file.0)?.join().await.unwrap_err().to_string();
+        assert_eq!(error, format!("{told} (listen = {address:?} is said at {}:3)", file.0.display()));
+        node.leave().await
+    });
+}
+
+const FILE: &str = r#"
+app = "configured"
+names = "memory:names-of-configured"
+listen = "memory:"
+grace = "3s"
+heartbeat = "300ms"
+relay = false
+message_max_bytes = 100000
+buffered_max_bytes = 1000000
+
+[channels]
+readings = { policy = "fifo(2)", message_max_bytes = 100 }
+
+[node.second]
+grace = "4s"
+"#;
+
+#[test]
+fn a_file_says_what_the_program_does_not() {
+    run(async {
+        let file = File::new("says", FILE);
+        let here =
+            Node::builder().config(&file.0)?.named("second").heartbeat(Duration::from_millis(400)).join().await?;
+        let config = here.config();
+        assert_eq!((here.application(), config.grace.value), ("configured", Duration::from_secs(4)));
+        assert_eq!(config.grace.origin, Origin::File { path: file.0.clone(), line: 15 });
+        assert_eq!((config.heartbeat.value, &config.heartbeat.origin), (Duration::from_millis(400), &Origin::Code));
+        let mut readings = here.receiver::<Vec<u8>>("readings").await?;
+
+        let there = Node::builder().config(&file.0)?.join().await?;
+        assert_eq!(there.config().grace.value, Duration::from_secs(3));
+        let mut tx = there.sender::<Vec<u8>>("readings").await?;
+        // It has two places, and nobody receives.
+        tx.send(vec![1; 100]).await?;
+        tx.send(vec![2; 100]).await?;
+        assert!(tx.try_send(vec![3; 100]).is_err());
+        for n in [1, 2] {
+            assert_eq!(readings.recv().await?, vec![n; 100]);
+        }
+        // Its messages have a limit of their own, which a place that was promised makes known to both ends.
+        let told = par!(tx.send(vec![4; 101]), readings.recv()).1.unwrap_err();
+        let RecvError::Poisoned(why) = told else { panic!("{told}") };
+        assert!(why.as_str().contains("101 bytes") && why.as_str().contains("at most 100"), "{why}");
+        there.leave().await?;
+        here.leave().await
+    });
+}
+
+/// What the program says of a channel is stronger.
+#[test]
+fn the_program_says_the_policy() {
+    run(async {
+        let file = File::new("policy", &FILE.replace("-of-configured", "-of-policy"));
+        let (here, there) =
+            (Node::builder().config(&file.0)?.join().await?, Node::builder().config(&file.0)?.join().await?);
+        let mut readings = here.receiver::<Vec<u8>>("readings").policy(fifo(1)).message_max_bytes(200).await?;
+        let mut tx = there.sender::<Vec<u8>>("readings").await?;
+        tx.send(vec![1; 200]).await?;
+        assert!(tx.try_send(vec![2; 200]).is_err(), "it has one place");
+        assert_eq!(readings.recv().await?.len(), 200);
+        // Other names have neither.
+        let mut rx = here.receiver::<Vec<u8>>("others").await?;
+        let mut tx = there.sender::<Vec<u8>>("others").await?;
+        let (sent, received) = par!(tx.send(vec![0; 1000]), rx.recv());
+        assert_eq!((sent?, received?.len()), ((), 1000));
+        there.leave().await?;
+        here.leave().await
+    });
+}
+
+#[test]
+fn without_a_name_of_the_application_nobody_joins() {
+    run(async {
+        let error = Node::builder().no_config().join().await.unwrap_err().to_string();
+        assert!(error.contains("`.app(\"weather\")`") && error.contains("DUNLIN_APP"), "{error}");
+        let file = File::new("wrong", "grace = 3");
+        let error = Node::builder().config(&file.0).unwrap_err();
+        assert!(matches!(&error, NodeError::Config(ConfigError::Invalid { .. })), "{error}");
+        Ok(())
+    });
+}
+
+/// A simulation is the same everywhere: neither files nor variables of where it runs have a part in it.
+#[cfg(feature = "sim")]
+#[test]
+fn a_simulation_reads_nothing() {
+    let joined = dunlin::sim::Sim::new(1).run(async {
+        let node = Node::builder().config("/no such folder/dunlin.toml")?.app("simulated").join().await?;
+        assert!(node.config().files.is_empty());
+        let rows = node.config().rows();
+        let read = rows.iter().filter(|(_, _, origin)| !matches!(origin, Origin::Code | Origin::Default));
+        assert_eq!(read.count(), 0);
+        node.leave().await
+    });
+    joined.unwrap();
+}
+
+/// Ports are taken again soon: who comes to an old address must not be taken for who was there.
+#[test]
+fn another_node_at_an_old_address_is_another_node() {
+    run(async {
+        let stays =
+            alone().app("again").names("memory:names-of-again").grace(Duration::from_millis(600)).join().await?;
+        let goes = alone().app("again").names("memory:names-of-again").join().await?;
+        let mut connections = stays.connections();
+        let mut tx = stays.sender::<u32>("n").await?;
+        let mut rx = goes.receiver::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let (old, address) = (goes.me(), goes.listening()[0].clone());
+        goes.leave().await?;
+        let comes = alone().app("again").names("memory:names-of-again").listen(&address).join().await?;
+        assert!(tx.send(2).await.is_err(), "who received has left");
+        drop(tx);
+        let mut rx = comes.receiver::<u32>("n").await?;
+        let mut tx = stays.sender::<u32>("n").await?;
+        let (sent, received) = par!(tx.send(3), rx.recv());
+        assert_eq!((sent?, received?), ((), 3));
+        let mut seen = Vec::new();
+        while !seen.contains(&(comes.me(), ConnectionState::Up)) {
+            seen.push(connections.recv().await?);
+        }
+        assert!(seen.contains(&(old, ConnectionState::Down(Down::Left))), "{seen:?}");
+        comes.leave().await?;
+        stays.leave().await
+    });
+}

@@ -1,0 +1,516 @@
+//! What a node's program hears of it, as events; and people, by `tracing`. Two applications in one program. What is not there.
+#![cfg(feature = "net")]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use dunlin::node::network::{BoxFuture, Listener, Network, Socket};
+use dunlin::node::roles::JoinWait;
+use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
+use dunlin::prelude::*;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+fn builder(application: &str) -> dunlin::node::NodeBuilder {
+    Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
+}
+
+/// Nodes of an application of their own, which is named for the test. The first serves the names.
+async fn nodes<const N: usize>(test: &str) -> Result<[Node; N]> {
+    let mut nodes = vec![builder(test).join().await?];
+    nodes[0].sender::<u8>("somebody serves the names").await?;
+    while nodes.len() < N {
+        nodes.push(builder(test).join().await?);
+    }
+    Ok(nodes.try_into().unwrap())
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limit = Duration::from_secs(60);
+    dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
+}
+
+/// The next that `f` wants.
+async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) -> Option<R>) -> Result<R> {
+    loop {
+        if let Some(wanted) = f(events.recv().await?) {
+            return Ok(wanted);
+        }
+    }
+}
+
+/// Everything up to the event that has this text.
+async fn until(events: &mut Receiver<NodeEvent>, text: &str) -> Result<Vec<NodeEvent>> {
+    let mut all = Vec::new();
+    loop {
+        all.push(events.recv().await?);
+        if all.last().unwrap().to_string() == text {
+            return Ok(all);
+        }
+    }
+}
+
+#[test]
+fn who_is_there_joins_and_leaves() {
+    run(async {
+        let [a] = nodes("joins").await?;
+        let mut events = a.events();
+        let [b, c] = [builder("joins").join().await?, builder("joins").join().await?];
+        for node in [&b, &c] {
+            node.sender::<u8>(&node.me().to_string()).await?;
+        }
+        let mut all = Vec::new();
+        // Either may be the first.
+        for node in [&b, &c] {
+            let joined = format!("{} has joined", node.me());
+            if !all.iter().any(|event: &NodeEvent| event.to_string() == joined) {
+                all.append(&mut until(&mut events, &joined).await?);
+            }
+        }
+        for node in [&b, &c] {
+            let peer = node.me();
+            let at = |event: &NodeEvent| all.iter().position(|other| other == event).unwrap();
+            let joined = NodeEvent::Joined { peer, name: peer.to_string() };
+            assert!(at(&NodeEvent::Connection(peer, ConnectionState::Up)) < at(&joined));
+        }
+        // Who asks later is told who is there.
+        let mut late = a.events();
+        let mut there = [late.try_recv().unwrap().to_string(), late.try_recv().unwrap().to_string()];
+        there.sort();
+        let mut expected = [&b, &c].map(|node| format!("{} has joined", node.me()));
+        expected.sort();
+        assert_eq!(there, expected);
+        assert!(late.try_recv().is_err());
+
+        let peer = b.me();
+        b.leave().await?;
+        let all = until(&mut events, &format!("{peer} has left")).await?;
+        let down = NodeEvent::Connection(peer, ConnectionState::Down(Down::Left));
+        assert_eq!(all, [down, NodeEvent::Left { peer, name: peer.to_string(), in_order: true }]);
+        // A channel of events ends with its node.
+        a.leave().await?;
+        while let Ok(event) = events.recv().await {
+            assert_eq!(event, NodeEvent::Connection(c.me(), ConnectionState::Down(Down::Left)));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_refused_is_an_event() {
+    run(async {
+        let [a, b] = nodes("refused").await?;
+        let mut events = b.events();
+        let _tx = a.sender::<u32>("tides").await?;
+        let error = b.sender::<u32>("tides").await.unwrap_err();
+        let told = next(&mut events, |event| match event {
+            NodeEvent::Refused { name, why } => Some((name, why)),
+            _ => None,
+        });
+        assert_eq!(told.await?, ("tides".to_owned(), error));
+        Ok(())
+    });
+}
+
+#[test]
+fn ends_that_do_not_agree_are_an_event() {
+    run(async {
+        let [a, b] = nodes("mismatch").await?;
+        let mut events = b.events();
+        let mut difference = async || {
+            next(&mut events, |event| match event {
+                NodeEvent::Mismatch { name, difference } => Some((name, difference)),
+                _ => None,
+            })
+            .await
+        };
+        let _tx = a.sender::<u32>("tides").await?;
+        let error = b.receiver::<u32>("tides").encoding(Encoding::Compact).await.unwrap_err();
+        let NameError::Mismatch { difference: why, .. } = error else { panic!("{error}") };
+        assert_eq!(difference().await?, (Some("tides".to_owned()), why.to_string()));
+        let _rx = a.receiver::<String>("words").await?;
+        assert!(b.sender::<u32>("words").await.is_err());
+        assert_eq!(difference().await?, (Some("words".to_owned()), "text there, u32 here".to_owned()));
+        // Both on one node, where nothing is written: the types have to be the same.
+        let mut tx = b.sender::<u32>("numbers").await?;
+        let _rx = b.receiver::<u64>("numbers").await?;
+        let (_, text) = difference().await?;
+        assert!(text.contains("messages of"), "{text}");
+        assert!(tx.send(1).await.unwrap_err().to_string().contains(&text));
+        Ok(())
+    });
+}
+
+async fn limit(events: &mut Receiver<NodeEvent>) -> Result<Limit> {
+    next(events, |event| match event {
+        NodeEvent::Limit(limit) => Some(limit),
+        _ => None,
+    })
+    .await
+}
+
+#[test]
+fn a_message_that_is_too_large_is_an_event() {
+    run(async {
+        let [a] = nodes("large").await?;
+        let b = builder("large").message_max_bytes(1000).join().await?;
+        let mut events = a.events();
+        let (mut tx, _rx) = (a.sender::<Vec<u8>>("blobs").await?, b.receiver::<Vec<u8>>("blobs").await?);
+        let error = tx.send(vec![0; 100_000]).await.unwrap_err();
+        assert!(matches!(error, SendError::NotTaken { why: Why::TooLarge { .. }, .. }), "{error}");
+        let Limit::Message { name, bytes, bytes_max } = limit(&mut events).await? else { panic!() };
+        assert_eq!((name.as_deref(), bytes), (Some("blobs"), 100_000));
+        assert!((1000..10_000).contains(&bytes_max), "{bytes_max}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_name_service_that_is_full_is_an_event() {
+    run(async {
+        let [a, b] = nodes("full").await?;
+        let mut events = b.events();
+        let _ = a;
+        let mut ends = Vec::new();
+        let error = loop {
+            match b.client::<Counter>(&format!("end {}", ends.len())).await {
+                Ok(end) => ends.push(end),
+                Err(error) => break error,
+            }
+        };
+        let NameError::Full { name, what, max } = error else { panic!("{error}") };
+        assert_eq!(ends.len() as u64, max);
+        assert_eq!(limit(&mut events).await?, Limit::Names { name, what, max });
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Counter {
+    order: ToServer<u32>,
+}
+
+#[test]
+fn guests_that_nobody_receives_are_an_event() {
+    run(async {
+        let [a, b] = nodes("guests").await?;
+        let mut events = a.events();
+        let _nobody_receives = a.acceptor::<Counter>("counter").await?;
+        let mut clients = Vec::new();
+        let told = loop {
+            clients.push(b.client::<Counter>("counter").await?);
+            let mut told = None;
+            while let Ok(event) = events.try_recv() {
+                told = if let NodeEvent::Limit(limit) = event { Some(limit) } else { told };
+            }
+            if let Some(told) = told {
+                break told;
+            }
+        };
+        let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
+        assert_eq!((name.as_str(), peer), ("counter", b.me()));
+        assert!(clients.len() > max);
+        Ok(())
+    });
+}
+
+#[test]
+fn strangers_are_an_event() {
+    run(async {
+        let names = "memory:names-of-strangers";
+        let node = Node::builder().app("strangers").names(names).listen("127.0.0.1:0").join().await?;
+        let address = &node.listening()[0];
+        let mut events = node.events();
+        let mut stranger = async || {
+            next(&mut events, |event| match event {
+                NodeEvent::Stranger { from, why } => Some((from, why)),
+                _ => None,
+            })
+            .await
+        };
+        let mut browser = TcpStream::connect(address).await?;
+        tokio::io::AsyncWriteExt::write_all(&mut browser, b"GET / HTTP/1.1\r\n\r\n").await?;
+        let (from, why) = stranger().await?;
+        assert!(from.contains(&browser.local_addr()?.to_string()), "{from}");
+        assert!(!why.is_empty());
+
+        // Each hears of the other once.
+        let other = builder("others").join().await?;
+        let mut unwelcome = other.events();
+        let mut errors = Vec::new();
+        for _ in 0..3 {
+            let error = other.sender::<u8>(&format!("{address}/krill")).await.unwrap_err();
+            errors.push(error.to_string());
+        }
+        let (_, why) = stranger().await?;
+        assert_eq!(why, "it belongs to the application \"others\"");
+        assert!(errors[0].contains("it belongs to the application \"strangers\""), "{errors:?}");
+        let told: Vec<_> = std::iter::from_fn(|| unwelcome.try_recv().ok())
+            .filter_map(|event| match event {
+                NodeEvent::Unwelcome { at, why } => Some((at, why)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [(address.clone(), "it belongs to the application \"strangers\"".to_owned())]);
+
+        // Who says nothing takes a place, and there are so many.
+        let mut silent = Vec::new();
+        for _ in 0..260 {
+            silent.push(TcpStream::connect(address).await?);
+        }
+        let told = next(&mut events, |event| match event {
+            NodeEvent::Limit(_) | NodeEvent::Stranger { .. } => Some(event),
+            _ => None,
+        });
+        assert!(matches!(told.await?, NodeEvent::Limit(Limit::Handshakes { .. })));
+        // One was closed.
+        let read = silent.last_mut().unwrap().read(&mut [0]).await;
+        assert!(!matches!(read, Ok(1..)), "{read:?}");
+        Ok(())
+    });
+}
+
+/// Where nobody is, and nobody may be.
+struct Nowhere;
+
+impl Network for Nowhere {
+    fn scheme(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn dial<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Socket>>> {
+        Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Box<dyn Listener>>> {
+        Box::pin(async { Err(std::io::ErrorKind::AddrNotAvailable.into()) })
+    }
+}
+
+#[test]
+fn without_a_name_service_a_role_is_not_taken_up() {
+    run(async {
+        for role in [Role::Member, Role::Main] {
+            let said = Arc::new(Mutex::new(Vec::<JoinWait>::new()));
+            let says = said.clone();
+            let node = Node::builder().app("nowhere").names("nowhere:names").network(Nowhere).listen("memory:nowhere");
+            let node = node.role(role).wait_for_main(Duration::from_millis(400));
+            let error = node.on_wait(move |wait| says.lock().unwrap().push(wait.clone())).join().await.unwrap_err();
+            let said = said.lock().unwrap().clone();
+            let reason = Some("nowhere:names: connection refused".to_owned());
+            assert_eq!((said.len(), said[0].role, &said[0].without_names), (1, role, &reason));
+            let text = said[0].to_string();
+            assert!(text.starts_with("waiting for a name service of the application \"nowhere\""), "{text}");
+            match (role, &error) {
+                (Role::Member, NodeError::NoMain { without_names, .. })
+                | (Role::Main, NodeError::NoNames { without_names, .. }) => assert_eq!(*without_names, reason),
+                _ => panic!("{error}"),
+            }
+            assert!(error.to_string().contains("(nowhere:names: connection refused). Start"), "{error}");
+            // Its address is free again: the next one listens there.
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_says_what_to_do() {
+    run(async {
+        let node = Node::builder().app("in use").names("memory:in-use").listen("127.0.0.1:0").join().await?;
+        let taken = &node.listening()[0];
+        let error = builder("in use too").listen(taken).join().await.unwrap_err();
+        let text = error.to_string();
+        let NodeError::Listen { address, error, .. } = error else { panic!("{text}") };
+        assert_eq!((&address, error.kind()), (taken, std::io::ErrorKind::AddrInUse));
+        assert!(text.contains("end it, or choose"), "{text}");
+        Ok(())
+    });
+}
+
+/// Each has its names, and its ends; what is one's is not the other's.
+#[test]
+fn a_program_may_join_two_applications() {
+    run(async {
+        let [river, mill] = nodes("river").await?;
+        let [market, baker] = nodes("market").await?;
+        // The same name in both is two channels.
+        let (mut grain, mut ground) = (river.sender::<u32>("flour").await?, mill.receiver::<u32>("flour").await?);
+        let (mut sacks, mut bread) = (market.sender::<u32>("flour").await?, baker.receiver::<u32>("flour").await?);
+        let carries = async {
+            for n in 0..10 {
+                let (sent, received) = par!(grain.send(n), ground.recv());
+                sent?;
+                let n = received?;
+                let (sent, received) = par!(sacks.send(n), bread.recv());
+                sent?;
+                assert_eq!(received?, n);
+            }
+            Result::<()>::Ok(())
+        };
+        carries.await?;
+
+        // An end of the one does not go over the other: it stays, and works.
+        let (mut to_baker, mut at_baker) =
+            (market.sender::<Sender<u32>>("ends").await?, baker.receiver::<Sender<u32>>("ends").await?);
+        let (sent, received) = par!(to_baker.send(grain), async {
+            let received = at_baker.recv().within(Duration::from_millis(200)).await;
+            received.map(|_| ())
+        });
+        let Err(SendError::NotTaken { value: mut grain, why: Why::Unsendable(text) }) = sent else {
+            panic!("{sent:?}")
+        };
+        assert!(text.to_string().contains("another node of this program"), "{text}");
+        assert_eq!(received, Err(RecvError::TimedOut));
+        let (sent, received) = par!(grain.send(11), ground.recv());
+        sent?;
+        assert_eq!(received?, 11);
+        // One that belongs to neither may go.
+        let (tx, mut rx) = channel::<u32>();
+        let (sent, tx) = par!(to_baker.send(tx), at_baker.recv());
+        assert!(sent.is_ok());
+        let mut tx = tx?;
+        let (sent, received) = par!(tx.send(12), rx.recv());
+        sent?;
+        assert_eq!(received?, 12);
+
+        // Leaving one is not leaving the other.
+        let closing = river.closing();
+        market.leave().await?;
+        baker.leave().await?;
+        let (sent, received) = par!(grain.send(13), ground.recv());
+        sent?;
+        assert_eq!(received?, 13);
+        mill.leave().await?;
+        river.leave().await?;
+        assert_eq!(closing.await, Duration::ZERO);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_program_may_have_a_role_in_each_of_two_applications() {
+    run(async {
+        let south = builder("south").role(Role::Main).named("south").join().await?;
+        let north = builder("north").role(Role::Main).named("north").join().await?;
+        let [of_south, of_north] =
+            [builder("south").role(Role::Member).join().await?, builder("north").role(Role::Member).join().await?];
+        assert_eq!((south.members()[0].peer, north.members()[0].peer), (of_south.me(), of_north.me()));
+        let closes = of_south.closing();
+        let (left, done) = par!(south.leave(), async {
+            closes.await;
+            of_south.leave().await
+        });
+        left?;
+        done?;
+        assert_eq!(north.members().len(), 1);
+        let (left, done) = par!(north.leave(), of_north.leave());
+        left?;
+        done
+    });
+}
+
+/// What a subscriber was told: level, target, message and fields, application.
+type Line = (Level, String, String, Option<String>);
+
+/// Keeps what is told, for all tests of this program.
+#[derive(Default)]
+struct Keeps {
+    lines: Mutex<Vec<Line>>,
+    /// As users' code, it may ask a node something.
+    asks: OnceLock<Node>,
+}
+
+static KEEPS: OnceLock<Arc<Keeps>> = OnceLock::new();
+
+#[derive(Default)]
+struct Fields {
+    text: String,
+    application: Option<String>,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "application" => self.application = Some(value.to_owned()),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.text += &format!("{}={value:?};", field.name());
+    }
+}
+
+struct Subscribed(Arc<Keeps>);
+
+impl Subscriber for Subscribed {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("dunlin")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        if let Some(node) = self.0.asks.get() {
+            node.peers();
+        }
+        let (level, target) = (*event.metadata().level(), event.metadata().target().to_owned());
+        self.0.lines.lock().unwrap().push((level, target, fields.text, fields.application));
+    }
+}
+
+#[test]
+fn people_read_the_same() {
+    let keeps = KEEPS.get_or_init(|| {
+        let keeps = Arc::<Keeps>::default();
+        tracing::subscriber::set_global_default(Subscribed(keeps.clone())).unwrap();
+        keeps
+    });
+    run(async {
+        let main = builder("read").role(Role::Main).named("master").join().await?;
+        assert!(keeps.asks.set(main.clone()).is_ok());
+        let member = builder("read").role(Role::Member).named("worker").join().await?;
+        let mut events = member.events();
+        let peer = member.me();
+        let (left, done) = par!(main.clone().leave(), async {
+            next(&mut events, |event| matches!(event, NodeEvent::Closing { .. }).then_some(())).await?;
+            member.leave().await
+        });
+        left?;
+        done?;
+        let lines = keeps.lines.lock().unwrap().clone();
+        let here: Vec<_> = lines.iter().filter(|line| line.3.as_deref() == Some("read")).collect();
+        assert!(here.iter().all(|(_, target, ..)| target == "dunlin::node"));
+        let at = |level: Level, text: &str| {
+            let found = here.iter().position(|line| line.0 == level && line.2.contains(text));
+            found.unwrap_or_else(|| panic!("{text} is not in {here:#?}"))
+        };
+        for text in ["message=listening;", "message=serving the names;", "message=dialled;"] {
+            let level = if text.contains("dialled") { Level::DEBUG } else { Level::INFO };
+            at(level, text);
+        }
+        let (joined, left) =
+            (at(Level::INFO, "message=worker has joined;"), at(Level::INFO, "message=worker has left;"));
+        // Each node writes its own in order, but one may be later than the other: both say this.
+        let closing = at(Level::INFO, "message=the application closes, within 10s;");
+        let last_closing = here.iter().rposition(|line| line.2.contains("message=the application closes")).unwrap();
+        assert!(joined < last_closing && closing < left);
+        assert!(here[joined].2.contains(&format!("peer={peer};")), "{:?}", here[joined]);
+        at(Level::DEBUG, &format!("message=connected with {peer};"));
+        at(Level::INFO, "message=leaving;");
+        Ok(())
+    });
+}

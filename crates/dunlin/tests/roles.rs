@@ -1,0 +1,442 @@
+//! A main node and its members: joining, shutdown, and what they hear of each other; in virtual time.
+#![cfg(feature = "sim")]
+
+use std::sync::{Arc, Mutex};
+
+use dunlin::node::roles::JoinWait;
+use dunlin::node::{NameError, NodeBuilder, NodeError, NodeEvent, Role};
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use dunlin::waits;
+
+const SEEDS: u64 = 20;
+
+/// In many simulations.
+fn run(test: impl AsyncFn(&Sim) -> Result) {
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed);
+        let result = sim.run(test(&sim));
+        result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+}
+
+fn builder() -> NodeBuilder {
+    Node::builder().app("roles")
+}
+
+async fn main_node() -> Result<Node, NodeError> {
+    builder().role(Role::Main).named("master").join().await
+}
+
+async fn member(name: &str) -> Result<Node, NodeError> {
+    builder().role(Role::Member).named(name).join().await
+}
+
+/// Nodes come and go before one of them is the main one: it serves the names, and stays.
+async fn names() -> Result<Node> {
+    let names = Node::join("roles").await?;
+    let _ = names.sender::<u32>("somebody serves the names").await?;
+    Ok(names)
+}
+
+/// A main node, and members.
+async fn nodes<const N: usize>() -> Result<(Node, [Node; N])> {
+    let main = main_node().await?;
+    let mut members = Vec::new();
+    for n in 0..N {
+        members.push(member(&format!("worker-{n}")).await?);
+    }
+    Ok((main, members.try_into().unwrap()))
+}
+
+/// Who has joined and left, and what befell the main node; in the order in which it was told.
+fn news(events: &mut Receiver<NodeEvent>) -> Vec<String> {
+    let all = std::iter::from_fn(|| events.try_recv().ok());
+    let of_roles = |event: &NodeEvent| !matches!(event, NodeEvent::Connection(..));
+    all.filter(of_roles).map(|event| event.to_string()).collect()
+}
+
+/// Waits for this one.
+async fn hears(events: &mut Receiver<NodeEvent>, text: &str) -> Result<NodeEvent> {
+    loop {
+        let event = events.recv().await?;
+        if event.to_string() == text {
+            return Ok(event);
+        }
+    }
+}
+
+fn seconds(sim: &Sim, since: Duration) -> u64 {
+    (sim.elapsed() - since).as_secs()
+}
+
+#[test]
+fn a_member_that_is_first_waits_visibly() {
+    run(async |sim| {
+        let _names = names().await?;
+        let said = Arc::new(Mutex::new(Vec::<JoinWait>::new()));
+        let says = said.clone();
+        let waits = builder().role(Role::Member).on_wait(move |wait| says.lock().unwrap().push(wait.clone()));
+        let line = line!() - 1;
+        let joining = spawn(waits.join());
+        sleep(Duration::from_secs(12)).await;
+        // A quarter of a second, and then every five.
+        let said = said.lock().unwrap().clone();
+        let times: Vec<u64> = said.iter().map(|wait| wait.waited.as_secs()).collect();
+        assert_eq!(times, [0, 5, 10]);
+        assert_eq!((said[0].role, said[0].without_names.as_ref()), (Role::Member, None));
+        let text = said[0].to_string();
+        assert!(text.contains("waiting for the main node of the application \"roles\""), "{text}");
+        assert!(text.contains("role(Role::Main)"), "{text}");
+        let here = |wait: &waits::Wait| wait.made.file() == file!() && wait.made.line() == line;
+        let wait = waits::snapshot().into_iter().find(here).expect("the join is a wait");
+        assert_eq!(wait.who, joining.pid());
+
+        let main = main_node().await?;
+        let began = sim.elapsed();
+        let member = joining.await??;
+        assert!(seconds(sim, began) < 1);
+        assert_eq!((main.role(), member.role()), (Some(Role::Main), Some(Role::Member)));
+        assert!(!waits::snapshot().iter().any(here));
+        let members = main.members();
+        assert_eq!(members.len(), 1);
+        assert_eq!((members[0].peer, &*members[0].name), (member.me(), &*member.me().to_string()));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_member_does_not_wait_for_ever() {
+    run(async |sim| {
+        let _names = names().await?;
+        let began = sim.elapsed();
+        let patient = builder().role(Role::Member).wait_for_main(Duration::from_secs(7)).join();
+        let Err(NodeError::NoMain { application, waited, without_names: None }) = patient.await else {
+            panic!("there is no main node")
+        };
+        assert_eq!((&*application, waited.as_secs(), seconds(sim, began)), ("roles", 7, 7));
+        Ok(())
+    });
+}
+
+#[test]
+fn there_is_one_main_node() {
+    run(async |_| {
+        let _names = names().await?;
+        let main = main_node().await?;
+        let Err(NodeError::SecondMain { application, holder }) = main_node().await else {
+            panic!("there is a main node already")
+        };
+        assert_eq!((application, holder), ("roles".to_owned(), main.me().to_string()));
+        // Who is refused is gone, and the one that there is does not notice.
+        let member = member("worker").await?;
+        assert_eq!(main.members().len(), 1);
+        member.leave().await?;
+        main.leave().await?;
+        main_node().await?.leave().await
+    });
+}
+
+#[test]
+fn a_main_node_that_is_lost_is_replaced() {
+    run(async |sim| {
+        let names = names().await?;
+        let (main, [a, b]) = nodes().await?;
+        let (mut of_a, mut of_b) = (a.events(), b.events());
+        for node in [&names, &a, &b] {
+            sim.part(&main, node);
+        }
+        let began = sim.elapsed();
+        assert!(matches!(main_node().await, Err(NodeError::SecondMain { .. })), "its connections may come back");
+        for events in [&mut of_a, &mut of_b] {
+            let lost = hears(events, "the main node, master, is gone; waiting for the next").await?;
+            assert_eq!(lost, NodeEvent::MainLost { peer: main.me(), name: "master".to_owned() });
+        }
+        assert!((15..25).contains(&seconds(sim, began)));
+        let next = builder().role(Role::Main).named("next").join().await?;
+        for (events, other) in [(&mut of_a, "worker-1"), (&mut of_b, "worker-0")] {
+            let mut joined = Vec::new();
+            while joined.len() < 2 {
+                if let NodeEvent::Joined { name, .. } = events.recv().await? {
+                    joined.push(name);
+                }
+            }
+            joined.sort();
+            assert_eq!(joined, ["next", other]);
+        }
+        assert_eq!(next.members().len(), 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_main_node_that_is_dropped_is_replaced_at_once() {
+    run(async |sim| {
+        let _names = names().await?;
+        let (main, [a]) = nodes().await?;
+        let mut events = a.events();
+        drop(main);
+        hears(&mut events, "the main node, master, is gone; waiting for the next").await?;
+        let began = sim.elapsed();
+        let next = main_node().await?;
+        hears(&mut events, "master has joined").await?;
+        assert!(seconds(sim, began) < 5);
+        assert_eq!(next.members().len(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn members_hear_of_each_other() {
+    run(async |_| {
+        let (main, [a, b]) = nodes().await?;
+        hears(&mut a.events(), "worker-1 has joined").await?;
+        let (mut of_main, mut of_a, mut of_b) = (main.events(), a.events(), b.events());
+        let mut present = [news(&mut of_main), news(&mut of_a), news(&mut of_b)];
+        present.iter_mut().for_each(|news| news.sort());
+        let joined = |names: &[&str]| names.iter().map(|name| format!("{name} has joined")).collect::<Vec<_>>();
+        assert_eq!(
+            present,
+            [joined(&["worker-0", "worker-1"]), joined(&["master", "worker-1"]), joined(&["master", "worker-0"]),]
+        );
+        let c = member("late").await?;
+        for events in [&mut of_main, &mut of_a, &mut of_b] {
+            let joined = hears(events, "late has joined").await?;
+            assert_eq!(joined, NodeEvent::Joined { peer: c.me(), name: "late".to_owned() });
+        }
+        c.leave().await?;
+        for events in [&mut of_main, &mut of_a] {
+            hears(events, "late has left").await?;
+        }
+        // Without a word.
+        drop(b);
+        for events in [&mut of_main, &mut of_a] {
+            hears(events, "worker-1 is lost").await?;
+        }
+        assert_eq!(main.members().iter().map(|member| &*member.name).collect::<Vec<_>>(), ["worker-0"]);
+        Ok(())
+    });
+}
+
+/// Each member has something to do before it leaves, for which it needs the names that the main node serves.
+#[test]
+fn the_main_node_leaves_last() {
+    run(async |sim| {
+        let (main, members) = nodes::<3>().await?;
+        assert!(main.serves_names());
+        let began = sim.elapsed();
+        let working = members.into_iter().zip(1..).map(|(node, n)| {
+            let mut events = node.events();
+            spawn(async move {
+                let mut within = None;
+                alt! {
+                    _ = sleep(Duration::from_secs(100)) => {}
+                    told = future(node.closing()) => within = Some(told),
+                }
+                assert_eq!(within, Some(Duration::from_secs(10)));
+                hears(&mut events, "the application closes, within 10s").await?;
+                sleep(Duration::from_secs(n)).await;
+                let name = format!("last words of {n}");
+                let (tx, rx) =
+                    par!(async { node.sender::<u64>(&name).await }, async { node.receiver::<u64>(&name).await });
+                let (sent, received) =
+                    par!(async { tx?.send(n).await.map_err(Error::from) }, async { Ok::<_, Error>(rx?.recv().await?) });
+                sent?;
+                assert_eq!(received?, n);
+                node.leave().await
+            })
+        });
+        let working: Vec<_> = working.collect();
+        let mut events = main.events();
+        let closing = main.closing();
+        main.leave().await?;
+        assert!((3..5).contains(&seconds(sim, began)));
+        assert_eq!(closing.await, Duration::from_secs(10));
+        let mut left: Vec<String> = news(&mut events).into_iter().filter(|text| text.ends_with("left")).collect();
+        left.sort();
+        assert_eq!(left, ["worker-0 has left", "worker-1 has left", "worker-2 has left"]);
+        for member in working {
+            member.await??;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn who_does_not_leave_is_named() {
+    run(async |sim| {
+        let _names = names().await?;
+        let main = builder().role(Role::Main).shutdown(Duration::from_secs(4)).named("master").join().await?;
+        let (quick, slow, gone) = (member("quick").await?, member("slow").await?, member("gone").await?);
+        sim.part(&main, &gone);
+        let leaves = spawn({
+            let closing = quick.closing();
+            async move {
+                assert_eq!(closing.await, Duration::from_secs(4));
+                quick.leave().await
+            }
+        });
+        let mut events = slow.events();
+        let began = sim.elapsed();
+        let error = main.leave().await.unwrap_err();
+        let text = error.to_string();
+        let Error::Node(NodeError::Stragglers { members }) = error else { panic!("{text}") };
+        assert!((4..10).contains(&seconds(sim, began)));
+        let mut named: Vec<_> = members.iter().map(|member| (&*member.name, member.peer, member.leaves)).collect();
+        named.sort();
+        assert_eq!(named, [("gone", gone.me(), false), ("slow", slow.me(), false)]);
+        assert!(members.iter().all(|member| member.since.as_secs() >= 4 && member.process == std::process::id()));
+        assert!(text.contains("slow (node ") && text.contains("has not left"), "{text}");
+        leaves.await??;
+        hears(&mut events, "the application closes, within 4s").await?;
+        hears(&mut events, "the main node, master, is gone; waiting for the next").await?;
+        Ok(())
+    });
+}
+
+/// The next main node has closed nothing.
+#[test]
+fn who_stays_belongs_to_the_next_main_node() {
+    run(async |_| {
+        let _names = names().await?;
+        let main = builder().role(Role::Main).shutdown(Duration::from_secs(1)).named("first").join().await?;
+        let member = member("stays").await?;
+        let mut events = member.events();
+        assert!(main.leave().await.is_err());
+        hears(&mut events, "the main node, first, is gone; waiting for the next").await?;
+        let next = main_node().await?;
+        hears(&mut events, "master has joined").await?;
+        let mut present = member.events();
+        assert_eq!(news(&mut present), ["master has joined"]);
+        let closing = member.closing();
+        let left = spawn(async move {
+            closing.await;
+            member.leave().await
+        });
+        next.leave().await?;
+        left.await?
+    });
+}
+
+#[test]
+fn what_a_member_calls_itself_is_fit_to_be_read() {
+    run(async |_| {
+        let _names = names().await?;
+        let main = main_node().await?;
+        let member = member(&format!("wo\x1b[2Jrk\ner{}", "-".repeat(300))).await?;
+        let members = main.members();
+        assert_eq!(members[0].name, format!("wo[2Jrker{}", "-".repeat(246)));
+        member.leave().await
+    });
+}
+
+#[test]
+fn a_member_leaves_alone() {
+    run(async |sim| {
+        let _names = names().await?;
+        let (main, [a]) = nodes().await?;
+        let mut events = main.events();
+        let closing = a.closing();
+        let began = sim.elapsed();
+        a.leave().await?;
+        assert_eq!(closing.await, Duration::ZERO, "it was not the application that closed");
+        hears(&mut events, "worker-0 has left").await?;
+        assert!(seconds(sim, began) < 1);
+        assert_eq!(main.members(), []);
+        // Between two main nodes there is nobody to tell.
+        let b = member("between").await?;
+        let mut of_b = b.events();
+        drop(main);
+        hears(&mut of_b, "the main node, master, is gone; waiting for the next").await?;
+        let began = sim.elapsed();
+        b.leave().await?;
+        assert!(seconds(sim, began) < 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn who_joins_while_the_application_closes_waits_for_the_next_main_node() {
+    run(async |sim| {
+        let _names = names().await?;
+        let (main, [a]) = nodes().await?;
+        let (left, late) = par!(main.leave(), async {
+            a.closing().await;
+            let late = builder().role(Role::Member).wait_for_main(Duration::from_secs(2)).join().await;
+            a.leave().await?;
+            Ok::<_, Error>(late)
+        });
+        left?;
+        assert!(matches!(late?, Err(NodeError::NoMain { .. })));
+        assert!(sim.elapsed() < Duration::from_secs(10));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_member_that_is_given_up_waits_no_more() {
+    run(async |_| {
+        let _names = names().await?;
+        alt! {
+            _ = future(member("given up")) => panic!("there is no main node"),
+            _ = sleep(Duration::from_secs(3)) => {}
+        }
+        let main = main_node().await?;
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(main.members(), []);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_names_of_nodes_are_not_for_programs() {
+    run(async |_| {
+        let node = Node::join("roles").await?;
+        for name in ["dunlin.main", "dunlin.", "10.0.0.1:7400/dunlin.main"] {
+            let Err(NameError::Reserved(refused)) = node.sender::<u32>(name).await else { panic!("{name}") };
+            assert_eq!(refused, name);
+        }
+        let _ = node.sender::<u32>("dunlin").await?;
+        Ok(())
+    });
+}
+
+/// A main node comes back that was taken for lost, and has been replaced.
+#[test]
+fn a_main_node_that_was_replaced_waits_for_its_name() {
+    run(async |sim| {
+        let names = names().await?;
+        let (main, [a]) = nodes().await?;
+        let (mut of_main, mut of_a) = (main.events(), a.events());
+        for node in [&names, &a] {
+            sim.part(&main, node);
+        }
+        hears(&mut of_a, "the main node, master, is gone; waiting for the next").await?;
+        let next = loop {
+            match builder().role(Role::Main).named("next").join().await {
+                Ok(next) => break next,
+                Err(NodeError::SecondMain { .. }) => sleep(Duration::from_secs(1)).await,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        hears(&mut of_a, "next has joined").await?;
+        hears(&mut of_main, "worker-0 is lost").await?;
+        for node in [&names, &a] {
+            sim.heal(&main, node);
+        }
+        loop {
+            if let NodeEvent::Refused { name, why: NameError::Refused { holder, .. } } = of_main.recv().await? {
+                assert_eq!((name, holder), ("dunlin.main".to_owned(), next.me().to_string()));
+                break;
+            }
+        }
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!((main.members().len(), next.members().len()), (0, 1));
+        // It is told once. Then the name is free.
+        assert_eq!(news(&mut of_main), [""; 0]);
+        drop(next);
+        hears(&mut of_a, "master has joined").await?;
+        assert_eq!(main.members().len(), 1);
+        Ok(())
+    });
+}
