@@ -26,7 +26,7 @@ use crate::share::Shared;
 use crate::share::far::Lend;
 use crate::waits::ChannelId;
 use agents::Agent;
-use carrier::{Another, EndKind, Mobile, Place, PolicyNote};
+use carrier::{Another, EndKind, Mobile, Place, PolicyNote, SharedEnd};
 
 /// Held while a value that stands for an end gives it up because another one stands for it too.
 static GIVING_UP: Mutex<()> = Mutex::new(());
@@ -259,7 +259,7 @@ impl<E: Lend> Mobile for Shared<E> {
     }
 
     fn is_stretched(&self) -> bool {
-        false
+        self.is_kept_beside()
     }
 
     fn is_busy(&self) -> bool {
@@ -273,6 +273,14 @@ impl<E: Lend> Mobile for Shared<E> {
     fn adopt(_: &Policy) -> (Self, Agent) {
         let (handle, agents) = Self::adopt();
         (handle, Agent::Several(agents))
+    }
+
+    fn shared_end(&self) -> Option<SharedEnd> {
+        Some(self.shared_end())
+    }
+
+    fn has_number(&self, number: u128, is_here: bool) {
+        self.has_number(number, is_here);
     }
 
     fn another(&self) -> Another<Self> {

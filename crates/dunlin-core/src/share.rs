@@ -124,6 +124,9 @@ struct Core<E: End> {
     /// The end is kept at another node.
     #[cfg(feature = "serde")]
     is_far: bool,
+    /// By what nodes know it.
+    #[cfg(feature = "serde")]
+    number: far::Number,
 }
 
 /// An end that many can hold: cloned freely, claimed by one at a time.
@@ -180,6 +183,8 @@ impl<E: End> Shared<E> {
             made,
             #[cfg(feature = "serde")]
             is_far: false,
+            #[cfg(feature = "serde")]
+            number: far::Number::default(),
         };
         Self::handle(Arc::new(core))
     }

@@ -64,6 +64,29 @@ async fn work(mut phase: Barrier, done: Arc<AtomicU64>) -> Result {
     Ok(())
 }
 
+/// An enrolment goes round, through three nodes and home, again and again: it counts everywhere.
+#[test]
+fn an_enrolment_goes_home_and_on() {
+    run(async {
+        let [a, b, c] = nodes("an_enrolment_goes_home").await;
+        let mut stays = barrier();
+        let mut goes = stays.enrol();
+        for round in 0..10 {
+            for (from, to) in [(&a, &b), (&b, &c), (&c, &a)] {
+                goes = carry(goes, from, to, &format!("way {round}")).await?;
+                let waits = stays.sync().within(Duration::from_millis(2)).await;
+                assert_eq!(waits, Err(SyncError::TimedOut));
+                let (one, other) = par!(stays.sync(), goes.sync());
+                one?;
+                other?;
+            }
+        }
+        drop(goes);
+        stays.sync().await?;
+        Ok(())
+    });
+}
+
 /// Choices at three nodes between two barriers, which are kept at two of them, and a channel: all choose the same barrier, every time.
 #[test]
 fn choices_at_several_nodes_agree() {

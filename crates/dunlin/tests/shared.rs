@@ -461,3 +461,202 @@ fn a_handle_that_went_on_needs_only_the_keeper() {
         Ok(())
     });
 }
+
+/// The only handle of an end goes round: to another node, on to a third, and home to where the end is kept, where it costs nothing any more.
+#[test]
+fn the_only_handle_goes_round() {
+    run(async {
+        let [a, b, c] = nodes("the_only_handle_goes_round").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
+        let mut ca = way::<Shared<Sender<u32>>>(&c, &a, "ca").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut handle = tx.share();
+        let heard = || a.heard() + b.heard() + c.heard();
+        let mut cost = u64::MAX;
+        for n in 0..50 {
+            handle = carry(handle, &mut ab).await?;
+            handle = carry(handle, &mut bc).await?;
+            passes(handle.send(n), &mut rx, n).await?;
+            handle = carry(handle, &mut ca).await?;
+            for _ in 0..10 {
+                let before = heard();
+                let mut stage = handle.claim().await?;
+                passes(stage.send(n), &mut rx, n).await?;
+                drop(stage);
+                passes(handle.send(n), &mut rx, n).await?;
+                cost = cost.min(heard() - before);
+            }
+        }
+        assert_eq!(cost, 0, "frames for a claim and a send at home");
+        drop(handle);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// The same, over itself.
+#[test]
+fn a_handle_goes_home_over_itself() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Handle {
+        home: Shared<Sender<Handle>>,
+    }
+    run(async {
+        let [a, b, c] = nodes("a_handle_goes_home").await;
+        let mut ab = way::<Handle>(&a, &b, "ab").await?;
+        let mut bc = way::<Handle>(&b, &c, "bc").await?;
+        let (tx, mut back) = channel::<Handle>();
+        let mut handle = Handle { home: tx.share() };
+        for _ in 0..50 {
+            handle = carry(handle, &mut ab).await?;
+            handle = carry(handle, &mut bc).await?;
+            let mut home = handle.home.clone();
+            let (sent, returned) = par!(home.send(handle), back.recv());
+            sent.map_err(|error| Error::other(error.to_string()))?;
+            handle = returned?;
+        }
+        drop(handle);
+        assert!(matches!(back.recv().await, Err(RecvError::Closed)));
+        Ok(())
+    });
+}
+
+/// Handles of a receiver and of a face go home, and on again.
+#[test]
+fn handles_of_all_kinds_go_home() {
+    run(async {
+        let [a, b] = nodes("handles_of_all_kinds").await;
+        let mut ab = way::<(Shared<Receiver<u32>>, Shared<TillClient>)>(&a, &b, "ab").await?;
+        let mut ba = way::<(Shared<Receiver<u32>>, Shared<TillClient>)>(&b, &a, "ba").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let (client, mut server) = Till::pair();
+        let mut handles = (rx.share(), client.share());
+        for n in 0..30 {
+            for way in [&mut ab, &mut ba] {
+                handles = carry(handles, way).await?;
+                let (sent, received) = par!(tx.send(n), handles.0.recv());
+                sent?;
+                assert_eq!(received?, n);
+                let mut till = handles.1.claim().await?;
+                let (paid, got) = par!(till.pay.send(n), server.pay.recv());
+                paid?;
+                assert_eq!(got?, n);
+            }
+        }
+        drop(handles);
+        assert!(tx.send(0).await.is_err());
+        assert_eq!(server.pay.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A handle that is read where its end is kept, as another type than that has, works there. It cannot go on, and is not lost.
+#[test]
+fn a_handle_comes_home_as_another_type() {
+    #[derive(serde::Serialize, serde::Deserialize, Debug)]
+    #[serde(transparent)]
+    struct Metres(u32);
+    run(async {
+        let [a, b] = nodes("a_handle_comes_home_as_another").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (to_a, at_a) = par!(async { b.sender::<Shared<Sender<u32>>>("ba").await }, async {
+            a.receiver::<Shared<Sender<Metres>>>("ba").await
+        });
+        let (mut to_a, mut at_a) = (to_a?, at_a?);
+        let mut on = way::<Shared<Sender<Metres>>>(&a, &b, "on").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let at_b = carry(tx.share(), &mut ab).await?;
+        let (sent, home) = par!(to_a.send(at_b), at_a.recv());
+        sent.map_err(|error| Error::other(error.to_string()))?;
+        let mut home = home?;
+        for n in 0..3 {
+            let (sent, received) = par!(home.send(Metres(n)), rx.recv());
+            sent.map_err(|error| Error::other(error.to_string()))?;
+            assert_eq!(received?, n);
+            let refused = on.0.send(home).await.unwrap_err();
+            assert!(matches!(refused.why(), Some(dunlin::Why::Unsendable(_))), "{refused}");
+            home = refused.into_value();
+            drop(home.claim().await?);
+        }
+        drop(home);
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other handle: the keeper hears of both.
+#[test]
+fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
+    run(async {
+        let [a, b, c] = nodes("a_handle_goes_on_while").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        for n in 0..20 {
+            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let stage = at_a.claim().await?;
+            let claimed = at_b.claim().within(Duration::from_millis(5)).await;
+            assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
+            let mut at_c = carry(at_b, &mut bc).await?;
+            drop(stage);
+            passes(at_c.send(n), &mut rx, n).await?;
+            drop(at_c.claim().await?);
+        }
+        Ok(())
+    });
+}
+
+/// The only handle goes from node to node without being used, so that no node is welcomed before it has gone on.
+#[test]
+fn a_handle_that_hurries_on() {
+    run(async {
+        let [a, b, c, d] = nodes("a_handle_that_hurries_on").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
+        let mut cd = way::<Shared<Sender<u32>>>(&c, &d, "cd").await?;
+        let mut db = way::<Shared<Sender<u32>>>(&d, &b, "db").await?;
+        for n in 0..20 {
+            let (tx, mut rx) = channel::<u32>();
+            let mut handle = carry(tx.share(), &mut ab).await?;
+            for _ in 0..2 {
+                for way in [&mut bc, &mut cd, &mut db] {
+                    handle = carry(handle, way).await?;
+                }
+            }
+            passes(handle.send(n), &mut rx, n).await?;
+            drop(handle.claim().await?);
+            drop(handle);
+            assert_eq!(rx.recv().await, Err(RecvError::Closed));
+        }
+        Ok(())
+    });
+}
+
+/// The claim of a face comes to a node whose last handle has just gone: it goes back, and the face with it.
+#[test]
+fn a_face_is_granted_to_who_has_gone() {
+    run(async {
+        let [a, b] = nodes("a_face_is_granted").await;
+        let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
+        let (client, mut server) = Till::pair();
+        let mut at_a = client.share();
+        for n in 0..50 {
+            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let held = at_a.claim().await?;
+            let claimed = at_b.claim().within(Duration::from_millis(5)).await;
+            assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
+            drop(held);
+            for _ in 0..n % 10 {
+                tokio::task::yield_now().await;
+            }
+            drop(at_b);
+            let mut till = at_a.claim().await?;
+            let (paid, got) = par!(till.pay.send(n), server.pay.recv());
+            paid?;
+            assert_eq!(got?, n);
+        }
+        Ok(())
+    });
+}

@@ -801,3 +801,25 @@ fn an_end_goes_on_as_soon_as_it_is_received() {
         far.await?
     });
 }
+
+/// A receiver whose sender has gone goes into a message that is complete when it is sent: that the channel has ended is said when its new home is there.
+#[test]
+fn a_receiver_without_a_sender_goes_on_a_credit() {
+    run(async {
+        let [a, b] = nodes("a_receiver_without_a_sender").await;
+        let mut ab = way::<Receiver<Receiver<u32>>>(&a, &b, "ab").await?;
+        let (mut ends, rx) = channel_with::<Receiver<u32>>(fifo(4));
+        let mut there = carry(rx, &mut ab).await?;
+        for retired in [true, false, true, false] {
+            let (tx, rx) = channel::<u32>();
+            if retired {
+                tx.retire();
+            }
+            drop(tx);
+            ends.send(rx).await.map_err(|error| Error::other(error.to_string()))?;
+            let mut ended = there.recv().await?;
+            assert_eq!(ended.recv().await, Err(RecvError::Closed));
+        }
+        Ok(())
+    });
+}

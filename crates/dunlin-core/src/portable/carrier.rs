@@ -67,12 +67,15 @@ use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
+use std::sync::{Arc, Weak};
 use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
+use crate::share::Shared;
+use crate::share::far::Lend;
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -314,6 +317,67 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn into_agent(self) -> Agent;
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
     fn adopt(policy: &Policy) -> (Self, Agent);
+    /// Of a handle of a shared end: that end.
+    fn shared_end(&self) -> Option<SharedEnd> {
+        None
+    }
+    /// Of a handle of a shared end that was [adopted](Self::adopt): where that is kept it has this number. `is_here`: it is kept here, as another type.
+    fn has_number(&self, _number: u128, _is_here: bool) {}
+}
+
+/// A shared end of which a handle is in a message: see [`Sealed::shared_end`]. It keeps the end.
+#[derive(Clone)]
+pub struct SharedEnd(Arc<dyn AnyShared>);
+
+/// A shared end whose type is forgotten.
+pub(crate) trait AnyShared: Send + Sync {
+    fn number(&self, new: &mut dyn FnMut() -> u128) -> u128;
+    fn is_here(&self) -> bool;
+    fn handle(self: Arc<Self>, token: u64) -> CarriedEnd;
+}
+
+impl SharedEnd {
+    pub(crate) fn new(end: Arc<dyn AnyShared>) -> Self {
+        Self(end)
+    }
+
+    /// The end's number, which its handles tell each node that they come to. An end that has none gets a `new` one, which no other end has, at any node.
+    pub fn number(&self, mut new: impl FnMut() -> u128) -> u128 {
+        self.0.number(&mut new)
+    }
+
+    /// Whether the end is kept in this program. `None`: elsewhere.
+    pub fn kept(&self) -> Option<WeakSharedEnd> {
+        self.0.is_here().then(|| WeakSharedEnd(Arc::downgrade(&self.0)))
+    }
+}
+
+impl fmt::Debug for SharedEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedEnd").field("is_here", &self.0.is_here()).finish()
+    }
+}
+
+/// A shared end that a carrier knows, and does not keep.
+#[derive(Clone)]
+pub struct WeakSharedEnd(Weak<dyn AnyShared>);
+
+impl WeakSharedEnd {
+    /// Whether the end has a handle yet.
+    pub fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// The end, if it has a handle yet.
+    pub fn upgrade(&self) -> Option<SharedEnd> {
+        self.0.upgrade().map(SharedEnd)
+    }
+}
+
+impl fmt::Debug for WeakSharedEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakSharedEnd").field("is_there", &self.is_there()).finish()
+    }
 }
 
 /// An end whose type is forgotten.
@@ -376,6 +440,7 @@ pub struct StagedEnd {
 struct Staged {
     end: StagedEnd,
     place: Option<Place>,
+    shared: Option<SharedEnd>,
     another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
 }
 
@@ -515,6 +580,11 @@ impl Sealed {
         self.ends.iter().map(|staged| staged.end)
     }
 
+    /// If this end is a handle of a shared end, that end: its number goes along with the handle ([`Inbox::expect_handle`]).
+    pub fn shared_end(&self, token: u64) -> Option<&SharedEnd> {
+        self.ends.iter().find(|staged| staged.end.token == token)?.shared.as_ref()
+    }
+
     /// The message was taken: consumes it, and gives its ends, in the order of their numbers.
     ///
     /// # Errors
@@ -573,6 +643,10 @@ pub struct CarriedEnd {
 }
 
 impl CarriedEnd {
+    pub(crate) fn of_handle<E: Lend>(token: u64, handle: Shared<E>) -> Self {
+        Self::new(token, handle)
+    }
+
     fn new<E: Mobile>(token: u64, end: E) -> Self {
         Self { token, kind: E::kind(), type_name: type_name::<E>(), end: Box::new(end) }
     }
@@ -639,6 +713,10 @@ struct Far {
     policy: Policy,
     /// Of the end that was adopted.
     agent: Option<Agent>,
+    /// Of a handle: the number of its end.
+    number: Option<u128>,
+    /// It is kept here: a handle of it, but for the type that it is read as.
+    other: Option<CarriedEnd>,
 }
 
 /// What came of an end whose channel is elsewhere: see [`Inbox::expect`].
@@ -708,7 +786,18 @@ impl Arrival {
             Some(end) => end.end.is_several() || end.get::<E>().is_ok(),
         };
         if !made {
+            if far.other.as_ref().is_some_and(|other| other.get::<E>().is_ok()) {
+                (self.end, far.agent) = (far.other.take(), None);
+                return Ok(());
+            }
             let (end, agent) = E::adopt(&far.policy);
+            if far.agent.is_none() {
+                // Not dropped here: it might be the last handle.
+                far.other = self.end.take();
+            }
+            if let Some(number) = far.number {
+                end.has_number(number, far.other.is_some());
+            }
             (self.end, far.agent) = (Some(CarriedEnd::new(self.token, end)), Some(agent));
         }
         Ok(())
@@ -756,9 +845,19 @@ impl Inbox {
     ///
     /// A number that is here already, is this from now on.
     pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
+        self.expect_far(token, None, Far { kind, policy: policy.into(), agent: None, number: None, other: None });
+    }
+
+    /// The same of a handle of a shared end, which has this number ([`SharedEnd::number`]). `kept`: it is kept here. Then the reader gets one more handle of it, as
+    /// a clone is, and there is no agent; unless it is read as another type than it was shared as: then it is as if it were kept elsewhere, but cannot go on.
+    pub fn expect_handle(&mut self, token: u64, kind: EndKind, number: u128, kept: Option<SharedEnd>) {
+        let far = Far { kind, policy: rendezvous(), agent: None, number: Some(number), other: None };
+        self.expect_far(token, kept.map(|end| end.0.handle(token)), far);
+    }
+
+    fn expect_far(&mut self, token: u64, end: Option<CarriedEnd>, far: Far) {
         let ends = &mut self.arriving.ends;
-        let far = Far { kind, policy: policy.into(), agent: None };
-        let arrival = Arrival { token, end: None, far: Some(far) };
+        let arrival = Arrival { token, end, far: Some(far) };
         match ends.binary_search_by_key(&token, |arrival| arrival.token) {
             Ok(index) => ends[index] = arrival,
             Err(index) => ends.insert(index, arrival),
@@ -824,7 +923,7 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
-    let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
+    let (policy, stretched, busy, shared) = (end.policy(), end.is_stretched(), end.is_busy(), end.shared_end());
     let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
     installed(&STAGING, |staging| {
         if place.is_some() && staging.ends.iter().any(|other| other.place == place) {
@@ -833,7 +932,8 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        staging.ends.push(Staged { end: StagedEnd { token, kind, channel, policy, stretched, busy }, place, another });
+        let end = StagedEnd { token, kind, channel, policy, stretched, busy };
+        staging.ends.push(Staged { end, place, shared, another });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

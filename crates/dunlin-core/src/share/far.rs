@@ -11,7 +11,8 @@
 //! claim with them: what it offered is not the claimer's any more. So no claim is ever held by two, and none is lost.
 //!
 //! A handle can be sent on from there: its new channels then lead to the keeper, who is given their other ends by the desk ([`Another`]). The node in between has
-//! nothing to do with it.
+//! nothing to do with it. A handle that comes home, to the node where its end is kept, is one of those there again: the carrier knows the end by its [`Number`], and what
+//! came along for a desk has ended when the keeper gets the other ends.
 //!
 //! # Source
 //! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual exclusion algorithm*, 1985, kept by one node.
@@ -20,7 +21,7 @@ use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,7 @@ use crate::channel::{MayPoison, ends};
 use crate::error::RecvError;
 use crate::lock::Lock;
 use crate::portable::Portable;
-use crate::portable::carrier::{Agent, Chore, EndKind, Several};
+use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, EndKind, Several, SharedEnd};
 
 /// What the desk says. Of the first two kinds at most two are ever on their way.
 #[derive(Serialize, Deserialize)]
@@ -68,7 +69,7 @@ enum Word<E> {
     Granted(Option<E>),
     /// Somebody else wants it.
     Recall,
-    /// The first word to a handle that has gone on: with it these channels lead here, and the node in between is free of them.
+    /// The first word: these channels lead here, and the node by which the handle came is free of them.
     Welcome,
 }
 
@@ -210,9 +211,51 @@ impl<E: Lend> Shared<E> {
             line: Arc::new(Line::far()),
             made: Location::caller(),
             is_far: true,
+            number: Number::default(),
         });
         let chore: Chore = Box::pin(desk(core.clone(), asks, words));
         (Self::handle(core), Several { agents, chore })
+    }
+}
+
+/// By what nodes know an end that has handles elsewhere.
+#[derive(Default)]
+pub(super) struct Number {
+    number: OnceLock<u128>,
+    /// It is kept on the same node, which it was read on as another type.
+    is_here: OnceLock<()>,
+}
+
+impl<E: Lend> AnyShared for Core<E> {
+    fn number(&self, new: &mut dyn FnMut() -> u128) -> u128 {
+        *self.number.number.get_or_init(new)
+    }
+
+    fn is_here(&self) -> bool {
+        !self.is_far
+    }
+
+    fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
+        CarriedEnd::of_handle(token, Shared::handle(self))
+    }
+}
+
+impl<E: Lend> Shared<E> {
+    pub(crate) fn shared_end(&self) -> SharedEnd {
+        SharedEnd::new(self.core.clone())
+    }
+
+    /// Of a handle that was adopted.
+    pub(crate) fn has_number(&self, number: u128, is_here: bool) {
+        let _ = self.core.number.number.set(number);
+        if is_here {
+            let _ = self.core.number.is_here.set(());
+        }
+    }
+
+    /// Its keeper is at this node, and yet it has a desk.
+    pub(crate) fn is_kept_beside(&self) -> bool {
+        self.core.number.is_here.get().is_some()
     }
 }
 
@@ -291,14 +334,8 @@ impl<E: Lend> Keeper<E> {
         let Another { lone, asked, says } = another;
         let handle = Shared::handle(self.core.clone());
         let keeper = Self { claimer: Claimer(handle.number()), ..self.clone() };
-        let welcome = async move {
-            let mut says = says;
-            if says.send(Word::Welcome).await.is_ok() {
-                keep(keeper, asked, says).await;
-            }
-        };
         let mut new = self.new.lock();
-        new.push(Box::pin(welcome));
+        new.push(Box::pin(keep(keeper, asked, says)));
         new.extend(E::carry(handle, lone));
     }
 
@@ -319,18 +356,26 @@ impl<E: Lend> Clone for Keeper<E> {
     }
 }
 
-/// Claims the end for handles that are at another node.
-async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
-    let Keeper { core, claimer, .. } = &keeper;
+/// Serves handles that are at another node, until the desk there has said its last word.
+async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, says: Sender<Word<E>>) {
+    lend(&keeper, &mut asked, says).await;
+    // Before it left it may have said that a handle has gone on from there.
+    while keeper.hear(&mut asked).await.is_ok() {}
+}
+
+/// Claims the end for handles that are at another node, until the desk there is gone.
+async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
+    let Keeper { core, claimer, .. } = keeper;
     let claimer = *claimer;
+    let _ = says.send(Word::Welcome).await;
     loop {
-        match keeper.hear(&mut asked).await {
+        match keeper.hear(asked).await {
             Ok(Ask::Claim) => {}
             // Returned without having been given: no honest desk does.
             Ok(Ask::Return(_) | Ask::Another(_)) => continue,
             Err(_) => return,
         }
-        let Some(mut lent) = claim_for(core, claimer, &mut asked).await else { return };
+        let Some(mut lent) = claim_for(core, claimer, asked).await else { return };
         let end = if E::KIND == EndKind::Shared { core.end.lock().take() } else { None };
         lent.moved = end.is_some();
         if says.send(Word::Granted(end)).await.is_err() {
@@ -338,12 +383,12 @@ async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, mut says:
         }
         let back = {
             // Asked back at most once: the desk remembers.
-            if let Some(back) = until_wanted(&keeper, &mut asked).await {
+            if let Some(back) = until_wanted(keeper, asked).await {
                 back
-            } else if says.send(Word::Recall).await.is_ok() {
-                keeper.hear(&mut asked).await.map_err(|_| ())
             } else {
-                return;
+                // If it has left, it has said before that the claim comes back.
+                let _ = says.send(Word::Recall).await;
+                keeper.hear(asked).await.map_err(|_| ())
             }
         };
         match back {
@@ -425,7 +470,7 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
                         line.granted();
                     }
                     Word::Recall => line.recalled(),
-                    Word::Welcome => {}
+                    Word::Welcome => line.welcomed(),
                 }
                 drop(word);
                 word = Box::pin(words.recv());

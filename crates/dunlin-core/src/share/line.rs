@@ -52,6 +52,8 @@ struct Far {
     handles: usize,
     /// Who asks for the claim and returns it.
     desk: Option<Waker>,
+    /// The keeper has these channels.
+    is_welcome: bool,
     /// Other ends of handles that have gone on from here.
     passed_on: VecDeque<Box<dyn Any + Send>>,
 }
@@ -339,6 +341,17 @@ impl Line {
         drop(dropped);
     }
 
+    /// The keeper has the desk's channels.
+    pub(super) fn welcomed(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if let Some(far) = &mut state.far {
+            far.is_welcome = true;
+        }
+        state.stir(&mut wakes);
+        drop(state);
+    }
+
     /// What the desk is to do next.
     pub(super) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
         let mut stale = Stale::default();
@@ -346,8 +359,12 @@ impl Line {
         let (out, waits) = (state.out, state.is_contended());
         let Some(far) = &mut state.far else { return Poll::Pending };
         let wish = match far.place {
-            _ if !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
-            _ if far.handles == 0 => Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Asked | Place::Lost))),
+            // Not before the keeper has these channels: they would go through those whom this handle came by, and this node may be one of them.
+            _ if far.is_welcome && !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
+            // What was asked for may be on its way, and the end of a face with it: that goes back.
+            _ if far.handles == 0 && far.passed_on.is_empty() && far.place != Place::Asked => {
+                Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Lost)))
+            }
             Place::Away if waits => {
                 far.place = Place::Asked;
                 Some(Wish::Ask)

@@ -127,6 +127,8 @@ pub(crate) struct Proxy {
     pub(crate) terms: Option<Terms>,
     /// It has been attached, and the home has not answered.
     pub(crate) unanswered: bool,
+    /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there when it has told its terms.
+    pub(crate) early: bool,
     pub(crate) open: BTreeMap<Ticket, Standing>,
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
@@ -158,6 +160,7 @@ impl Proxy {
             home,
             terms: None,
             unanswered: false,
+            early: false,
             open: BTreeMap::new(),
             backlog: VecDeque::new(),
             credits: 0,

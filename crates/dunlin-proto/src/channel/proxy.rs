@@ -53,6 +53,7 @@ impl Machine {
         }
         let mut proxy = Proxy::new(home);
         proxy.terms = terms;
+        proxy.early = terms.is_none();
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         self.proxies.insert(channel, proxy);
         true
@@ -126,7 +127,7 @@ impl Machine {
             self.say_to_home(now, channel, said);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if !proxy.may_speak() || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
+        if !proxy.may_speak() || proxy.early || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
             return;
         }
         if let Some(how) = proxy.way.late_end.take() {
@@ -232,7 +233,7 @@ impl Machine {
             proxy.gone = true;
             self.offer_waiting(now, channel);
             self.forget_proxy_if_over(now, channel);
-        } else if proxy.may_speak() {
+        } else if proxy.may_speak() && !proxy.early {
             self.say_to_home(now, channel, ToHome::Ended(how));
         } else if !matches!(proxy.way.late_end, Some(End::Poisoned(_))) {
             // Poison counts after a retirement.
@@ -290,7 +291,7 @@ impl Machine {
         }
         let heard = match said {
             FromHome::Attached(terms) => {
-                proxy.unanswered = false;
+                (proxy.unanswered, proxy.early) = (false, false);
                 if proxy.terms.replace(terms).is_some() {
                     return Err("terms for a half that has some");
                 }

@@ -28,7 +28,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
-use super::message;
+use super::message::{self, Kept};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -51,6 +51,7 @@ pub(crate) struct State {
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
+    pub(crate) kept: Kept,
     /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
     /// who sent it, and the ends in it are dropped here.
     pub(super) late: BTreeMap<ChannelId, Encoding>,
@@ -118,6 +119,7 @@ impl Driver {
                 first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
                 arriving: BTreeMap::new(),
+                kept: Kept::default(),
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,

@@ -2,17 +2,19 @@
 //!
 //! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes (one byte), the channel it belongs to, and of one
 //! that has been on its way before, where it comes from ([`Going`]). A handle of a shared end is written as what it is, and then the ends that it consists of
-//! ([`parts`]), which are always new. A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
+//! ([`parts`]), which are always new; before those goes the number by which the end is known where it is kept ([`Kept`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
 //! are what they are.
 //!
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; of a shared one the end
 //! stays, and its handles do.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::carrier::{
-    Agent, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, StagedEnd, Value,
+    Agent, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, SharedEnd, StagedEnd, Value,
+    WeakSharedEnd,
 };
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
@@ -74,6 +76,8 @@ struct LeavingEnd {
     token: u64,
     /// It is the first part of an end that has several, of this kind.
     handle: Option<EndKind>,
+    /// Of a handle of a shared end: the end's number. Else 0.
+    number: u128,
     channel: ChannelId,
     core: Option<CoreId>,
     kind: EndKind,
@@ -88,6 +92,24 @@ pub(crate) struct Leaving {
     sealed: Option<Sealed>,
     ends: Vec<LeavingEnd>,
     encoding: Encoding,
+}
+
+/// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is one of those here again.
+#[derive(Default)]
+pub(crate) struct Kept {
+    ends: BTreeMap<u128, WeakSharedEnd>,
+    /// How many they may be before it is looked which of them are over.
+    ends_max: usize,
+}
+
+impl Kept {
+    fn insert(&mut self, number: u128, end: WeakSharedEnd) {
+        self.ends.insert(number, end);
+        if self.ends.len() > self.ends_max {
+            self.ends.retain(|_, end| end.is_there());
+            self.ends_max = 2 * self.ends.len() + 16;
+        }
+    }
 }
 
 /// How an end has come.
@@ -156,11 +178,19 @@ pub(crate) fn leave(
         let why = "a receiver, or a broadcast, cannot leave its node with a policy of your own, which the other node may not have; make it of one of dunlin's (`rendezvous`, `fifo`, ...), or leave it here and pass its values on";
         return Err(Why::Unsendable(why.into()).into());
     }
-    let leaving = Leaving {
-        sealed: Some(sealed),
-        ends: says.speak(|locked| pack(&staged, completion, encoding, says.half(), locked))?,
-        encoding,
-    };
+    let ends = says.speak(|locked| {
+        let mut ends = pack(&staged, completion, encoding, says.half(), locked)?;
+        for end in ends.iter_mut().filter(|end| end.handle.is_some_and(has_number)) {
+            let Some(shared) = sealed.shared_end(end.token) else { continue };
+            end.number = shared.number(|| id::channel().0);
+            // Now: it may be back before this node hears that it has gone.
+            if let Some(kept) = shared.kept() {
+                locked.state.kept.insert(end.number, kept);
+            }
+        }
+        Ok::<_, NotNow>(ends)
+    })?;
+    let leaving = Leaving { sealed: Some(sealed), ends, encoding };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
     message.put_u8(staged.len() as u8);
     for end in &leaving.ends {
@@ -188,6 +218,11 @@ fn has_policy(kind: EndKind) -> bool {
     which(kind) == Which::Receiver || matches!(kind, EndKind::Broadcast | EndKind::Joiner { .. })
 }
 
+/// Whether it is a handle of a shared end, with which that end's number goes.
+fn has_number(kind: EndKind) -> bool {
+    matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver)
+}
+
 /// How each of these ends goes. If one cannot yet, none does.
 fn pack(
     staged: &[StagedEnd],
@@ -200,6 +235,10 @@ fn pack(
     for end in staged {
         let parts = parts(end.kind);
         if !parts.is_empty() {
+            if end.stretched {
+                ends.iter().for_each(|end| unpack(end, locked));
+                return Err(NotNow::Never(Why::Unsendable(OTHER_TYPE.into())));
+            }
             let first = ends.len();
             ends.extend(parts.iter().map(|part| pack_new(end.token, None, *part, None, completion, locked)));
             (ends[first].handle, ends[first].policy) = (Some(end.kind), end.policy);
@@ -266,6 +305,10 @@ fn pack_end(
         return never("an end whose name has not found its other end cannot leave its node");
     }
     if half.1 == Which::Receiver && stays_here(carrying, locked) {
+        if locked.state.machine.receiver_is_away(carrying.0) {
+            // It moves soon: the bridge tries again when it has.
+            return Err(NotNow::Later);
+        }
         return never(STAYS_HERE);
     }
     // What it has been used for, and the machine has not heard, comes first; and so does what it has not heard: it may be over.
@@ -302,8 +345,11 @@ fn pack_end(
             return Err(NotNow::Later);
         }
     };
-    Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
+    Ok(LeavingEnd { token: end.token, handle: None, number: 0, channel, core, kind, policy, going })
 }
+
+const OTHER_TYPE: &str = "a handle that has come to the node of its shared end as another Rust type than the end was shared as cannot go on from there: send a clone of one \
+     that was made there";
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
 
@@ -342,7 +388,7 @@ fn pack_paired(
             _ => Going::Over,
         },
     };
-    Ok(LeavingEnd { token: end.token, handle: None, channel, core, kind, policy, going })
+    Ok(LeavingEnd { token: end.token, handle: None, number: 0, channel, core, kind, policy, going })
 }
 
 /// An end of a channel that has not been between nodes.
@@ -366,7 +412,7 @@ fn pack_new(
             going = Going::Late(place, trip);
         }
     }
-    LeavingEnd { token, handle: None, channel, core, kind, policy, going }
+    LeavingEnd { token, handle: None, number: 0, channel, core, kind, policy, going }
 }
 
 /// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of an enrolment on a
@@ -445,6 +491,9 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
         let policy = policy.take();
         if has_policy(handle) {
             write_policy(policy, out);
+        }
+        if has_number(handle) {
+            out.put_u128(end.number);
         }
     }
     let Some(code) = code(end.kind) else { return };
@@ -543,6 +592,8 @@ struct ComingWhole {
     handle: Option<EndKind>,
     /// Of a handle that has one.
     policy: Policy,
+    /// Of a handle of a shared end.
+    number: u128,
     parts: Vec<ComingEnd>,
 }
 
@@ -577,7 +628,12 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
-pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Result<(Value, Option<Arriving>), String> {
+pub(crate) fn arrive(
+    shape: Shape,
+    mut bytes: Bytes,
+    encoding: Encoding,
+    says: &Says<'_>,
+) -> Result<(Value, Option<Arriving>), String> {
     if codec::is_raw(shape) {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
@@ -588,6 +644,9 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     let mut inbox = Inbox::new(Vec::new());
     for (token, coming) in (0..).zip(&comings) {
         match (coming.handle, coming.parts.as_slice()) {
+            (Some(kind), _) if has_number(kind) => {
+                inbox.expect_handle(token, kind, coming.number, kept(coming.number, says));
+            }
             (Some(kind), _) => inbox.expect(token, kind, coming.policy.clone()),
             (None, ends) => ends.iter().for_each(|end| inbox.expect(token, end.kind, end.policy.clone())),
         }
@@ -611,6 +670,11 @@ pub(crate) fn arrive(shape: Shape, mut bytes: Bytes, encoding: Encoding) -> Resu
     Ok((value, Some(arriving)))
 }
 
+/// The shared end of this number, if this node keeps it.
+fn kept(number: u128, says: &Says<'_>) -> Option<SharedEnd> {
+    says.speak(|locked| locked.state.kept.ends.get(&number).cloned())?.upgrade()
+}
+
 /// What is said of the ends of a message: all before its value.
 fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     let count = bytes.try_get_u8().ok()?;
@@ -618,7 +682,7 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     for _ in 0..count {
         let handle = bytes.first().and_then(|code| kind(*code)).filter(|kind| !parts(*kind).is_empty());
         let mut read = Vec::with_capacity(1);
-        let mut policy = rendezvous();
+        let (mut policy, mut number) = (rendezvous(), 0);
         match handle {
             None => read.push(read_end(bytes)?),
             Some(kind) => {
@@ -626,12 +690,15 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
                 if has_policy(kind) {
                     policy = read_policy(bytes)?;
                 }
+                if has_number(kind) {
+                    number = bytes.try_get_u128().ok()?;
+                }
                 for part in parts(kind) {
                     read.push(read_end(bytes).filter(|end| which(end.kind) == which(*part))?);
                 }
             }
         }
-        comings.push(ComingWhole { handle, policy, parts: read });
+        comings.push(ComingWhole { handle, policy, number, parts: read });
     }
     Some(comings)
 }

@@ -370,7 +370,7 @@ impl Bridge for ReceivingBridge {
         };
         match heard {
             HomeHears::Attached => self.from = Some(from),
-            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
+            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                 Ok((value, arriving)) => {
                     announce(arriving.as_ref(), says);
                     self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
@@ -379,29 +379,31 @@ impl Bridge for ReceivingBridge {
                 Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
             },
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
-            HomeHears::Granted(ticket, request, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding) {
-                Ok((value, arriving)) => {
-                    announce(arriving.as_ref(), says);
-                    if let Err(copy) = inlet.grant(ticket, request, value) {
-                        says.speak(|locked| {
-                            locked.state.machine.decline(locked.now, channel, from, ticket, request);
-                            if let Some(arriving) = arriving {
-                                arriving.forget(locked);
-                            }
-                        });
-                        drop(copy);
-                    } else {
-                        self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+            HomeHears::Granted(ticket, request, bytes) => {
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
+                    Ok((value, arriving)) => {
+                        announce(arriving.as_ref(), says);
+                        if let Err(copy) = inlet.grant(ticket, request, value) {
+                            says.speak(|locked| {
+                                locked.state.machine.decline(locked.now, channel, from, ticket, request);
+                                if let Some(arriving) = arriving {
+                                    arriving.forget(locked);
+                                }
+                            });
+                            drop(copy);
+                        } else {
+                            self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                        }
+                    }
+                    Err(why) => {
+                        inlet.withdraw(ticket);
+                        says.failed(from, ticket, Failure::Undecodable(why));
                     }
                 }
-                Err(why) => {
-                    inlet.withdraw(ticket);
-                    says.failed(from, ticket, Failure::Undecodable(why));
-                }
-            },
+            }
             HomeHears::Sent(bytes) => {
                 let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
-                match message::arrive(inlet.shape(), bytes, self.encoding) {
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                     Ok((value, arriving)) => {
                         // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
                         if let Some(arriving) = arriving {

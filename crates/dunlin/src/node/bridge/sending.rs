@@ -499,6 +499,8 @@ impl SendingBridge {
             ProxyHears::Moved(home, tickets) => {
                 self.home = Some(home);
                 self.offer_again(tickets, says);
+                // A receiver cannot go to this node over its own channel: it may have waited for another home.
+                self.retry(says);
             }
             // What it says to whom waits for it is the driver's.
             ProxyHears::Rests | ProxyHears::Departed => {}
