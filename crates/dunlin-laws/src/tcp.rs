@@ -3,9 +3,10 @@
 //! Sockets, time and the runtime's threads are real here, so a seed does not make a run: it says only in which order the law's own
 //! parties go on. What it shows is that a node on tokio does what the simulated one does.
 //!
-//! That nothing is under way any more is seen so: when the rig's tasks rest, a value goes each way and is received. What either node had to
-//! say before that has been heard then, and so has what was answered to it at once. If nothing but these two values was heard meanwhile, nothing
-//! was under way; else they go again. A law that says "nothing happens" is believed after that.
+//! That nothing is under way any more is seen so: when the rig's tasks rest, all tasks of the nodes that were woken run, and neither node works on a
+//! channel. Then a value goes each way and is received. What either node had to say before that has been heard then, and so has what was answered to
+//! it at once. If nothing but these two values was heard meanwhile, nothing was under way; else they go again. A law that says "nothing happens" is
+//! believed after that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,6 +27,9 @@ const HEARD: u64 = 2;
 
 /// More rounds than any exchange takes: nodes that still speak then do so for ever.
 const ROUNDS_MAX: u32 = 10_000;
+
+/// After so many turns of the runtime's one worker every task that was woken before has run: in a turn it runs all that it has, or 61 of them.
+const TURNS: u32 = 4;
 
 /// A node that has not done by then what needs some round trips, never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,15 +71,29 @@ impl World {
         let (mut forth, mut back) = (self.forth.borrow_mut(), self.back.borrow_mut());
         self.runtime.block_on(async {
             for _ in 0..ROUNDS_MAX {
+                let rested = self.have_run().await;
                 let before = self.heard();
                 let (one, other) = dunlin::par!(cross(&mut forth), cross(&mut back));
                 one.and(other).expect("the connection lives");
-                if self.heard() == before.map(|heard| heard + HEARD) {
+                // Also what the values themselves have left to do.
+                let rests = self.have_run().await;
+                if rested && rests && self.heard() == before.map(|heard| heard + HEARD) {
                     return;
                 }
             }
             panic!("the nodes speak to each other for ever");
         });
+    }
+
+    /// Returns when all tasks have run that were woken before. Whether the nodes work on nothing then.
+    async fn have_run(&self) -> bool {
+        let turns = self.runtime.spawn(async {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+        });
+        turns.await.expect("it does not panic");
+        !self.nodes.iter().any(Node::is_at_work)
     }
 
     fn heard(&self) -> [u64; 2] {
