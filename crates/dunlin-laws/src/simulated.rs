@@ -140,11 +140,12 @@ impl Transport for Simulated {
         self.world().carry(end, side)
     }
 
-    fn call<Q: Portable, A: Portable>(
+    fn call_from<Q: Portable, A: Portable>(
         &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let (requests, asked) = self.channel(Policy::default(), spawn);
+        let (requests, asked) = self.channel_from(side, Policy::default(), spawn);
         Some(dunlin::agent::calls(requests, asked))
     }
 

@@ -159,7 +159,7 @@ impl Transport for Tcp {
     }
 
     fn seeds_max(&self) -> u64 {
-        1
+        2
     }
 
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
@@ -201,11 +201,12 @@ impl Transport for Tcp {
         })
     }
 
-    fn call<Q: Portable, A: Portable>(
+    fn call_from<Q: Portable, A: Portable>(
         &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let (requests, asked) = self.channel(Policy::default(), spawn);
+        let (requests, asked) = self.channel_from(side, Policy::default(), spawn);
         Some(dunlin::agent::calls(requests, asked))
     }
 

@@ -78,12 +78,13 @@ pub trait Transport {
         end
     }
 
-    /// A call channel over this transport, if it has them.
-    fn call<Q: Portable, A: Portable>(
+    /// A call channel over this transport with the caller at this side, of two; if it has them.
+    fn call_from<Q: Portable, A: Portable>(
         &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let _ = spawn;
+        let _ = (side, spawn);
         None
     }
 
@@ -129,7 +130,11 @@ impl Transport for Local {
         Some(receiver)
     }
 
-    fn call<Q: Portable, A: Portable>(&self, _: &mut dyn FnMut(Background)) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+    fn call_from<Q: Portable, A: Portable>(
+        &self,
+        _: usize,
+        _: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
         Some(call())
     }
 }

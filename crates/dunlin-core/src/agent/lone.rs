@@ -64,7 +64,7 @@ pub struct LoneOutlet<T: Send + 'static> {
     lone: Lone,
     /// Of all that it offers.
     choice: u128,
-    /// [`retire`](Self::retire) was called.
+    /// Nothing can be offered to the half elsewhere any more.
     leaving: Lock<bool>,
     left: bool,
 }
@@ -201,8 +201,14 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Nothing: the receiver itself is at this half, and has handles here.
     pub(super) fn lose(&self) {}
 
-    /// All handles there are gone.
+    /// The channel was retired there, by who had claimed the end: it is for all. Nothing more can be offered to that half.
     pub fn retire(&self) {
+        self.chan.retire();
+        self.gone();
+    }
+
+    /// All handles there are gone.
+    pub(super) fn gone(&self) {
         *self.leaving.lock() = true;
         self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
     }
