@@ -159,7 +159,7 @@ impl Transport for Tcp {
     }
 
     fn seeds_max(&self) -> u64 {
-        2
+        1
     }
 
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
