@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Event, Inlet, Outlet, Reserved, join};
+use dunlin_core::agent::{Event, Inlet, LoneOutlet, Outlet, Reserved, join};
 use dunlin_core::{
     MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
     drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
@@ -932,4 +932,45 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(receive), Some(Ok(7)));
     h.outlet.taken(2);
     assert_eq!(once(choice), Some(Ok(())));
+}
+
+/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by `shared_sim.rs`: the offer was withdrawn, and never made again.)
+#[test]
+fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
+    let (near, far) = channel::<u8>();
+    let (mut inlet, mut outlet) = (Inlet::new(near), Outlet::new(far));
+    inlet.offer_choice(2, 1);
+    assert_eq!(show(&all(|cx| outlet.poll(cx))), "ChoiceOffer(2, 1)");
+    for request in 0..2 {
+        assert!(matches!(outlet.reserve(2), Reserved::Later), "its choice is asked");
+        assert_eq!(show(&all(|cx| inlet.poll(cx))), format!("Reserve(2, {request})"));
+        assert_eq!(inlet.grant(2, request, 7), Ok(()));
+        assert_eq!(show(&all(|cx| outlet.poll(cx))), "Unlocked(2)");
+        assert!(matches!(outlet.reserve(2), Reserved::Granted(7)));
+        assert!(matches!(outlet.reserve(2), Reserved::Later), "the offer stands");
+        outlet.give_back(2, 7);
+        assert_eq!(show(&all(|cx| inlet.poll(cx))), "Abort(2, 7)");
+    }
+}
+
+/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come back. (Found by `shared_sim.rs`: the value was lost, and
+/// its sender waited for ever.)
+#[test]
+fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
+    for policy in [rendezvous(), fifo(1)] {
+        let (mut tx, rx) = channel_with(policy);
+        let mut here = rx.share();
+        let mut there = LoneOutlet::new(here.clone());
+        let posted = all(|cx| there.poll(cx));
+        assert!(matches!(posted[0], Event::ChoiceOffer(1, _)), "{posted:?}");
+        let mut send = Box::pin(tx.send(7));
+        let sent = once(send.as_mut());
+        let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
+        assert_eq!(once(here.recv()), None);
+        there.withdrawn(1, None);
+        assert_eq!(once(here.recv()), None);
+        there.give_back(1, value);
+        assert_eq!(once(here.recv()), Some(Ok(7)));
+        assert_eq!(sent.or_else(|| once(send)), Some(Ok(())));
+    }
 }

@@ -500,7 +500,7 @@ fn the_only_handle_goes_round() {
 fn a_handle_goes_home_over_itself() {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Handle {
-        home: Shared<Sender<Handle>>,
+        home: Shared<Sender<Self>>,
     }
     run(async {
         let [a, b, c] = nodes("a_handle_goes_home").await;

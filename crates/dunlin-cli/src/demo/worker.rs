@@ -19,11 +19,10 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
     let mut registry = entrance.registry.call(()).within(patience).await?;
     let mut lost: Option<Error> = None;
     loop {
-        let (mut client, mut desk) = Desk::pair();
+        let (client, mut desk) = Desk::pair();
+        let (home, mut back) = channel();
+        let mut handle = Handle { desk: client, home: home.share() };
         let why = loop {
-            // A way home is for one round: with the handle that comes over it, it has served.
-            let (home, mut back) = channel();
-            let handle = Handle { desk: client, home: home.share() };
             if let Err(error) = register(&mut registry, &name, handle).await {
                 said.say(Event::Leaves { why: error.to_string() }).await;
                 return Ok(());
@@ -34,11 +33,11 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
             if let Err(error) = serve(&mut desk, &mut said).await {
                 break error;
             }
-            match back.recv().await {
-                Ok(Handle { desk, .. }) => client = desk,
+            handle = match back.recv().await {
+                Ok(handle) => handle,
                 Err(error) => break error.into(),
-            }
-            if let Err(error) = comes_home(&mut client, &mut desk).await {
+            };
+            if let Err(error) = comes_home(&mut handle.desk, &mut desk).await {
                 break error;
             }
         };

@@ -324,32 +324,28 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) {
         let Some(demands) = self.demands_of(handle) else { return after.dropped.extend(value) };
-        let source = demands.given.remove(&number);
         demands.wants.retain(|other| *other != number);
         if closed {
             demands.posted = demands.posted.saturating_sub(1);
         }
+        if value.is_none() && why.is_none() {
+            // If it was given under this number, it is on its way back.
+            after.wakes.add(demands.heard.waker.take());
+            return;
+        }
+        let source = demands.given.remove(&number);
         after.wakes.add(demands.heard.waker.take());
-        match (source, value) {
-            (Some(Source::Offer(ticket)), value) => match why {
-                Some(why) => self.far_failed(ticket, value, why, after),
-                None => {
-                    if let Some(value) = value {
-                        self.far_gave_back(ticket, value, after);
-                    }
-                }
-            },
-            (Some(Source::Buffer), value) => {
-                if why.is_some() {
-                    after.dropped.extend(value);
-                } else {
-                    if let Some(value) = value {
-                        self.buffer.push_front(value);
-                    }
+        match (source, value, why) {
+            (Some(Source::Offer(ticket)), value, Some(why)) => self.far_failed(ticket, value, why, after),
+            (Some(Source::Offer(ticket)), Some(value), None) => self.far_gave_back(ticket, value, after),
+            (Some(Source::Buffer), value, why) => {
+                match value {
+                    Some(value) if why.is_none() => self.buffer.push_front(value),
+                    value => after.dropped.extend(value),
                 }
                 self.release(handle, None, after);
             }
-            (None, value) => after.dropped.extend(value),
+            (_, value, _) => after.dropped.extend(value),
         }
         self.rouse(after);
     }

@@ -782,8 +782,12 @@ impl<T> Queue<T> {
 
     /// The same, of a choice that is elsewhere too: it is asked in turn.
     fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<T> {
-        if is_off || self.offers[index].standing != Standing::Waiting {
-            return Reserved::Gone;
+        match self.offers[index].standing {
+            _ if is_off => return Reserved::Gone,
+            Standing::Waiting => {}
+            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            Standing::Away(_) => return Reserved::Later,
+            Standing::Held(_) | Standing::Failed(_) => return Reserved::Gone,
         }
         if !self.is_granted_to(index, Handle::OUTLET) {
             self.ask_for(index, Handle::OUTLET, after);
