@@ -1,6 +1,6 @@
 //! Broadcast: each value to all who have joined.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
@@ -48,10 +48,15 @@ struct Cast<'a, X: Transport, T = u32> {
     joiner: Joiner<T>,
     /// The joiner is there, too.
     is_there: bool,
+    /// It had joined when the sending end went there.
+    early: RefCell<Option<Receiver<T>>>,
 }
 
 impl<X: Transport, T: Portable> Cast<'_, X, T> {
     fn join(&self) -> Receiver<T> {
+        if let Some(early) = self.early.take() {
+            return early;
+        }
         let receiver = self.joiner.join();
         if self.is_there {
             self.cx.settle();
@@ -71,13 +76,17 @@ where
     T: Clone,
 {
     let (tx, joiner) = broadcast_with(policy);
+    let early = RefCell::default();
     if !cx.transport.has_nodes() {
-        return (tx, Cast { cx, joiner, is_there: false });
+        return (tx, Cast { cx, joiner, is_there: false, early });
     }
-    match cx.below(3) {
-        0 => (tx, Cast { cx, joiner, is_there: false }),
-        1 => (tx, Cast { cx, joiner: cx.carry(joiner, HERE), is_there: true }),
-        _ => (cx.carry(tx, HERE), Cast { cx, joiner, is_there: true }),
+    match cx.below(4) {
+        0 => (tx, Cast { cx, joiner, is_there: false, early }),
+        1 => (tx, Cast { cx, joiner: cx.carry(joiner, HERE), is_there: true, early }),
+        way => {
+            early.replace((way == 2).then(|| joiner.join()));
+            (cx.carry(tx, HERE), Cast { cx, joiner, is_there: true, early })
+        }
     }
 }
 

@@ -66,6 +66,17 @@ fn parties<X: Transport>(cx: &Cx<'_, X>, count: u64) -> Vec<Barrier> {
     all
 }
 
+/// Two parties. Over nodes one of them goes to the other node: which, the seed says.
+fn pair<X: Transport>(cx: &Cx<'_, X>) -> (Barrier, Barrier) {
+    let one = barrier();
+    let other = one.enrol();
+    if !cx.transport.has_nodes() {
+        return (one, other);
+    }
+    let other = cx.carry(other, HERE);
+    if cx.below(2) == 0 { (one, other) } else { (other, one) }
+}
+
 fn all_go_on_together<X: Transport>(cx: &Cx<'_, X>) {
     let mut parties = parties(cx, 1 + cx.below(5));
     for phase in 0..3 {
@@ -175,8 +186,7 @@ fn who_resigns_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn who_gives_up_is_not_there<X: Transport>(cx: &Cx<'_, X>) {
-    let mut first = barrier();
-    let mut second = enrol(cx, &first);
+    let (mut first, mut second) = pair(cx);
     for way in 0..2 {
         match way {
             0 => drop(cx.begin(first.sync())),
@@ -280,8 +290,7 @@ fn waits_at_a_barrier_are_shown<X: Transport>(cx: &Cx<'_, X>) {
 fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
     let ((mut tx, mut rx), (mut loud, mut other)) = (cx.channel(), cx.channel());
     let before = cx.fill(&mut tx);
-    let mut mine = barrier();
-    let mut party = enrol(cx, &mine);
+    let (mut mine, mut party) = pair(cx);
     for sync_first in [true, false] {
         for ready in 0..3 {
             let mut slot = Some(1);
@@ -328,6 +337,7 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
     let (mut loud, mut rx) = cx.channel();
+    // Where a barrier is not kept it is never known at once that all are there.
     let mut mine = barrier();
     let mut party = enrol(cx, &mine);
     for sync_first in [true, false] {
@@ -367,6 +377,7 @@ fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
             }
         }
     });
+    // Where a barrier is not kept it is never known at once that all are there.
     let mut mine = barrier();
     let mut party = enrol(cx, &mine);
     cx.spawn(async move { while party.phases() < 10 && party.sync().await.is_ok() {} });
@@ -382,8 +393,7 @@ fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
 fn a_receiver_and_a_party_race<X: Transport>(cx: &Cx<'_, X>) {
     for _ in 0..3 {
         let (mut tx, mut rx) = cx.channel();
-        let mut mine = barrier();
-        let mut party = enrol(cx, &mine);
+        let (mut mine, mut party) = pair(cx);
         let (mut slot, synced);
         {
             let (mut recv, mut other) = (cx.hand(rx.recv()), cx.hand(party.sync()));
@@ -413,8 +423,7 @@ fn a_receiver_and_a_party_race<X: Transport>(cx: &Cx<'_, X>) {
 
 fn both_would_rather<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel();
-    let mine = barrier();
-    let party = enrol(cx, &mine);
+    let (mine, party) = pair(cx);
     let orders = |cx: &Cx<'_, X>| -> Vec<_> { (0..6).map(|_| (cx.below(2) == 0, cx.below(2) == 0)).collect() };
     let choice = |(fair, _): &(bool, bool)| if *fair { Choice::fair() } else { Choice::prioritised() };
     let sends = {
