@@ -76,10 +76,7 @@ fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
     cast_of(cx, cx.kind.policy.clone())
 }
 
-fn cast_of<'a, X: Transport, T: Portable>(cx: &'a Cx<'a, X>, policy: Policy) -> (Broadcast<T>, Cast<'a, X, T>)
-where
-    T: Clone,
-{
+fn cast_of<'a, X: Transport, T: Portable + Clone>(cx: &'a Cx<'a, X>, policy: Policy) -> (Broadcast<T>, Cast<'a, X, T>) {
     let (tx, joiner) = broadcast_with(policy);
     let early = RefCell::default();
     if !cx.transport.has_nodes() {

@@ -333,7 +333,7 @@ fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
 fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let first = tx.share();
-    let mut handles = vec![first.clone(), first.clone(), cx.there(&first), first.clone(), first];
+    let mut handles = [first.clone(), first.clone(), cx.there(&first), first.clone(), first];
     let mut claims: std::collections::VecDeque<_> = handles.iter_mut().map(|tx| cx.begin(tx.claim())).collect();
     while let Some(mut first) = claims.pop_front() {
         assert!(first.run(), "the first in line has it");
