@@ -119,7 +119,7 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
 fn a_claim_that_is_elsewhere_would_block_who_does_not_wait() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));
     transport.begin(&rig, 0);
-    let (tx, rx) = transport.channel_from::<u8>(0, rendezvous().into(), &mut |_| {});
+    let (tx, rx) = transport.channel_from::<u8>(0, rendezvous(), &mut |_| {});
     rig.settle();
     let here = tx.share();
     let mut there = transport.carry(here.clone(), 0);
@@ -139,7 +139,7 @@ fn receivers_elsewhere_are_not_bounded() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));
     transport.begin(&rig, 0);
     let policy = rendezvous().pending_receivers(1, Overflow::Reject);
-    let (tx, rx) = transport.channel_from::<u8>(1, policy.into(), &mut |_| {});
+    let (tx, rx) = transport.channel_from::<u8>(1, policy, &mut |_| {});
     rig.settle();
     let mut here = rx.share();
     let (mut there, mut other) = (transport.carry(here.clone(), 0), here.clone());
