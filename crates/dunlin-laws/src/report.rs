@@ -134,7 +134,7 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, column: u64, law: &Law<X>) -> 
     };
     for seed in seeds {
         // A law that lets time pass has the clock, which is the whole program's, to itself.
-        let (_alone, _beside) = if law.seeds_max <= TIMED_SEEDS_MAX {
+        let (_alone, _beside) = if law.seeds_max <= TIMED_SEEDS_MAX || transport.moves_time() {
             (Some(CLOCK.write().unwrap_or_else(PoisonError::into_inner)), None)
         } else {
             (None, Some(CLOCK.read().unwrap_or_else(PoisonError::into_inner)))

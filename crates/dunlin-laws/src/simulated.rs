@@ -109,6 +109,11 @@ impl Transport for Simulated {
         }
     }
 
+    // `Sim::run` does.
+    fn moves_time(&self) -> bool {
+        true
+    }
+
     fn seeds_max(&self) -> u64 {
         3
     }

@@ -99,6 +99,11 @@ pub trait Transport {
     /// If the transport still has something of it.
     fn end(&self) {}
 
+    /// Whether its runs move the clock of the wait records, which is the whole program's: then nothing runs beside them.
+    fn moves_time(&self) -> bool {
+        false
+    }
+
     /// Under how many seeds at most a law runs.
     fn seeds_max(&self) -> u64 {
         u64::MAX
