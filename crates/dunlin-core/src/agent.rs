@@ -315,6 +315,10 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.retire();
     }
 
+    fn gone(&self) {
+        self.retire();
+    }
+
     /// The channel was poisoned elsewhere.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison_surely(reason);
@@ -600,6 +604,7 @@ pub(crate) trait SendingHalf<T>: Send {
     fn lost(&self, ticket: u64, value: T, id: MessageId);
     fn lose(&self);
     fn retire(&self);
+    fn gone(&self);
     fn poison(&self, reason: Reason);
 }
 
@@ -648,6 +653,10 @@ macro_rules! sending_half {
 
             fn retire(&self) {
                 self.retire();
+            }
+
+            fn gone(&self) {
+                self.gone();
             }
 
             fn poison(&self, reason: Reason) {
@@ -758,12 +767,12 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {
                 self.receiver_gone = true;
-                self.outlet.retire();
+                self.outlet.gone();
             }
             FromReceiver::Down => {
                 self.outlet.lose();
                 self.receiver_gone = true;
-                self.outlet.retire();
+                self.outlet.gone();
             }
         }
     }

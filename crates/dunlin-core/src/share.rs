@@ -332,7 +332,9 @@ impl<T, P> Shared<Sender<T, P>> {
     /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's claim is out waits for the
     /// end of that claim; what was posted before comes before all that is sent within it.
     pub fn send_nowait(&mut self, value: T) -> Posted<T> {
-        Posted::new(&self.core.link, self.number(), value)
+        let posted = Posted::new(&self.core.link, self.number(), value);
+        self.core.line.posted();
+        posted
     }
 
     /// Sends `value` if that needs no waiting: see [`Sender::try_send`].

@@ -32,11 +32,12 @@ impl Transport for Joined {
         Some(there)
     }
 
-    fn call<Q: Portable, A: Portable>(
+    fn call_from<Q: Portable, A: Portable>(
         &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let (requests, asked) = self.channel(Policy::default(), spawn);
+        let (requests, asked) = self.channel_from(side, Policy::default(), spawn);
         Some(calls(requests, asked))
     }
 

@@ -20,6 +20,8 @@ pub struct Law<X: Transport> {
     pub needs: &'static [Feature],
     /// Under how many seeds at most it runs: less for a long one.
     pub seeds_max: u64,
+    /// Why it has all handles of what is shared at one node, if the transport has nodes.
+    pub one_node: Option<&'static str>,
     pub(crate) run: fn(&Cx<'_, X>),
 }
 
@@ -31,11 +33,16 @@ impl<X: Transport> fmt::Debug for Law<X> {
 
 impl<X: Transport> Law<X> {
     pub(crate) fn new(name: &'static str, says: &'static str, applies: fn(&Kind) -> bool, run: fn(&Cx<'_, X>)) -> Self {
-        Self { name, says, applies, needs: &[], seeds_max: u64::MAX, run }
+        Self { name, says, applies, needs: &[], seeds_max: u64::MAX, one_node: None, run }
     }
 
     pub(crate) fn needs(mut self, features: &'static [Feature]) -> Self {
         self.needs = features;
+        self
+    }
+
+    pub(crate) fn at_one_node(mut self, because: &'static str) -> Self {
+        self.one_node = Some(because);
         self
     }
 
@@ -47,15 +54,21 @@ impl<X: Transport> Law<X> {
 
 /// `laws![applies; name: "what it says"; ...]`
 macro_rules! laws {
-    ($($name:ident if $applies:expr $(, needs [$($feature:ident),+])? $(, at most $seeds:literal)? => $says:literal;)+) => {
+    ($($name:ident if $applies:expr $(, needs [$($feature:ident),+])? $(, at most $seeds:literal)? $(, at one node: $because:literal)? => $says:literal;)+) => {
         vec![$(
             $crate::law::Law::new(stringify!($name), $says, $applies, $name::<X>)
                 $(.needs(&[$($crate::transport::Feature::$feature),+]))?
                 $(.at_most($seeds))?
+                $(.at_one_node($because))?
         ),+]
     };
 }
 pub(crate) use laws;
+
+/// The side at which a law shares an end, or makes a barrier or a broadcast...
+pub const HERE: usize = 0;
+/// ... and the other one.
+pub const THERE: usize = 1;
 
 /// Applies to every policy.
 pub(crate) fn all(_: &Kind) -> bool {
@@ -105,15 +118,58 @@ impl<'a, X: Transport> Cx<'a, X> {
         there.expect("the law says that it needs stretched receivers")
     }
 
-    /// A call channel.
+    /// A channel of the column's policy, with the sender at this side, of two.
+    pub fn channel_from<T: Portable>(&self, side: usize) -> (Sender<T>, Receiver<T>) {
+        let ends = self.transport.channel_from(side, self.kind.policy.clone(), &mut |work| {
+            self.rig.spawn_boxed(work);
+        });
+        self.rig.settle();
+        ends
+    }
+
+    /// An end that is at this side, at the other one, if those are nodes.
+    pub fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let there = self.transport.carry(end, side);
+        self.rig.settle();
+        there
+    }
+
+    /// So many handles of what is shared [here](HERE). Over nodes some of them are at the other one, and perhaps all: the seed says which.
+    pub fn handles<S: Portable + Clone, const N: usize>(&self, shared: S) -> [S; N] {
+        if !self.transport.has_nodes() {
+            return std::array::from_fn(|_| shared.clone());
+        }
+        let sure = self.below(N as u64) as usize;
+        std::array::from_fn(|n| {
+            let is_there = n == sure || self.below(2) == 0;
+            if is_there { self.there(&shared) } else { shared.clone() }
+        })
+    }
+
+    /// Another handle of what is shared [here](HERE), at the other side if that is a node.
+    pub fn there<S: Portable + Clone>(&self, shared: &S) -> S {
+        self.carry(shared.clone(), HERE)
+    }
+
+    /// A call channel with the caller at this side, of two.
     ///
     /// # Panics
     /// If the transport has none: the law must say that it needs [`Feature::Calls`].
-    pub fn call<Q: Portable, A: Portable>(&self) -> (Caller<Q, A>, Callee<Q, A>) {
-        let ends = self.transport.call(&mut |work| {
+    pub fn call_from<Q: Portable, A: Portable>(&self, side: usize) -> (Caller<Q, A>, Callee<Q, A>) {
+        let ends = self.transport.call_from(side, &mut |work| {
             self.rig.spawn_boxed(work);
         });
+        self.rig.settle();
         ends.expect("the law says that it needs calls")
+    }
+
+    /// A call channel.
+    ///
+    /// # Panics
+    /// As [`Cx::call_from`].
+    pub fn call<Q: Portable, A: Portable>(&self) -> (Caller<Q, A>, Callee<Q, A>) {
+        let side = if self.transport.has_nodes() { self.below(2) as usize } else { HERE };
+        self.call_from(side)
     }
 
     /// Takes a future in hand.

@@ -154,8 +154,15 @@ impl Rig {
 
     /// Runs the tasks until none of them was woken.
     pub fn settle(&self) {
+        self.settle_watching(|| ());
+    }
+
+    /// The same, and looks after each poll.
+    pub fn settle_watching(&self, look: impl Fn()) {
         loop {
-            while self.step() {}
+            while self.step() {
+                look();
+            }
             let outside = self.outside.borrow();
             let Some(wait) = &*outside else { return };
             wait();

@@ -49,8 +49,11 @@ impl World {
     }
 
     fn channel<T: Portable>(&self, policy: Policy) -> (Sender<T>, Receiver<T>) {
+        self.channel_from(self.sim.below(2) as usize, policy)
+    }
+
+    fn channel_from<T: Portable>(&self, from: usize, policy: Policy) -> (Sender<T>, Receiver<T>) {
         let name = self.names.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string();
-        let from = self.sim.below(2) as usize;
         self.sim.run(async {
             let rx = self.nodes[1 - from].receiver::<T>(&name).policy(policy).await.expect("declared");
             (self.nodes[from].sender::<T>(&name).await.expect("declared"), rx)
@@ -59,11 +62,11 @@ impl World {
 }
 
 impl World {
-    /// The receiver in a message to the other node, or to this one, as the seed has it.
-    fn stretch<T: Portable>(&self, receiver: Receiver<T>) -> Receiver<T> {
-        let (mut tx, mut rx) = self.channel::<Receiver<T>>(Policy::default());
+    /// The end in a message from this node to the other one.
+    fn carry<E: Portable>(&self, end: E, from: usize) -> E {
+        let (mut tx, mut rx) = self.channel_from::<E>(from, Policy::default());
         self.sim.run(async {
-            let (sent, received) = dunlin::par!(tx.send(receiver), rx.recv());
+            let (sent, received) = dunlin::par!(tx.send(end), rx.recv());
             sent.map_err(|error| error.to_string()).expect("it goes");
             received.expect("it comes")
         })
@@ -106,6 +109,11 @@ impl Transport for Simulated {
         }
     }
 
+    // `Sim::run` does.
+    fn moves_time(&self) -> bool {
+        true
+    }
+
     fn seeds_max(&self) -> u64 {
         3
     }
@@ -115,14 +123,34 @@ impl Transport for Simulated {
     }
 
     fn stretch<T: Portable>(&self, receiver: Receiver<T>, _: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
-        Some(self.world().stretch(receiver))
+        // It is of neither node yet.
+        let world = self.world();
+        Some(world.carry(receiver, world.sim.below(2) as usize))
     }
 
-    fn call<Q: Portable, A: Portable>(
+    fn has_nodes(&self) -> bool {
+        true
+    }
+
+    fn channel_from<T: Portable>(
         &self,
+        side: usize,
+        policy: Policy,
+        _: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
+        self.world().channel_from(side, policy)
+    }
+
+    fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        self.world().carry(end, side)
+    }
+
+    fn call_from<Q: Portable, A: Portable>(
+        &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let (requests, asked) = self.channel(Policy::default(), spawn);
+        let (requests, asked) = self.channel_from(side, Policy::default(), spawn);
         Some(dunlin::agent::calls(requests, asked))
     }
 

@@ -3,9 +3,10 @@
 //! Sockets, time and the runtime's threads are real here, so a seed does not make a run: it says only in which order the law's own
 //! parties go on. What it shows is that a node on tokio does what the simulated one does.
 //!
-//! That nothing is under way any more is seen so: when the rig's tasks rest, a value goes each way and is received. What either node had to
-//! say before that has been heard then, and so has what was answered to it at once. If nothing but these two values was heard meanwhile, nothing
-//! was under way; else they go again. A law that says "nothing happens" is believed after that.
+//! That nothing is under way any more is seen so: when the rig's tasks rest, all tasks of the nodes that were woken run, and neither node works on a
+//! channel. Then a value goes each way and is received. What either node had to say before that has been heard then, and so has what was answered to
+//! it at once. If nothing but these two values was heard meanwhile, nothing was under way; else they go again. A law that says "nothing happens" is
+//! believed after that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -26,6 +27,9 @@ const HEARD: u64 = 2;
 
 /// More rounds than any exchange takes: nodes that still speak then do so for ever.
 const ROUNDS_MAX: u32 = 10_000;
+
+/// After so many turns of the runtime's one worker every task that was woken before has run: in a turn it runs all that it has, or 61 of them.
+const TURNS: u32 = 4;
 
 /// A node that has not done by then what needs some round trips, never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,15 +71,29 @@ impl World {
         let (mut forth, mut back) = (self.forth.borrow_mut(), self.back.borrow_mut());
         self.runtime.block_on(async {
             for _ in 0..ROUNDS_MAX {
+                let rested = self.have_run().await;
                 let before = self.heard();
                 let (one, other) = dunlin::par!(cross(&mut forth), cross(&mut back));
                 one.and(other).expect("the connection lives");
-                if self.heard() == before.map(|heard| heard + HEARD) {
+                // Also what the values themselves have left to do.
+                let rests = self.have_run().await;
+                if rested && rests && self.heard() == before.map(|heard| heard + HEARD) {
                     return;
                 }
             }
             panic!("the nodes speak to each other for ever");
         });
+    }
+
+    /// Returns when all tasks have run that were woken before. Whether the nodes work on nothing then.
+    async fn have_run(&self) -> bool {
+        let turns = self.runtime.spawn(async {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
+        });
+        turns.await.expect("it does not panic");
+        !self.nodes.iter().any(Node::is_at_work)
     }
 
     fn heard(&self) -> [u64; 2] {
@@ -144,11 +162,24 @@ impl Transport for Tcp {
         1
     }
 
-    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+    fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        let from = self.random.borrow_mut().below(2) as usize;
+        self.channel_from(from, policy, spawn)
+    }
+
+    fn has_nodes(&self) -> bool {
+        true
+    }
+
+    fn channel_from<T: Portable>(
+        &self,
+        side: usize,
+        policy: Policy,
+        _: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
         let number = self.next.get();
         self.next.set(number + 1);
-        let from = self.random.borrow_mut().below(2) as usize;
-        let [one, other] = [&self.world.nodes[from], &self.world.nodes[1 - from]];
+        let [one, other] = [&self.world.nodes[side], &self.world.nodes[1 - side]];
         let name = format!("law-{number}");
         let ends = self.world.runtime.block_on(channel(one, other, &name, policy));
         let found = || [one, other].iter().all(|node| node.waiting().iter().all(|end| end.name != name));
@@ -156,20 +187,26 @@ impl Transport for Tcp {
         ends
     }
 
-    fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
-        let (mut tx, mut rx) = self.channel::<Receiver<T>>(rendezvous(), spawn);
-        Some(self.world.runtime.block_on(async {
-            let (sent, received) = dunlin::par!(tx.send(receiver), rx.recv());
-            sent.map_err(|error| error.to_string()).expect("it goes");
-            received.expect("it comes")
-        }))
+    fn stretch<T: Portable>(&self, receiver: Receiver<T>, _: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
+        let from = self.random.borrow_mut().below(2) as usize;
+        Some(self.carry(receiver, from))
     }
 
-    fn call<Q: Portable, A: Portable>(
+    fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let (mut tx, mut rx) = self.channel_from::<E>(side, rendezvous(), &mut |_| {});
+        self.world.runtime.block_on(async {
+            let (sent, received) = dunlin::par!(tx.send(end), rx.recv());
+            sent.map_err(|error| error.to_string()).expect("it goes");
+            received.expect("it comes")
+        })
+    }
+
+    fn call_from<Q: Portable, A: Portable>(
         &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let (requests, asked) = self.channel(Policy::default(), spawn);
+        let (requests, asked) = self.channel_from(side, Policy::default(), spawn);
         Some(dunlin::agent::calls(requests, asked))
     }
 

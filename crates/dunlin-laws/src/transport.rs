@@ -56,12 +56,35 @@ pub trait Transport {
         None
     }
 
-    /// A call channel over this transport, if it has them.
-    fn call<Q: Portable, A: Portable>(
+    /// Whether its two sides are nodes: then any end goes to the other side in a message.
+    fn has_nodes(&self) -> bool {
+        false
+    }
+
+    /// The same as [`channel`](Self::channel), with the sender at this side, of two.
+    fn channel_from<T: Portable>(
         &self,
+        side: usize,
+        policy: Policy,
+        spawn: &mut dyn FnMut(Background),
+    ) -> (Sender<T>, Receiver<T>) {
+        let _ = side;
+        self.channel(policy, spawn)
+    }
+
+    /// An end, or what holds ends, in a message from this side to the other; as it is, where there are no [nodes](Self::has_nodes).
+    fn carry<E: Portable>(&self, end: E, side: usize) -> E {
+        let _ = side;
+        end
+    }
+
+    /// A call channel over this transport with the caller at this side, of two; if it has them.
+    fn call_from<Q: Portable, A: Portable>(
+        &self,
+        side: usize,
         spawn: &mut dyn FnMut(Background),
     ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
-        let _ = spawn;
+        let _ = (side, spawn);
         None
     }
 
@@ -75,6 +98,11 @@ pub trait Transport {
     /// # Panics
     /// If the transport still has something of it.
     fn end(&self) {}
+
+    /// Whether its runs move the clock of the wait records, which is the whole program's: then nothing runs beside them.
+    fn moves_time(&self) -> bool {
+        false
+    }
 
     /// Under how many seeds at most a law runs.
     fn seeds_max(&self) -> u64 {
@@ -107,7 +135,11 @@ impl Transport for Local {
         Some(receiver)
     }
 
-    fn call<Q: Portable, A: Portable>(&self, _: &mut dyn FnMut(Background)) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
+    fn call_from<Q: Portable, A: Portable>(
+        &self,
+        _: usize,
+        _: &mut dyn FnMut(Background),
+    ) -> Option<(Caller<Q, A>, Callee<Q, A>)> {
         Some(call())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo, rendezvous};
+use dunlin::{Admit, Buffering, ClaimError, Overflow, RecvError, SendError, Why, drop_newest, fifo, rendezvous};
 use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Simulated, Transport};
 use serde::{Deserialize, Serialize};
 
@@ -111,5 +111,43 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
         panic!("it has gone")
     };
     drop((tx, rx, rig));
+    transport.end();
+}
+
+/// It does not wait, so it cannot ask where the end is kept; when the claim is there it is granted, as often as one likes.
+#[test]
+fn a_claim_that_is_elsewhere_would_block_who_does_not_wait() {
+    let (transport, rig) = (Simulated::default(), Rig::new(0));
+    transport.begin(&rig, 0);
+    let (tx, rx) = transport.channel_from::<u8>(0, rendezvous(), &mut |_| {});
+    rig.settle();
+    let here = tx.share();
+    let mut there = transport.carry(here.clone(), 0);
+    rig.settle();
+    assert_eq!(there.try_claim().err(), Some(ClaimError::WouldBlock));
+    rig.settle();
+    assert_eq!(there.try_claim().err(), Some(ClaimError::WouldBlock), "it has not asked");
+    drop(rig.hand(there.claim()).out().expect("granted"));
+    assert!(there.try_claim().is_ok() && there.try_claim().is_ok());
+    drop((here, there, rx, rig));
+    transport.end();
+}
+
+/// Who waits elsewhere waits at a half of its own.
+#[test]
+fn receivers_elsewhere_are_not_bounded() {
+    let (transport, rig) = (Simulated::default(), Rig::new(0));
+    transport.begin(&rig, 0);
+    let policy = rendezvous().pending_receivers(1, Overflow::Reject);
+    let (tx, rx) = transport.channel_from::<u8>(1, policy, &mut |_| {});
+    rig.settle();
+    let mut here = rx.share();
+    let (mut there, mut other) = (transport.carry(here.clone(), 0), here.clone());
+    rig.settle();
+    let (mut first, mut second) = (rig.hand(here.recv()), rig.hand(there.recv()));
+    assert!(!first.run() && !second.run());
+    assert_eq!(rig.hand(other.recv()).out(), Err(RecvError::Refused), "two are here");
+    drop((first, second));
+    drop((here, there, other, tx, rig));
     transport.end();
 }

@@ -660,3 +660,53 @@ fn a_face_is_granted_to_who_has_gone() {
         Ok(())
     });
 }
+
+/// Who has claimed a receiver at another node retires it: for all, and what was held there goes on.
+#[test]
+fn a_claim_elsewhere_retires_the_channel() {
+    run(async {
+        let [a, b] = nodes("a_claim_elsewhere_retires").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        let (mut tx, rx) = channel::<u32>();
+        let mut at_a = rx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut claimed = at_b.claim().await?;
+        let (sent, held) = par!(tx.send(1).within(Duration::from_millis(20)), async {
+            let held = claimed.recv_extended().await?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok::<u32, RecvError>(held.release())
+        });
+        sent?;
+        assert_eq!(held?, 1);
+        claimed.retire();
+        assert!(tx.send(2).await.is_err_and(|error| error.is_closed()));
+        drop(claimed);
+        assert_eq!(at_a.recv().await, Err(RecvError::Closed));
+        assert_eq!(at_b.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// The claim stays at another node, where nobody uses it: what is posted here wants it back.
+#[test]
+fn a_post_is_not_held_back_by_a_claim_that_nobody_uses() {
+    run(async {
+        let [a, b] = nodes("a_post_is_not_held_back").await;
+        let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
+        let (tx, mut rx) = channel::<u32>();
+        let mut at_a = tx.share();
+        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        for n in 0..5 {
+            drop(at_b.claim().await?);
+            at_a.send_nowait(n).detach();
+            assert_eq!(rx.recv().await?, n);
+            let claim = at_b.claim().await?;
+            at_a.send_nowait(n).detach();
+            let held_back = rx.recv().within(Duration::from_millis(5)).await;
+            assert_eq!(held_back, Err(RecvError::TimedOut));
+            drop(claim);
+            assert_eq!(rx.recv().await?, n);
+        }
+        Ok(())
+    });
+}

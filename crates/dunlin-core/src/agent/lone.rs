@@ -64,9 +64,8 @@ pub struct LoneOutlet<T: Send + 'static> {
     lone: Lone,
     /// Of all that it offers.
     choice: u128,
-    /// [`retire`](Self::retire) was called.
+    /// Nothing can be offered to the half elsewhere any more.
     leaving: Lock<bool>,
-    left: bool,
 }
 
 /// How the choice of an offer speaks to the agent that has reserved it.
@@ -99,7 +98,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
     pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
         let (chan, lone) = handle.into_lone();
         chan.add_agent(|queue, _| queue.add_demands(lone.handle));
-        Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false), left: false }
+        Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false) }
     }
 
     /// The handle, as in the wait records.
@@ -109,15 +108,9 @@ impl<T: Send + 'static> LoneOutlet<T> {
 
     /// The next thing to be said to the half elsewhere.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
-        if self.left {
-            return Poll::Pending;
-        }
-        if *self.leaving.lock() {
-            self.left = true;
-            return Poll::Ready(Event::Retired);
-        }
-        let handle = self.lone.handle;
-        let demanded = self.chan.with_queue(|queue, ends, after| queue.poll_demands(handle, ends, cx.waker(), after));
+        let (handle, leaving) = (self.lone.handle, *self.leaving.lock());
+        let demanded =
+            self.chan.with_queue(|queue, ends, after| queue.poll_demands(handle, leaving, ends, cx.waker(), after));
         match demanded {
             None => Poll::Pending,
             Some(demanded) => Poll::Ready(match demanded {
@@ -201,8 +194,14 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Nothing: the receiver itself is at this half, and has handles here.
     pub(super) fn lose(&self) {}
 
-    /// All handles there are gone.
+    /// The channel was retired there, by who had claimed the end: it is for all. Nothing more can be offered to that half.
     pub fn retire(&self) {
+        self.chan.retire();
+        self.gone();
+    }
+
+    /// All handles there are gone.
+    pub(super) fn gone(&self) {
         *self.leaving.lock() = true;
         self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
     }

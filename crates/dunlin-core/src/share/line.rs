@@ -41,6 +41,9 @@ pub(super) struct LineState {
     far: Option<Far>,
     /// Who holds the claim for another node hears by this that somebody else wants it.
     recall: Option<Waker>,
+    /// Something was posted, which the claim that is out may hold back.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "here a claim that nobody uses is not out"))]
+    posted: bool,
 }
 
 /// The claim of an end that is kept at another node.
@@ -203,7 +206,7 @@ impl Line {
     pub(super) fn release(self: &Arc<Self>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
-        state.out = false;
+        (state.out, state.posted) = (false, false);
         let waits = if state.lone > 0 && !state.waiters.is_empty() {
             state.floor = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
             true
@@ -230,6 +233,15 @@ impl Line {
                 None => state.lone_far.push((handle, 1)),
             }
         }
+        wakes.add(state.recall.take());
+        drop(state);
+    }
+
+    /// A handle has posted a value, and does not wait for it.
+    pub(super) fn posted(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        state.posted |= state.out;
         wakes.add(state.recall.take());
         drop(state);
     }
@@ -401,7 +413,7 @@ impl Line {
         let mut stale = Stale::default();
         let mut state = self.state.lock();
         let own = state.lone_far.iter().find(|(handle, _)| *handle == claimer).map_or(0, |(_, count)| *count);
-        if state.lone > own || state.is_contended() {
+        if state.lone > own || state.posted || state.is_contended() {
             return Poll::Ready(());
         }
         stale.store(&mut state.recall, cx.waker());

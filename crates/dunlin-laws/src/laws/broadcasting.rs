@@ -1,15 +1,17 @@
 //! Broadcast: each value to all who have joined.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use dunlin::{Broadcast, BroadcastError, Joiner, Operation, Receiver, RecvError, Why, alt, broadcast_with};
+use dunlin::{
+    Broadcast, BroadcastError, Joiner, Operation, Policy, Portable, Receiver, RecvError, Why, alt, broadcast_with,
+};
 
 use crate::counted::Counted;
 use crate::kind::Kind;
-use crate::law::{Cx, Law, expired, laws};
+use crate::law::{Cx, HERE, Law, expired, laws};
 use crate::rig::{cut_off, give_way};
 use crate::transport::Transport;
 
@@ -35,26 +37,59 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "of the values of a broadcast each receiver gets those sent while it was there, all, in order, each once";
         a_broadcast_in_choices if Kind::is_plain_rendezvous, needs [Stretched, Choice] =>
             "a joined receiver is a branch of a choice like any other";
-        clones_are_dropped_once if |kind| kind.is_open(), needs [Stretched, Moved] =>
+        clones_are_dropped_once if |kind| kind.is_open(), needs [Stretched] =>
             "every clone that a broadcast makes is received or dropped, once";
     ]
 }
 
 /// A broadcast of the column's policy, whose receivers are at the other side.
-struct Cast<'a, X: Transport> {
+struct Cast<'a, X: Transport, T = u32> {
     cx: &'a Cx<'a, X>,
-    joiner: Joiner<u32>,
+    joiner: Joiner<T>,
+    /// The joiner is there, too.
+    is_there: bool,
+    /// It had joined when the sending end went there.
+    early: RefCell<Option<Receiver<T>>>,
 }
 
-impl<X: Transport> Cast<'_, X> {
-    fn join(&self) -> Receiver<u32> {
-        self.cx.stretch(self.joiner.join())
+impl<X: Transport, T: Portable> Cast<'_, X, T> {
+    /// With all of the policy: only a node takes that along.
+    fn join_whole(&self) -> Receiver<T> {
+        if self.cx.transport.has_nodes() { self.join() } else { self.joiner.join() }
+    }
+
+    fn join(&self) -> Receiver<T> {
+        if let Some(early) = self.early.take() {
+            return early;
+        }
+        let receiver = self.joiner.join();
+        if self.is_there {
+            self.cx.settle();
+            return receiver;
+        }
+        self.cx.stretch(receiver)
     }
 }
 
+/// Over nodes either the receivers go to the other side, or a joiner does; and the sending end may.
 fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
-    let (tx, joiner) = broadcast_with(cx.kind.policy.clone());
-    (tx, Cast { cx, joiner })
+    cast_of(cx, cx.kind.policy.clone())
+}
+
+fn cast_of<'a, X: Transport, T: Portable + Clone>(cx: &'a Cx<'a, X>, policy: Policy) -> (Broadcast<T>, Cast<'a, X, T>) {
+    let (tx, joiner) = broadcast_with(policy);
+    let early = RefCell::default();
+    if !cx.transport.has_nodes() {
+        return (tx, Cast { cx, joiner, is_there: false, early });
+    }
+    match cx.below(4) {
+        0 => (tx, Cast { cx, joiner, is_there: false, early }),
+        1 => (tx, Cast { cx, joiner: cx.carry(joiner, HERE), is_there: true, early }),
+        way => {
+            early.replace((way == 2).then(|| joiner.join()));
+            (cx.carry(tx, HERE), Cast { cx, joiner, is_there: true, early })
+        }
+    }
 }
 
 fn failed(value: u32, why: Why, received: usize) -> Result<(), BroadcastError<u32>> {
@@ -151,14 +186,15 @@ fn poison_of_one_is_for_all<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn weak_poison_of_a_broadcast<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone().immunity(3));
-    let mut a = joiner.join();
+    let (mut tx, cast) = cast_of::<X, u32>(cx, cx.kind.policy.clone().immunity(3));
+    let mut a = cast.join_whole();
     assert!(!a.poison_with(3, "weak") && !tx.poison_with(3, "weak"));
     let recv = cx.begin(a.recv());
     let send = cx.begin(tx.send(1));
     assert_eq!(recv.out(), Ok(1));
     assert_eq!(send.out(), Ok(()));
     assert!(tx.poison_with(4, "strong"));
+    cx.settle();
     assert_eq!(cx.now(a.recv()).unwrap_err().to_string(), "the channel was poisoned: strong");
 }
 
@@ -181,14 +217,14 @@ fn a_dropped_broadcast_is_withdrawn<X: Transport>(cx: &Cx<'_, X>) {
 
 fn the_sender_ends_it_for_all<X: Transport>(cx: &Cx<'_, X>) {
     let retires = cx.below(2) == 0;
-    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
-    let mut rx = joiner.join();
+    let (mut tx, cast) = cast(cx);
+    let mut rx = cast.join_whole();
     let mut sent = Vec::new();
     for value in 0..cx.kind.room.min(3) as u32 {
         assert_eq!(cx.now(tx.send(value)), Ok(()));
         sent.push(value);
     }
-    let mut there = cx.stretch(joiner.join());
+    let mut there = cast.join();
     let waits = cx.begin(there.recv());
     if retires {
         tx.retire();
@@ -201,14 +237,14 @@ fn the_sender_ends_it_for_all<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(cx.now(rx.recv()), Ok(value));
     }
     assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed));
-    assert_eq!(cx.now(cx.stretch(joiner.join()).next()), Ok(None));
+    assert_eq!(cx.now(cast.join().next()), Ok(None));
 }
 
 /// Receivers come and go; one of them is slow, one is cut off now and then.
 fn everybody_gets_the_same<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
+    let (mut tx, cast) = cast(cx);
     let pauses: Vec<u64> = (0..20).map(|_| cx.below(3)).collect();
-    let receivers: Vec<_> = (0..4).map(|_| (cx.stretch(joiner.join()), cx.below(4), cx.below(25))).collect();
+    let receivers: Vec<_> = (0..4).map(|_| (cast.join(), cx.below(4), cx.below(25))).collect();
     let receivers: Vec<_> = receivers
         .into_iter()
         .map(|(mut rx, slow, stays)| {
@@ -231,7 +267,7 @@ fn everybody_gets_the_same<X: Transport>(cx: &Cx<'_, X>) {
             })
         })
         .collect();
-    drop(joiner);
+    drop(cast);
     let sender = cx.spawn(async move {
         let mut sent = Vec::new();
         for (value, pause) in (0..).zip(pauses) {
@@ -303,8 +339,8 @@ fn a_broadcast_in_choices<X: Transport>(cx: &Cx<'_, X>) {
 
 fn clones_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
     let counted = Counted::new();
-    let (mut tx, joiner) = broadcast_with(cx.kind.policy.clone());
-    let (mut a, b) = (joiner.join(), cx.stretch(joiner.join()));
+    let (mut tx, cast) = cast_of(cx, cx.kind.policy.clone());
+    let (mut a, b) = (cast.join(), cast.join());
     let send = cx.begin(tx.send(counted.clone()));
     drop(cx.now(a.recv()).expect("it is offered"));
     if cx.below(2) == 0 {
@@ -317,7 +353,7 @@ fn clones_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
         drop(tx);
         drop(a);
     }
-    drop(joiner);
+    drop(cast);
     cx.settle();
     assert_eq!(counted.count(), 1);
 }

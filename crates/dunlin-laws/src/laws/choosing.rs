@@ -6,7 +6,7 @@ use dunlin::{Choice, ChoiceFuture, Receiver, RecvError, SendError, Sender, Why, 
 
 use crate::counted::Counted;
 use crate::kind::Kind;
-use crate::law::{Cx, Law, all, laws};
+use crate::law::{Cx, HERE, Law, all, laws};
 use crate::rig::{Hand, cut_off, eager, give_way};
 use crate::transport::Transport;
 
@@ -178,11 +178,11 @@ fn all_off_panics<X: Transport>(cx: &Cx<'_, X>) {
 
 fn unchosen_branches_have_no_effect<X: Transport>(cx: &Cx<'_, X>) {
     let ((mut a_tx, mut a_rx), (mut b_tx, mut b_rx)) = (cx.channel(), cx.channel());
-    let ((mut c_tx, mut c_rx), (d_tx, _d_rx)) = (cx.channel(), cx.channel::<u8>());
+    let ((mut c_tx, mut c_rx), (d_tx, _d_rx)) = (cx.channel(), cx.channel_from::<u8>(HERE));
     let (mut e_tx, mut e_rx) = cx.channel();
     let before = cx.fill(&mut c_tx);
     let mut shared = d_tx.share();
-    let (ours, theirs) = (&mut shared.clone(), &mut shared);
+    let (ours, theirs) = (&mut cx.there(&shared), &mut shared);
     let (b_send, e_send) = (cx.begin(b_tx.send(2)), cx.begin(e_tx.send(5)));
     let a_send = cx.begin(a_tx.send(1));
     let mut slot = Some(3);
@@ -638,9 +638,8 @@ fn a_foreign_branch_wins_alone<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn clones_may_be_twice<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, mut rx) = cx.channel_from(HERE);
+    let [mut a, mut b] = cx.handles(tx.share());
     let (mut s, mut t) = (Some(1), Some(2));
     let mut choice =
         cx.begin(Choice::fair().on(a.send_from(&mut s), |r| r).on(b.send_from(&mut t), |r| r).into_future());

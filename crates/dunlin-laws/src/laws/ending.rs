@@ -4,7 +4,7 @@ use dunlin::{Reason, Receiver, RecvError, SendError, Sender, Strength, Why};
 
 use crate::counted::Counted;
 use crate::kind::Kind;
-use crate::law::{Cx, Law, all, laws};
+use crate::law::{Cx, HERE, Law, THERE, all, laws};
 use crate::rig::give_way;
 use crate::transport::Transport;
 
@@ -305,9 +305,9 @@ fn retire_races_with_a_buffer<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn the_end_is_for_all_clones<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel::<u32>();
+    let (tx, rx) = cx.channel_from::<u32>(HERE);
     let (tx, rx) = (tx.share(), rx.share());
-    let (mut last_tx, mut last_rx) = (tx.clone(), rx.clone());
+    let (mut last_tx, mut last_rx) = (cx.there(&tx), cx.carry(rx.clone(), THERE));
     drop((tx, rx));
     cx.settle();
     assert!(!last_tx.is_closed() && !last_rx.is_closed());

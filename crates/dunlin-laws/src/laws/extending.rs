@@ -3,7 +3,7 @@
 use dunlin::{Choice, RecvError, SendError, Why};
 
 use crate::kind::{Full, Kind, NO_BOUND};
-use crate::law::{Cx, Law, all, expired, laws};
+use crate::law::{Cx, HERE, Law, THERE, all, expired, laws};
 use crate::transport::Transport;
 
 fn buffered(kind: &Kind) -> bool {
@@ -106,12 +106,12 @@ fn held_place_is_taken<X: Transport>(cx: &Cx<'_, X>) {
 
 fn held_values_are_never_overwritten<X: Transport>(cx: &Cx<'_, X>) {
     let room = cx.kind.room as u32;
-    let (mut tx, rx) = cx.channel();
+    let (mut tx, rx) = cx.channel_from(THERE);
     for n in 0..room {
         assert_eq!(cx.now(tx.send(n)), Ok(()));
     }
     let mut rx = rx.share();
-    let mut handles: Vec<_> = (0..room).map(|_| rx.clone()).collect();
+    let mut handles: Vec<_> = cx.handles::<_, 4>(rx.clone()).into_iter().take(cx.kind.room).collect();
     let held: Vec<_> = handles.iter_mut().map(|rx| cx.now(rx.recv_extended()).expect("buffered")).collect();
     assert_eq!(cx.now(tx.send(100)), Ok(()), "beside the held ones");
     assert_eq!(cx.now(tx.send(101)), Ok(()), "and only one");
@@ -125,10 +125,9 @@ fn release_lets_one_in<X: Transport>(cx: &Cx<'_, X>) {
     if cx.kind.room == NO_BOUND {
         return;
     }
-    let (mut tx, mut rx) = cx.channel();
+    let (mut tx, mut rx) = cx.channel_from(HERE);
     cx.fill(&mut tx);
-    let tx = tx.share();
-    let (mut a, mut b) = (tx.clone(), tx);
+    let [mut a, mut b] = cx.handles(tx.share());
     let (mut first, mut second) = (cx.begin(a.send(1)), cx.begin(b.send(2)));
     let guard = cx.now(rx.recv_extended()).expect("buffered");
     assert!(!first.poll() && !second.poll(), "the place is still taken");
@@ -238,9 +237,8 @@ fn forgotten_guard_and_poisoned<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn poison_while_held<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel();
-    let (mut tx, mut rx) = (tx.share(), rx.share());
-    let mut poisoner = rx.clone();
+    let (tx, rx) = cx.channel_from(THERE);
+    let (mut tx, [mut rx, mut poisoner]) = (tx.share(), cx.handles(rx.share()));
     let mut send = cx.begin(tx.send(1));
     let guard = cx.now(rx.recv_extended()).expect("offered");
     cx.now(poisoner.claim()).expect("free").poison("now");
@@ -253,9 +251,8 @@ fn poison_while_held<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn retire_while_held<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel();
-    let (mut tx, mut rx) = (tx.share(), rx.share());
-    let mut other = rx.clone();
+    let (tx, rx) = cx.channel_from(THERE);
+    let (mut tx, [mut rx, mut other]) = (tx.share(), cx.handles(rx.share()));
     let mut send = cx.begin(tx.send(1));
     let guard = cx.now(rx.recv_extended()).expect("offered");
     cx.now(other.claim()).expect("free").retire();
@@ -271,14 +268,14 @@ fn ended_while_a_place_is_held<X: Transport>(cx: &Cx<'_, X>, end: fn(&dunlin::Re
     if cx.kind.room == NO_BOUND {
         return;
     }
-    let (mut tx, rx) = cx.channel();
+    let (mut tx, rx) = cx.channel_from(THERE);
     cx.fill(&mut tx);
-    let mut rx = rx.share();
-    let mut other = rx.clone();
+    let [mut rx, mut other] = cx.handles(rx.share());
     let mut slot = Some(7);
     let send = cx.begin(tx.send_from(&mut slot));
     let guard = cx.now(rx.recv_extended()).expect("buffered");
     end(&cx.now(other.claim()).expect("free"));
+    cx.settle();
     guard.release();
     cx.settle();
     assert_eq!(send.out(), Err(SendError::NotTaken { value: (), why: why.clone() }));
@@ -304,9 +301,9 @@ fn released_value_is_the_value<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn two_extended_at_once<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel();
-    let (mut a, mut x) = (tx.share(), rx.share());
-    let (mut b, mut y) = (a.clone(), x.clone());
+    let (tx, rx) = cx.channel_from(HERE);
+    let (rx, [mut a, mut b]) = (rx.share(), cx.handles(tx.share()));
+    let (mut x, mut y) = (cx.carry(rx.clone(), THERE), rx);
     let (mut first, mut second) = (cx.begin(a.send(1)), cx.begin(b.send(2)));
     let one = cx.now(x.recv_extended()).expect("offered");
     let two = cx.now(y.recv_extended()).expect("offered");

@@ -3,7 +3,7 @@
 use dunlin::{Choice, alt, channel_with, unbounded};
 
 use crate::kind::{Kind, NO_BOUND};
-use crate::law::{Cx, Law, laws};
+use crate::law::{Cx, HERE, Law, laws};
 use crate::transport::Transport;
 
 fn finite(kind: &Kind) -> bool {
@@ -30,7 +30,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a send beside a receive that is always ready, and the receive beside it, take equal turns";
         a_shared_send_has_its_turn if plain, needs [Choice, Shared] =>
             "the same for a send of a shared end";
-        claims_take_turns if plain, needs [Choice, Shared] =>
+        claims_take_turns if plain, needs [Choice, Shared],
+            at one node: "a claim that is elsewhere is not free, and a choice that is over at once does not ask for it" =>
             "a claim that is free beside a receive that is always ready: equal turns";
         stressed_alternation if |kind| finite(kind) && kind.is_open(), needs [Choice, Shared] =>
             "among 8 channels with 4 writers each, who send when they like, the log has no channel chosen twice while another was ready all the time";
@@ -131,7 +132,7 @@ fn who_was_away_comes_first<X: Transport>(cx: &Cx<'_, X>) {
 
 /// Senders whose receivers always wait.
 fn always_willing<X: Transport>(cx: &Cx<'_, X>) -> dunlin::Sender<usize> {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = cx.channel_from(HERE);
     cx.spawn(async move { while rx.recv().await.is_ok() {} });
     cx.settle();
     tx
@@ -175,7 +176,7 @@ fn a_send_has_its_turn_beside_receives<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_shared_send_has_its_turn<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut rx, mut tx) = (always_ready(cx, 1).remove(0), always_willing(cx).share());
+    let (mut rx, [mut tx]) = (always_ready(cx, 1).remove(0), cx.handles(always_willing(cx).share()));
     let mut turns = [0_u32; 2];
     for _ in 0..ROUNDS {
         let mut slot = Some(1);
@@ -204,12 +205,10 @@ fn stressed_alternation<X: Transport>(cx: &Cx<'_, X>) {
     const WRITERS: usize = 4;
     let (mut receivers, mut writers) = (Vec::new(), Vec::new());
     for n in 0..CHANNELS {
-        let (tx, rx) = cx.channel();
-        let tx = tx.share();
-        for _ in 0..WRITERS {
+        let (tx, rx) = cx.channel_from(HERE);
+        for mut tx in cx.handles::<_, WRITERS>(tx.share()) {
             // It sends once for each permit.
             let (permit, mut permits) = channel_with(unbounded());
-            let mut tx = tx.clone();
             cx.spawn(async move { while permits.recv().await.is_ok() && tx.send(n).await.is_ok() {} });
             writers.push((n, permit));
         }

@@ -1,7 +1,7 @@
 //! Order, and each value once.
 
 use crate::kind::{Full, Kind};
-use crate::law::{Cx, Law, all, laws};
+use crate::law::{Cx, HERE, Law, THERE, all, laws};
 use crate::rig::{cut_off, give_way};
 use crate::transport::Transport;
 
@@ -72,11 +72,16 @@ fn nothing_is_lost<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel::<(u64, u64)>();
-    let (tx, rx) = (tx.share(), rx.share());
-    let senders: Vec<_> = (0..3)
-        .map(|who| {
-            let (mut tx, pause) = (tx.clone(), cx.below(3));
+    let (tx, rx) = cx.channel_from::<(u64, u64)>(HERE);
+    let senders: [_; 3] = cx.handles(tx.share());
+    let rx = rx.share();
+    // One elsewhere is patient: a receive of it that is dropped after a few polls has not heard of anything.
+    let is_far = cx.transport.has_nodes();
+    let receivers = [(cx.carry(rx.clone(), THERE), is_far), (rx.clone(), false), (rx, false)];
+    let senders: Vec<_> = (0..)
+        .zip(senders)
+        .map(|(who, mut tx)| {
+            let pause = cx.below(3);
             cx.spawn(async move {
                 let mut sent = Vec::new();
                 for n in 0..8 {
@@ -91,13 +96,16 @@ fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
             })
         })
         .collect();
-    let receivers: Vec<_> = (0..3)
-        .map(|_| {
-            let (mut rx, impatience) = (rx.clone(), cx.below(4));
+    let receivers: Vec<_> = receivers
+        .into_iter()
+        .map(|(mut rx, is_patient)| {
+            let impatience = cx.below(4);
             cx.spawn(async move {
                 let mut got = Vec::new();
                 loop {
-                    match cut_off(2 + impatience, rx.recv()).await {
+                    let received =
+                        if is_patient { Some(rx.recv().await) } else { cut_off(2 + impatience, rx.recv()).await };
+                    match received {
                         None | Some(Err(dunlin::RecvError::Refused | dunlin::RecvError::Expired)) => give_way().await,
                         Some(Ok(value)) => got.push(value),
                         Some(Err(_)) => return got,
@@ -106,7 +114,6 @@ fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
             })
         })
         .collect();
-    drop((tx, rx));
     cx.settle();
     let sent: Vec<_> = senders.into_iter().flat_map(|task| task.out()).collect();
     let mut received = Vec::new();

@@ -3,7 +3,7 @@
 use dunlin::{Overflow, RecvError, SendError, Why};
 
 use crate::kind::Kind;
-use crate::law::{Cx, Law, laws};
+use crate::law::{Cx, HERE, Law, laws};
 use crate::transport::Transport;
 
 fn bounded(kind: &Kind) -> bool {
@@ -14,7 +14,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         one_sender_too_many if bounded, needs [Shared] =>
             "of three senders where two may wait: the first expires (fifo), the second expires (lifo), or the third is refused (reject); with its value";
-        one_receiver_too_many if bounded, needs [Shared] =>
+        one_receiver_too_many if bounded, needs [Shared],
+            at one node: "a receive elsewhere waits at its own half, where nobody bounds it" =>
             "of three receivers where two may wait: the first expires (fifo), the second expires (lifo), or the third is refused (reject)";
         places_are_given_back if bounded, needs [Shared] =>
             "who is dropped, times out or is served while waiting frees its place";
@@ -35,9 +36,8 @@ fn loser(kind: &Kind) -> (usize, bool) {
 }
 
 fn one_sender_too_many<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, mut rx) = cx.channel_from(HERE);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let mut sends = [cx.begin(a.send(0)), cx.begin(b.send(1)), cx.begin(c.send(2))];
     let (loser, waited) = loser(cx.kind);
     let why = if waited { Why::Expired } else { Why::Refused };
@@ -84,9 +84,9 @@ fn one_receiver_too_many<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn places_are_given_back<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, rx) = cx.channel_from(HERE);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
+    // Nothing bounds those elsewhere.
     let mut x = rx.share();
     let (mut y, mut z) = (x.clone(), x.clone());
     {
@@ -106,9 +106,8 @@ fn places_are_given_back<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn slots_of_expired_sends_are_full<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, mut rx) = cx.channel_from(HERE);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let mut slots = [Some(0), Some(1), Some(2)];
     let [s, t, u] = &mut slots;
     let mut sends = [cx.begin(a.send_from(s)), cx.begin(b.send_from(t)), cx.begin(c.send_from(u))];
@@ -126,10 +125,9 @@ fn slots_of_expired_sends_are_full<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn choices_count_as_waiting<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = cx.channel_from(HERE);
     let (_other, mut silent) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let mut slots = [Some(0), Some(1), Some(2)];
     let [s, t, u] = &mut slots;
     let (loser, waited) = loser(cx.kind);

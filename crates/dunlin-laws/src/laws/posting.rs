@@ -4,7 +4,7 @@ use dunlin::{RecvError, SendError, Why, alt};
 
 use crate::counted::Counted;
 use crate::kind::Kind;
-use crate::law::{Cx, Law, expired, laws};
+use crate::law::{Cx, HERE, Law, expired, laws};
 use crate::rig::{cut_off, give_way};
 use crate::transport::Transport;
 
@@ -28,7 +28,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a handle is a branch of a choice, and not chosen it goes on";
         a_post_and_a_claim if Kind::is_plain_rendezvous, needs [Shared] =>
             "what was posted before a claim is received before what is sent within it; what is posted meanwhile, after it";
-        posted_values_are_dropped_once if |kind| kind.is_open() && kind.waits(), needs [Moved] =>
+        posted_values_are_dropped_once if |kind| kind.is_open() && kind.waits() =>
             "values that nobody asks for any more are dropped with the channel's end, once";
     ]
 }
@@ -213,9 +213,9 @@ fn a_post_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_post_and_a_claim<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, mut rx) = cx.channel_from(HERE);
+    let mut b = tx.share();
+    let mut a = cx.there(&b);
     let before = b.send_nowait(1);
     if cx.below(2) == 0 {
         cx.settle();

@@ -1,11 +1,12 @@
 //! Shared ends: claims in order, and operations for one message.
 
 use dunlin::{
-    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, RecvError, SendError, Shared, ToClient, ToServer, Why, waits,
+    Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, Portable, Receiver, RecvError, SendError, Sender, Shared,
+    ToClient, ToServer, Why, waits,
 };
 
 use crate::kind::Kind;
-use crate::law::{Cx, Law, all, expired, laws};
+use crate::law::{Cx, HERE, Law, THERE, all, expired, laws};
 use crate::rig::{cut_off, give_way};
 use crate::transport::Transport;
 
@@ -77,9 +78,14 @@ struct Till {
     receipt: ToClient<u32>,
 }
 
+/// The end of a law's shared group that is here, a sender or a receiver, and the other end of its channel.
+fn channel<X: Transport, T: Portable>(cx: &Cx<'_, X>) -> (Sender<T>, Receiver<T>) {
+    cx.channel_from(HERE)
+}
+
 /// Both faces of a till over the transport; the client's is shared.
 fn till<X: Transport>(cx: &Cx<'_, X>) -> (Shared<TillClient>, TillServer) {
-    let ((pay, paid), (give, receipt)) = (cx.channel(), cx.channel());
+    let ((pay, paid), (give, receipt)) = (cx.channel_from(HERE), cx.channel_from(THERE));
     (TillClient { pay, receipt }.share(), TillServer { pay: paid, receipt: give })
 }
 
@@ -94,8 +100,8 @@ fn buy<X: Transport>(cx: &Cx<'_, X>, held: &mut TillClient, server: &mut TillSer
 }
 
 fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut a, mut server) = till(cx);
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (face, mut server) = till(cx);
+    let [mut a, mut b, mut c] = cx.handles(face);
     let mut first = cx.now(a.claim()).expect("free");
     let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     buy(cx, &mut first, &mut server, 1);
@@ -115,8 +121,8 @@ fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
-    let ((mut a, mut server), (mut loud, mut other)) = (till(cx), cx.channel::<u32>());
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let ((face, mut server), (mut loud, mut other)) = (till(cx), cx.channel::<u32>());
+    let [mut a, mut b, mut c] = cx.handles(face);
     // Beside a receive, and beside a send: then others may decide the choice.
     for sends in [false, true] {
         let ((mut out, mut far), mut slot) = (cx.channel::<u32>(), sends.then_some(1));
@@ -156,8 +162,8 @@ fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_face_claim_or_a_send<X: Transport>(cx: &Cx<'_, X>) {
     for _ in 0..10 {
-        let ((mut a, _server), (mut out, mut far)) = (till(cx), cx.channel::<u32>());
-        let mut b = a.clone();
+        let ((face, _server), (mut out, mut far)) = (till(cx), cx.channel::<u32>());
+        let [mut a, mut b] = cx.handles(face);
         let (held_for, away_for) = (cx.below(6), cx.below(6));
         // All are tasks, so that the claim ends, the offer is taken and the choice is polled in any order.
         let holder = cx.spawn(async move {
@@ -189,8 +195,8 @@ fn a_face_claim_or_a_send<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut a, mut server) = till(cx);
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (face, mut server) = till(cx);
+    let [mut a, mut b, mut c] = cx.handles(face);
     let (mut ring, mut bell) = cx.channel::<u32>();
     let mut held = cx.now(a.claim()).expect("free");
     {
@@ -207,7 +213,7 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
         assert!(third.run(), "the next in line");
         drop(third.out());
     }
-    drop(b.try_claim().expect("nobody is in line"));
+    drop(cx.now(b.claim()).expect("nobody is in line"));
     // Its turn and its deadline come together: it is in time.
     let held = cx.now(a.claim()).expect("free");
     let mut second = cx.begin(b.claim().until(bell.recv()));
@@ -221,8 +227,8 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_dropped_face_claimer_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
     for offered in [false, true] {
-        let (mut a, mut server) = till(cx);
-        let (mut b, mut c) = (a.clone(), a.clone());
+        let (face, mut server) = till(cx);
+        let [mut a, mut b, mut c] = cx.handles(face);
         let held = cx.now(a.claim()).expect("free");
         let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
         if offered {
@@ -241,8 +247,8 @@ fn a_dropped_face_claimer_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut a, mut server) = till(cx);
-    let mut b = a.clone();
+    let (face, mut server) = till(cx);
+    let [mut a, mut b] = cx.handles(face);
     let mut waiting = cx.hand(b.claim());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut held = cx.now(a.claim()).expect("free");
@@ -259,7 +265,8 @@ fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     let (mut a, mut server) = till(cx);
-    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    // Who sleeps is here: elsewhere it would have to ask anew.
+    let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
     let began = waits::tick();
@@ -286,10 +293,10 @@ fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel::<(u64, u64)>();
+    let (tx, mut rx) = channel::<X, (u64, u64)>(cx);
     let tx = tx.share();
     for who in 0..3 {
-        let (mut tx, lone) = (tx.clone(), cx.below(2) == 0);
+        let (mut tx, lone) = (if who == 0 { cx.there(&tx) } else { tx.clone() }, cx.below(2) == 0);
         cx.spawn(async move {
             for round in 0..3 {
                 if lone {
@@ -324,8 +331,9 @@ fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut handles: Vec<_> = std::iter::successors(Some(tx.share()), |tx| Some(tx.clone())).take(5).collect();
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let first = tx.share();
+    let mut handles = [first.clone(), first.clone(), cx.there(&first), first.clone(), first];
     let mut claims: std::collections::VecDeque<_> = handles.iter_mut().map(|tx| cx.begin(tx.claim())).collect();
     while let Some(mut first) = claims.pop_front() {
         assert!(first.run(), "the first in line has it");
@@ -337,9 +345,8 @@ fn claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     drop(held);
@@ -352,9 +359,10 @@ fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let (mut b, mut c, mut d) = (a.clone(), a.clone(), a.clone());
+    // Who sleeps is here: elsewhere it would have to ask anew.
+    let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
     drop(held);
@@ -370,9 +378,8 @@ fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_sleeper_takes_what_is_free<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let [mut a, mut b] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     let mut second = cx.begin(b.claim());
     drop(held);
@@ -383,9 +390,8 @@ fn a_sleeper_takes_what_is_free<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     cx.begin(b.claim()).forget();
     let mut third = cx.begin(c.claim());
@@ -397,9 +403,8 @@ fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     let (second, mut third) = (cx.begin(b.claim()), cx.begin(c.claim()));
     if cx.below(2) == 0 {
@@ -414,9 +419,8 @@ fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, _rx) = channel::<X, u8>(cx);
+    let [mut a, mut b] = cx.handles(tx.share());
     let mut waiting = cx.hand(b.claim());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _held = cx.now(a.claim()).expect("free");
@@ -428,10 +432,9 @@ fn a_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let (mut loud, mut other) = cx.channel::<u8>();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let [mut a, mut b] = cx.handles(tx.share());
     let choice = Choice::fair().on(a.claim(), |claim| claim.is_ok()).on(other.recv(), |_| false);
     assert_eq!(cx.now(choice.into_future()), (0, true), "free");
     let held = cx.now(b.claim()).expect("given back");
@@ -454,20 +457,22 @@ fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let mut b = a.clone();
+    let mut b = cx.there(&a);
     assert!(cx.now(expired(a.claim())).is_ok(), "free, so the deadline does not matter");
     let held = cx.now(a.claim()).expect("free");
     assert_eq!(cx.now(expired(b.claim())).unwrap_err(), ClaimError::TimedOut);
     drop(held);
-    drop(a.try_claim().expect("nobody is in line"));
+    drop(cx.now(a.claim()).expect("nobody is in line"));
 }
 
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    // It asks nobody, so it is for handles where the claim is: both here, or both where the claim goes.
+    let mut b = if cx.below(2) == 0 { a.clone() } else { cx.there(&a) };
+    let mut c = b.clone();
     let held = a.try_claim().expect("free");
     assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock);
     let waiting = cx.begin(c.claim());
@@ -478,9 +483,8 @@ fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn lone_sends_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, mut rx) = channel(cx);
+    let [mut a, mut b] = cx.handles(tx.share());
     let mut held = cx.now(a.claim()).expect("free");
     let mut before = cx.fill(&mut held);
     let mut lone = cx.begin(b.send(1));
@@ -497,9 +501,8 @@ fn lone_sends_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn lone_receives_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, rx) = cx.channel();
-    let mut a = rx.share();
-    let mut b = a.clone();
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let [mut a, mut b] = cx.handles(rx.share());
     let waits_before = cx.below(2) == 0;
     let mut lone = cx.hand(b.recv());
     if waits_before {
@@ -520,9 +523,8 @@ fn lone_receives_are_held_back<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn held_back_sends_can_time_out<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let mut b = a.clone();
+    let (tx, mut rx) = channel(cx);
+    let [mut a, mut b] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     let recv = cx.begin(rx.recv());
     assert_eq!(cx.now(expired(b.send(1))), Err(SendError::NotTaken { value: 1, why: Why::TimedOut }));
@@ -534,24 +536,25 @@ fn held_back_sends_can_time_out<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = channel(cx);
     let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let is_there = cx.transport.has_nodes() && cx.below(2) == 0;
+    let (mut b, mut c) = if is_there { (cx.there(&a), a.clone()) } else { (a.clone(), cx.there(&a)) };
     let held = cx.now(a.claim()).expect("free");
     let lone = cx.begin(b.send(1));
     let mut next = cx.begin(c.claim());
     drop(held);
     assert!(!next.run() && !next.poll(), "who was held back has the floor");
     assert_eq!(cx.now(rx.recv()), Ok(1));
-    assert!(!next.run(), "until one of them is done");
+    // One elsewhere is done where the end is kept, and hears of it later.
+    assert!(is_there || !next.run(), "until one of them is done");
     assert_eq!(lone.out(), Ok(()));
     assert!(next.run());
 }
 
 fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, mut rx) = channel(cx);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let held = cx.now(a.claim()).expect("free");
     let lone = cx.begin(b.send(1));
     let mut next = cx.begin(c.claim());
@@ -570,9 +573,8 @@ fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
 
 fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
     for way in 0..3 {
-        let (tx, rx) = cx.channel::<u32>();
-        let mut a = rx.share();
-        let mut b = a.clone();
+        let (tx, rx) = cx.channel_from::<u32>(THERE);
+        let [mut a, mut b] = cx.handles(rx.share());
         let held = cx.now(a.claim()).expect("free");
         let mut lone = cx.begin(b.recv());
         assert!(!lone.is_done());
@@ -593,9 +595,8 @@ fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
 
 fn the_end_reaches_held_back_senders<X: Transport>(cx: &Cx<'_, X>) {
     for poison in [false, true] {
-        let (tx, rx) = cx.channel();
-        let mut a = tx.share();
-        let mut b = a.clone();
+        let (tx, rx) = channel(cx);
+        let [mut a, mut b] = cx.handles(tx.share());
         let held = cx.now(a.claim()).expect("free");
         let mut lone = cx.begin(b.send(1));
         assert!(!lone.is_done());
@@ -612,8 +613,8 @@ fn the_end_reaches_held_back_senders<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn a_claimed_end_is_the_end<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, rx) = cx.channel();
-    let (mut tx, mut rx) = (tx.share(), rx.share());
+    let (tx, rx) = cx.channel_from(HERE);
+    let (mut tx, mut rx) = (cx.there(&tx.share()), rx.share());
     {
         let (mut tx, mut rx) = (cx.now(tx.claim()).expect("free"), cx.now(rx.claim()).expect("free"));
         let mut slot = Some(1);
@@ -631,12 +632,12 @@ fn a_claimed_end_is_the_end<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, _rx) = cx.channel::<u8>();
+    let (tx, _rx) = channel::<X, u8>(cx);
     let tx = tx.share();
     let inside = std::rc::Rc::new(std::cell::Cell::new(0));
     let tasks: Vec<_> = (0..4)
-        .map(|_| {
-            let (mut tx, inside) = (tx.clone(), inside.clone());
+        .map(|n| {
+            let (mut tx, inside) = (if n < 2 { cx.there(&tx) } else { tx.clone() }, inside.clone());
             let plan: Vec<u64> = (0..10).map(|_| cx.below(5)).chain([u64::MAX]).collect();
             cx.spawn(async move {
                 let mut granted = 0;
@@ -662,9 +663,8 @@ fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn forgotten_lone_send<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
-    let mut a = tx.share();
-    let (mut b, mut c) = (a.clone(), a.clone());
+    let (tx, mut rx) = channel(cx);
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
     let mut held = cx.now(a.claim()).expect("free");
     let mut expected = cx.fill(&mut held);
     cx.begin(b.send(1)).forget();

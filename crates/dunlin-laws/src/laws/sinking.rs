@@ -26,7 +26,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a sink that is dropped before its last value is received ends the channel without it";
         a_sink_in_pieces if |kind| kind.is_open() && kind.waits() =>
             "however often a sink's flush is given up and asked again: all values arrive, in order, each once";
-        a_sinks_values_are_dropped_once if |kind| kind.is_open() && kind.waits(), needs [Moved] =>
+        a_sinks_values_are_dropped_once if |kind| kind.is_open() && kind.waits() =>
             "a value in a sink whose channel ends, or that is dropped, is dropped once";
     ]
 }

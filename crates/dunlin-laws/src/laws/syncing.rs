@@ -1,6 +1,6 @@
 //! Barriers: every enrolled party takes a phase or none does, also in choices with channels.
 //!
-//! A barrier is local; the channels beside it are the transport's.
+//! Over nodes some parties are at the other node than the one where the barrier was made; the channels beside it are the transport's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use dunlin::waits::{self, Doing};
 use dunlin::{Barrier, Choice, Receiver, Sender, SyncError, alt, barrier};
 
 use crate::kind::Kind;
-use crate::law::{Cx, Law, all, expired, laws};
+use crate::law::{Cx, HERE, Law, all, expired, laws};
 use crate::rig::{cut_off, eager, give_way};
 use crate::transport::Transport;
 
@@ -35,7 +35,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "choices over two barriers in any order take one and the same phase, and the other barrier has not moved";
         twice_in_one_choice if plain =>
             "of two enrolments on one barrier in one choice neither branch happens; the choice takes another one";
-        waits_at_a_barrier_are_shown if plain =>
+        waits_at_a_barrier_are_shown if plain,
+            at one node: "each node shows its own waits; parties elsewhere are one group" =>
             "who waits at a barrier is a line of the snapshot: how many are there, of how many, and one who is not";
         a_sync_beside_channels if Kind::waits, needs [Choice] =>
             "a choice of a sync, a send and a receive takes the one that is ready, and the others have had no effect";
@@ -52,15 +53,32 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     ]
 }
 
-fn parties(count: u64) -> Vec<Barrier> {
+/// One that is enrolled by this one; over nodes it goes to the other node, if the seed says so.
+fn enrol<X: Transport>(cx: &Cx<'_, X>, first: &Barrier) -> Barrier {
+    let party = first.enrol();
+    if cx.transport.has_nodes() && cx.below(3) > 0 { cx.carry(party, HERE) } else { party }
+}
+
+fn parties<X: Transport>(cx: &Cx<'_, X>, count: u64) -> Vec<Barrier> {
     let first = barrier();
-    let mut all: Vec<_> = (1..count).map(|_| first.enrol()).collect();
+    let mut all: Vec<_> = (1..count).map(|_| enrol(cx, &first)).collect();
     all.push(first);
     all
 }
 
+/// Two parties. Over nodes one of them goes to the other node: which, the seed says.
+fn pair<X: Transport>(cx: &Cx<'_, X>) -> (Barrier, Barrier) {
+    let one = barrier();
+    let other = one.enrol();
+    if !cx.transport.has_nodes() {
+        return (one, other);
+    }
+    let other = cx.carry(other, HERE);
+    if cx.below(2) == 0 { (one, other) } else { (other, one) }
+}
+
 fn all_go_on_together<X: Transport>(cx: &Cx<'_, X>) {
-    let mut parties = parties(1 + cx.below(5));
+    let mut parties = parties(cx, 1 + cx.below(5));
     for phase in 0..3 {
         let count = parties.len();
         parties.rotate_left(cx.below(count as u64) as usize);
@@ -79,7 +97,7 @@ fn all_go_on_together<X: Transport>(cx: &Cx<'_, X>) {
 fn phases_in_step<X: Transport>(cx: &Cx<'_, X>) {
     let steps: Vec<u64> = (0..5).map(|_| cx.below(6)).collect();
     let done = Rc::new(RefCell::new(vec![0; 5]));
-    let tasks: Vec<_> = parties(5)
+    let tasks: Vec<_> = parties(cx, 5)
         .into_iter()
         .zip(steps.clone())
         .enumerate()
@@ -91,7 +109,7 @@ fn phases_in_step<X: Transport>(cx: &Cx<'_, X>) {
                         give_way().await;
                     }
                     done.borrow_mut()[n] = step;
-                    phase.sync().await.expect("local");
+                    phase.sync().await.expect("no node is lost");
                     // Who is behind has left.
                     assert_eq!(phase.phases(), step);
                 }
@@ -107,16 +125,14 @@ fn phases_in_step<X: Transport>(cx: &Cx<'_, X>) {
             assert!(done.iter().zip(&steps).all(|(done, steps)| *done + 1 >= ahead || done == steps), "{done:?}");
         }
     };
-    while cx.rig.step() {
-        watch();
-    }
+    cx.rig.settle_watching(watch);
     for (task, steps) in tasks.into_iter().zip(steps) {
         assert_eq!(task.out(), steps);
     }
 }
 
 fn a_newcomer_is_waited_for<X: Transport>(cx: &Cx<'_, X>) {
-    let mut parties = parties(3);
+    let mut parties = parties(cx, 3);
     let (mut second, mut first) = (parties.remove(1), parties.remove(0));
     let mut waiting = cx.begin(first.sync());
     let mut newcomer = parties[0].enrol();
@@ -137,7 +153,7 @@ fn a_newcomer_is_waited_for<X: Transport>(cx: &Cx<'_, X>) {
 fn who_resigns_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     for way in 0..4 {
         let mut first = barrier();
-        let (mut second, leaver) = (first.enrol(), first.enrol());
+        let (mut second, leaver) = (enrol(cx, &first), enrol(cx, &first));
         let (waiting, other) = (cx.begin(first.sync()), cx.begin(second.sync()));
         match way {
             0 => drop(leaver),
@@ -170,8 +186,7 @@ fn who_resigns_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn who_gives_up_is_not_there<X: Transport>(cx: &Cx<'_, X>) {
-    let mut first = barrier();
-    let mut second = first.enrol();
+    let (mut first, mut second) = pair(cx);
     for way in 0..2 {
         match way {
             0 => drop(cx.begin(first.sync())),
@@ -179,19 +194,24 @@ fn who_gives_up_is_not_there<X: Transport>(cx: &Cx<'_, X>) {
         }
         let mut waiting = cx.begin(second.sync());
         assert!(!waiting.poll());
-        assert_eq!(cx.now(expired(first.sync())), Ok(()), "all are there: the deadline does not matter");
+        if cx.transport.has_nodes() {
+            // From elsewhere one has to ask, and the deadline comes first.
+            assert_eq!(cx.now(first.sync()), Ok(()));
+        } else {
+            assert_eq!(cx.now(expired(first.sync())), Ok(()), "all are there: the deadline does not matter");
+        }
         assert_eq!(waiting.out(), Ok(()));
     }
 }
 
 fn the_last_goes_first<X: Transport>(cx: &Cx<'_, X>) {
-    let mut parties = parties(3);
+    let mut parties = parties(cx, 3);
     let mut last = parties.remove(0);
     // They go on within the wake that tells them.
     for mut phase in parties {
         eager(async move {
             for _ in 0..4 {
-                phase.sync().await.expect("local");
+                phase.sync().await.expect("no node is lost");
             }
         });
     }
@@ -203,7 +223,7 @@ fn the_last_goes_first<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn one_of_two_barriers<X: Transport>(cx: &Cx<'_, X>) {
-    let ends: Vec<_> = parties(3).into_iter().zip(parties(3)).collect();
+    let ends: Vec<_> = parties(cx, 3).into_iter().zip(parties(cx, 3)).collect();
     let tasks: Vec<_> = ends
         .into_iter()
         .map(|(mut a, mut x)| {
@@ -218,13 +238,13 @@ fn one_of_two_barriers<X: Transport>(cx: &Cx<'_, X>) {
                     } else {
                         choice.on(x.sync(), |r| r.map(|()| 'x')).on(a.sync(), |r| r.map(|()| 'a'))
                     };
-                    let which = choice.await.1.expect("local");
+                    let which = choice.await.1.expect("no node is lost");
                     let moved = (a.phases() - before.0, x.phases() - before.1);
                     assert_eq!(moved, if which == 'a' { (1, 0) } else { (0, 1) });
                     taken.push(which);
                 }
                 // Nobody leaves before all have done the same.
-                a.sync().await.expect("local");
+                a.sync().await.expect("no node is lost");
                 taken
             })
         })
@@ -236,7 +256,7 @@ fn one_of_two_barriers<X: Transport>(cx: &Cx<'_, X>) {
 
 fn twice_in_one_choice<X: Transport>(cx: &Cx<'_, X>) {
     let (mut loud, mut rx) = cx.channel();
-    let mut parties = parties(3);
+    let mut parties = parties(cx, 3);
     let (mut third, mut second) = (parties.remove(2), parties.remove(1));
     let first = &mut parties[0];
     let mut waiting = cx.begin(third.sync());
@@ -275,8 +295,7 @@ fn waits_at_a_barrier_are_shown<X: Transport>(cx: &Cx<'_, X>) {
 fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
     let ((mut tx, mut rx), (mut loud, mut other)) = (cx.channel(), cx.channel());
     let before = cx.fill(&mut tx);
-    let mut mine = barrier();
-    let mut party = mine.enrol();
+    let (mut mine, mut party) = pair(cx);
     for sync_first in [true, false] {
         for ready in 0..3 {
             let mut slot = Some(1);
@@ -323,8 +342,9 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
     let (mut loud, mut rx) = cx.channel();
+    // Where a barrier is not kept it is never known at once that all are there.
     let mut mine = barrier();
-    let mut party = mine.enrol();
+    let mut party = enrol(cx, &mine);
     for sync_first in [true, false] {
         let mut waiting = cx.begin(party.sync());
         let send = cx.begin(loud.send(7));
@@ -362,8 +382,9 @@ fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
             }
         }
     });
+    // Where a barrier is not kept it is never known at once that all are there.
     let mut mine = barrier();
-    let mut party = mine.enrol();
+    let mut party = enrol(cx, &mine);
     cx.spawn(async move { while party.phases() < 10 && party.sync().await.is_ok() {} });
     cx.settle();
     let mut turns = [0; 2];
@@ -377,8 +398,7 @@ fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
 fn a_receiver_and_a_party_race<X: Transport>(cx: &Cx<'_, X>) {
     for _ in 0..3 {
         let (mut tx, mut rx) = cx.channel();
-        let mut mine = barrier();
-        let mut party = mine.enrol();
+        let (mut mine, mut party) = pair(cx);
         let (mut slot, synced);
         {
             let (mut recv, mut other) = (cx.hand(rx.recv()), cx.hand(party.sync()));
@@ -408,8 +428,7 @@ fn a_receiver_and_a_party_race<X: Transport>(cx: &Cx<'_, X>) {
 
 fn both_would_rather<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel();
-    let mine = barrier();
-    let party = mine.enrol();
+    let (mine, party) = pair(cx);
     let orders = |cx: &Cx<'_, X>| -> Vec<_> { (0..6).map(|_| (cx.below(2) == 0, cx.below(2) == 0)).collect() };
     let choice = |(fair, _): &(bool, bool)| if *fair { Choice::fair() } else { Choice::prioritised() };
     let sends = {
@@ -520,10 +539,10 @@ async fn process(
 fn barriers_and_channels<X: Transport>(cx: &Cx<'_, X>) {
     const COUNT: usize = 4;
     // One for all, and one for each pair of opposites.
-    let mut barriers: Vec<Vec<Barrier>> = parties(COUNT as u64).into_iter().map(|phase| vec![phase]).collect();
+    let mut barriers: Vec<Vec<Barrier>> = parties(cx, COUNT as u64).into_iter().map(|phase| vec![phase]).collect();
     for n in 0..COUNT / 2 {
         let pair = barrier();
-        barriers[n + COUNT / 2].push(pair.enrol());
+        barriers[n + COUNT / 2].push(enrol(cx, &pair));
         barriers[n].push(pair);
     }
     let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..COUNT).map(|_| cx.channel()).unzip();

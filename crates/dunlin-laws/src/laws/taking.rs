@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use dunlin::{Operation, RecvError};
 
 use crate::kind::Kind;
-use crate::law::{Cx, Law, all, laws};
+use crate::law::{Cx, HERE, Law, THERE, all, laws};
 use crate::rig::{eager, give_way};
 use crate::transport::Transport;
 
@@ -74,10 +74,9 @@ fn dropped_receive_took_nothing<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn unpolled_receive_keeps_nothing<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, rx) = cx.channel();
-    let (mut a, mut b) = (rx.share(), None);
-    b.get_or_insert(a.clone());
-    let Some(b) = &mut b else { return };
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let mut a = rx.share();
+    let b = &mut cx.there(&a);
     let mut pinned = cx.begin(a.recv());
     let mut other = cx.begin(b.recv());
     let send = cx.begin(tx.send(1));
@@ -134,11 +133,11 @@ fn dropped_send_is_not_received<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn every_waiting_send_is_woken<X: Transport>(cx: &Cx<'_, X>) {
-    let (tx, mut rx) = cx.channel();
+    let (tx, mut rx) = cx.channel_from(HERE);
     let mut tx = tx.share();
     let room = cx.kind.room as u32;
     let waiting = if cx.kind.is_open() { 3 } else { 2 };
-    let mut clones: Vec<_> = (0..waiting).map(|_| tx.clone()).collect();
+    let mut clones: Vec<_> = cx.handles::<_, 3>(tx.clone()).into_iter().take(waiting as usize).collect();
     for n in 0..room {
         assert_eq!(cx.now(tx.send(n)), Ok(()));
     }
@@ -154,7 +153,7 @@ fn every_waiting_send_is_woken<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn wakes_are_outside_the_lock<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, mut rx) = cx.channel::<u32>();
+    let (mut tx, mut rx) = cx.channel_from::<u32>(HERE);
     let ((mut there, mut from), log) = (cx.channel_of::<u32>(dunlin::unbounded()), Arc::new(Mutex::new(Vec::new())));
     let place = log.clone();
     eager(async move {
@@ -175,7 +174,7 @@ fn wakes_are_outside_the_lock<X: Transport>(cx: &Cx<'_, X>) {
         cx.settle();
     }
     let shared = tx.share();
-    let mut claim = shared.clone();
+    let mut claim = cx.there(&shared);
     let mut claim = cx.now(claim.claim()).expect("free");
     assert_eq!(cx.now(claim.send(5)), Ok(()));
     claim.retire();
@@ -184,9 +183,8 @@ fn wakes_are_outside_the_lock<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn one_value_for_two_receivers<X: Transport>(cx: &Cx<'_, X>) {
-    let (mut tx, rx) = cx.channel();
-    let mut a = rx.share();
-    let mut b = a.clone();
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let [mut a, mut b] = cx.handles(rx.share());
     let (mut first, mut second) = (cx.begin(a.recv()), cx.begin(b.recv()));
     let send = cx.begin(tx.send(1));
     cx.rig.together(&mut [&mut first, &mut second]);

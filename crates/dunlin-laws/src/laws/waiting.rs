@@ -13,9 +13,11 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a receive that waits is a line of the snapshot, with its channel and since when";
         a_send_is_shown if Kind::waits, needs [Waits] =>
             "a send that waits is a line of the snapshot";
-        a_claim_is_shown if all, needs [Waits, Shared] =>
+        a_claim_is_shown if all, needs [Waits, Shared],
+            at one node: "each node shows its own waits; a handle elsewhere is a half of its own" =>
             "a claim that waits is a line of the snapshot, under its channel";
-        lone_operations_are_shown if all, needs [Waits, Shared] =>
+        lone_operations_are_shown if all, needs [Waits, Shared],
+            at one node: "each node shows its own waits; a handle elsewhere is a half of its own" =>
             "every handle of a shared end that waits has its line";
         waits_for_the_end_are_shown if all, needs [Waits] =>
             "a wait for closed is a line of the snapshot";

@@ -281,6 +281,12 @@ impl Node {
         self.inner.driver.with(|state, _| state.machine.census().heard)
     }
 
+    /// Whether what it has heard, or what its ends have said, is still being worked on, perhaps on a thread of its own.
+    #[doc(hidden)]
+    pub fn is_at_work(&self) -> bool {
+        self.inner.driver.with(|state, _| state.is_at_work())
+    }
+
     /// What its simulation calls it.
     #[cfg(feature = "sim")]
     pub(crate) fn host(&self) -> u64 {

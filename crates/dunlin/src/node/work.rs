@@ -434,6 +434,14 @@ impl State {
         })
     }
 
+    /// Whether somebody works on a channel, or is going to.
+    pub(super) fn is_at_work(&self) -> bool {
+        let is_at_work = |stretched: &Stretched| {
+            stretched.bridge.is_none() || !stretched.told.is_empty() || stretched.waker.is_stirred()
+        };
+        self.stretched.values().any(|stretched| !stretched.expected && is_at_work(stretched))
+    }
+
     /// Whether messages for which nobody waits are still to go.
     pub(super) fn owes(&self) -> bool {
         let owes = |stretched: &Stretched| stretched.bridge.as_ref().is_none_or(|bridge| bridge.owes());

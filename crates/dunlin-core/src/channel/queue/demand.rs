@@ -84,10 +84,11 @@ impl<T> Queue<T> {
         self.demands.iter_mut().find(|demands| demands.handle == handle)
     }
 
-    /// What the agent says next.
+    /// What the agent says next. `leaving`: nothing can be offered to the half elsewhere any more.
     pub(crate) fn poll_demands(
         &mut self,
         handle: Handle,
+        leaving: bool,
         ends: Ends,
         waker: &Waker,
         after: &mut After<T>,
@@ -109,7 +110,7 @@ impl<T> Queue<T> {
                 _ => {}
             }
         }
-        let how = self.how_ended(ends);
+        let how = self.how_ended(ends).or(leaving.then_some(Demanded::Gone));
         let has_something = self.has_for(handle, ends);
         let demands = self.demands_of(handle)?;
         if demands.ended {
@@ -120,6 +121,11 @@ impl<T> Queue<T> {
         {
             demands.ended = true;
             return Some(how);
+        }
+        if leaving {
+            after.stale.store(&mut demands.heard.waker, waker);
+            self.unwatch(handle, after);
+            return None;
         }
         if demands.posted < OPEN_AT_MOST {
             demands.posted += 1;
