@@ -52,7 +52,12 @@ async fn send(node: Node) -> Result {
     let mut n = 0;
     let error = loop {
         match tx.send(n).await {
-            Ok(()) => n += 1,
+            Ok(()) => {
+                if n == 0 {
+                    say("sends");
+                }
+                n += 1;
+            }
             Err(error) => break error,
         }
     };
@@ -159,7 +164,8 @@ fn a_connection_outlives_a_link_that_comes_back() {
     let start = |namespace: &str, role| Actor::start(&["ip", "netns", "exec", namespace], role, &[]);
     let receiver = start(&link.far, "receiver");
     let sender = start(&link.near, "sender");
-    hear(&sender, &["Up"]);
+    // Not "Up": that may have happened before the sender listened for it.
+    hear(&sender, &["sends"]);
     hear(&receiver, &["received a hundred"]);
 
     for _ in 0..3 {
