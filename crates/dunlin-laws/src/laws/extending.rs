@@ -5,6 +5,7 @@ use dunlin::{Choice, RecvError, SendError, Why};
 use crate::kind::{Full, Kind, NO_BOUND};
 use crate::law::{Cx, HERE, Law, THERE, all, expired, laws};
 use crate::transport::Transport;
+use crate::users::ROOM_MAX;
 
 fn buffered(kind: &Kind) -> bool {
     !kind.is_rendezvous()
@@ -111,7 +112,7 @@ fn held_values_are_never_overwritten<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(cx.now(tx.send(n)), Ok(()));
     }
     let mut rx = rx.share();
-    let mut handles: Vec<_> = cx.handles::<_, 4>(rx.clone()).into_iter().take(cx.kind.room).collect();
+    let mut handles: Vec<_> = cx.handles::<_, ROOM_MAX>(rx.clone()).into_iter().take(cx.kind.room).collect();
     let held: Vec<_> = handles.iter_mut().map(|rx| cx.now(rx.recv_extended()).expect("buffered")).collect();
     assert_eq!(cx.now(tx.send(100)), Ok(()), "beside the held ones");
     assert_eq!(cx.now(tx.send(101)), Ok(()), "and only one");

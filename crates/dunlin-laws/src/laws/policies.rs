@@ -6,6 +6,7 @@ use crate::counted::Counted;
 use crate::kind::{Full, Kind, NO_BOUND};
 use crate::law::{Cx, HERE, Law, all, laws};
 use crate::transport::Transport;
+use crate::users::ROOM_MAX;
 
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
@@ -127,7 +128,7 @@ fn room_comes_back<X: Transport>(cx: &Cx<'_, X>) {
 
 fn waiting_sends_enter_in_order<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, mut rx) = cx.channel_from(HERE);
-    let mut ends: Vec<_> = cx.handles::<_, 7>(tx.share()).into_iter().take(cx.kind.room + 3).collect();
+    let mut ends: Vec<_> = cx.handles::<_, { ROOM_MAX + 3 }>(tx.share()).into_iter().take(cx.kind.room + 3).collect();
     let mut sends: Vec<_> = ends.iter_mut().enumerate().map(|(n, tx)| cx.begin(tx.send(n))).collect();
     for n in 0..sends.len() {
         let done = sends.iter_mut().filter_map(|send| send.run().then_some(())).count();
