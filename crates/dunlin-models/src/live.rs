@@ -4,7 +4,7 @@
 //! node is lost. A word is on its way for any time, in order within its channel and direction.
 //!
 //! Nobody can look into a future, but its state comes of what has happened at its node, in order. So two ways on which the same has happened at each node lead to
-//! the same state, and only one of them is followed ([`Past`]).
+//! the same state, and only one of them is followed (`Past`).
 //!
 //! How ends go from node to node is played: an end in a word is where the word has arrived. `travel.rs` searches that.
 

@@ -42,7 +42,6 @@ pub(super) struct LineState {
     /// Who holds the claim for another node hears by this that somebody else wants it.
     recall: Option<Waker>,
     /// Something was posted, which the claim that is out may hold back.
-    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "here a claim that nobody uses is not out"))]
     posted: bool,
 }
 
