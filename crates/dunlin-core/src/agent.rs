@@ -37,7 +37,7 @@
 //! nothing of it crosses. So granted and buffered together never are more than n, and both ends behave as those of a buffer in one
 //! memory:
 //! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until
-//!   the sender's half has answered ([`Inlet::retire`]);
+//!   the sender's half has answered ([`Inlet::retire`]); until then places are promised for what waits for them there since before;
 //! - *poison*, from either end, destroys what is buffered and what is on its way;
 //! - an extended receive keeps its place until the release.
 //!
@@ -107,6 +107,21 @@ pub use lone::LoneOutlet;
 #[must_use = "another origin may stand"]
 pub fn set_origin(origin: u64) -> bool {
     decision::set_origin(origin)
+}
+
+/// An offer that came by an [`Inlet`] and may go on by an outlet of the same channel: which one it is, of all that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PassedOn {
+    channel: ChannelId,
+    of: Handle,
+    number: u64,
+}
+
+impl PassedOn {
+    /// The number under which the inlet [offered](Inlet::offer) it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
 }
 
 /// What an agent hears from the sending half. Tickets name its offers.
@@ -255,9 +270,11 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.reserve(ticket, &reserver, after))
     }
 
-    /// Whether this offer came from another node itself, and has not been received here: only its receive, wherever that is, says that the ends in it may be used.
-    pub fn is_passed_on(&self, ticket: u64) -> bool {
-        self.chan.with_queue(|queue, _, _| queue.is_from_far(ticket))
+    /// If this offer came from elsewhere itself, and has not been received here: which one of [its inlet](Inlet::passes_on) it is. Only its receive, wherever that is,
+    /// says that the ends in it may be used.
+    pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
+        let (of, number) = self.chan.with_queue(|queue, _, _| queue.far_source(ticket))?;
+        Some(PassedOn { channel: self.chan.record.id(), of, number })
     }
 
     /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
@@ -279,6 +296,12 @@ impl<T: Send + 'static> Outlet<T> {
             });
         }
         self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value, after));
+    }
+
+    /// [`Event::Retired`] or [`Event::Gone`] was heard, and what had been offered before it was [given back](Self::give_back) since: it is said again, behind
+    /// that.
+    pub fn end_again(&self, retired: bool) {
+        self.chan.with_queue(|queue, _, after| queue.end_again(retired, &mut after.wakes));
     }
 
     /// The offer has failed elsewhere. No value: it is still here, or on its way back.
@@ -368,6 +391,15 @@ impl<T: Send + 'static> Inlet<T> {
         Self { chan, lone: None }
     }
 
+    /// The same for a receiver that has come from elsewhere: until the first [credits](Self::credits) it awaits what was sent before, also if it retires the
+    /// channel meanwhile.
+    #[cfg(feature = "serde")]
+    pub(crate) fn of_coming<P>(sender: Sender<T, P>) -> Self {
+        let inlet = Self::new(sender);
+        inlet.chan.with_queue(|queue, _, _| queue.comes());
+        inlet
+    }
+
     /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back while a claim is out. Nothing is promised to it, and
     /// when it is gone the others go on.
     pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
@@ -396,6 +428,11 @@ impl<T: Send + 'static> Inlet<T> {
     /// The channel whose half this stands at, as in the wait records; of a [lone](Self::lone) one the handle.
     pub fn channel(&self) -> ChannelId {
         self.lone.as_ref().map_or_else(|| self.chan.record.id(), |lone| lone.id)
+    }
+
+    /// What the offer under this number is called by an outlet of the same channel by which it [goes on](Outlet::passed_on).
+    pub fn passes_on(&self, number: u64) -> PassedOn {
+        PassedOn { channel: self.chan.record.id(), of: self.of(), number }
     }
 
     /// The next thing the receiver's half has to say.

@@ -215,7 +215,7 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 
     fn adopt(policy: &Policy) -> (Self, Agent) {
         let (there, here) = crate::channel::ends::<T, MayPoison, P>(policy, Location::caller());
-        (here, Agent::Inlet(Inlet::new(there).into()))
+        (here, Agent::Inlet(Inlet::of_coming(there).into()))
     }
 
     fn another(&self) -> Another<Self> {

@@ -245,7 +245,7 @@ impl<E: End> Shared<E> {
     /// # Cancel safety
     /// Dropped before it is ready, it leaves its place in the line.
     pub fn claim(&mut self) -> Claiming<'_, E> {
-        Claiming { record: self.record.entry(), shared: Some(self), ticket: None }
+        Claiming { record: self.record.entry(), shared: Some(self), ticket: None, is_branch: false }
     }
 
     /// Claims the end if that needs no waiting.
@@ -331,6 +331,9 @@ impl<T, P> Shared<Sender<T, P>> {
 
     /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's claim is out waits for the
     /// end of that claim; what was posted before comes before all that is sent within it.
+    ///
+    /// Of a handle at another node than the end that holds for claims there. To a claim of any other node what was posted there and has not been received
+    /// is as a [`send`](Self::send) that waits: it is held back, also if it was posted before.
     pub fn send_nowait(&mut self, value: T) -> Posted<T> {
         let posted = Posted::new(&self.core.link, self.number(), value);
         self.core.line.posted();
@@ -511,6 +514,8 @@ pub struct Claiming<'a, E: End> {
     shared: Option<&'a mut Shared<E>>,
     record: &'static Record,
     ticket: Option<u64>,
+    /// It is a branch of a choice.
+    is_branch: bool,
 }
 
 impl<'a, E: End> Claiming<'a, E> {
@@ -552,7 +557,9 @@ impl<'a, E: End> Branch for Claiming<'a, E> {
     type Output = Result<Claim<'a, E>, ClaimError>;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
-        self.get_mut().poll_line(cx, || choice.commit())
+        let this = self.get_mut();
+        this.is_branch = true;
+        this.poll_line(cx, || choice.commit())
     }
 
     fn look(&self) -> Look {
@@ -573,6 +580,9 @@ impl<E: End> Operation for Claiming<'_, E> {
 impl<E: End> Drop for Claiming<'_, E> {
     fn drop(&mut self) {
         if let (Some(ticket), Some(shared)) = (self.ticket, &self.shared) {
+            if self.is_branch {
+                shared.core.line.wish();
+            }
             shared.core.line.leave(ticket);
             shared.record.sender.end();
         }

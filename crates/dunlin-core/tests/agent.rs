@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::agent::{Event, Inlet, LoneOutlet, Outlet, Reserved, join};
 use dunlin_core::{
-    MessageId, Overflow, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel, channel_with, doc,
-    drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any, unbounded,
+    Choice, MessageId, Overflow, Par, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel,
+    channel_with, doc, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any,
+    unbounded,
 };
 
 /// Two halves that nobody joins: the test is the carrier.
@@ -336,7 +337,7 @@ fn retire_waits_for_what_is_on_its_way() {
     assert_eq!(h.rx.try_recv(), Ok(0));
     h.rx.retire();
     assert_eq!((once(h.rx.recv()), h.rx.try_recv(), h.rx.is_closed()), (None, Err(RecvError::WouldBlock), false));
-    assert_eq!(h.receiver_says(), "Retired", "the place that is free is not promised any more");
+    assert_eq!(h.receiver_says(), "Retired Credit(1)", "something may wait for the place that is free");
     h.outlet.retire();
     assert!(h.tx.try_send(3).unwrap_err().is_closed());
     assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2) Retired", "in this order");
@@ -532,7 +533,7 @@ fn agents_hear_what_was_before_them() {
     let (tx, rx) = channel_with::<u8>(fifo(2));
     rx.retire();
     let mut inlet = Inlet::new(tx);
-    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (0, "Retired"));
+    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (2, "Retired"), "for what was sent before");
 }
 
 fn id(number: u64) -> MessageId {
@@ -771,10 +772,10 @@ fn what_is_buffered_goes_before_what_is_sent_on_credits() {
     }
 }
 
-/// The same channel ends before there are credits for all that is buffered: retired there, the rest fails as what is offered too
-/// late; poisoned here, it is destroyed; and in neither case is the end kept from being said.
+/// The same channel ends before there are credits for all that is buffered: retired there, the rest still waits for them, and the end is said behind it;
+/// poisoned here, it is destroyed.
 #[test]
-fn what_is_buffered_does_not_keep_the_end_from_being_said() {
+fn the_end_is_said_behind_what_is_buffered() {
     for poisoned in [false, true] {
         let (mut tx, rx) = channel_with(fifo(4));
         (0..3).for_each(|n| tx.try_send(n).unwrap());
@@ -789,7 +790,9 @@ fn what_is_buffered_does_not_keep_the_end_from_being_said() {
         } else {
             outlet.retire();
             assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
-            assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 2))));
+            assert!(next(&mut outlet).is_pending());
+            outlet.credit(1);
+            assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(2))));
             assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)));
         }
         assert!(next(&mut outlet).is_pending());
@@ -1059,4 +1062,30 @@ fn what_comes_back_to_a_poisoned_buffer_is_dropped() {
     tx.poison("enough");
     agents[0].give_back(1, value);
     assert_eq!(Arc::strong_count(&token), 1);
+}
+
+/// Writers that send all the time, each channel in two halves: a fair choice serves the channels in turn.
+#[test]
+fn a_fair_choice_over_halves_serves_all_alike() {
+    let (mut receivers, counts) = (Vec::new(), RefCell::new([0_u32; 8]));
+    let mut parties: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+    for number in 0..8_usize {
+        let ((tx, far), (near, rx)) = (channel(), channel());
+        parties.push(Box::pin(join(Outlet::new(far), Inlet::new(near))));
+        let tx = tx.share();
+        for mut tx in [tx.clone(), tx.clone(), tx.clone(), tx] {
+            parties.push(Box::pin(async move { while tx.send(number).await.is_ok() {} }));
+        }
+        receivers.push(rx);
+    }
+    parties.push(Box::pin(async {
+        for _ in 0..8 * 200 {
+            let (number, sent) = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).await;
+            assert_eq!(sent, Ok(number));
+            counts.borrow_mut()[number] += 1;
+        }
+        receivers.clear();
+    }));
+    doc::block_on(parties.into_iter().collect::<Par<_>>());
+    assert_eq!(counts.into_inner(), [200; 8]);
 }

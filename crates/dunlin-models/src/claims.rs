@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{Future, pending};
+use std::future::{Future, pending, ready};
 use std::rc::Rc;
 
 use dunlin_core::carrier::{Agent, Chore};
@@ -31,7 +31,8 @@ pub enum What {
 /// What is searched.
 ///
 /// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end for so many values, `c` claims it and uses it for nothing, `o` is a
-/// lone operation, `e` an extended one, `x` one in a choice, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
+/// lone operation, `e` an extended one, `x` one in a choice, `h` claims the end if that is there, in a choice that is over at once, `r` claims a receiver and retires its channel, `z` receives to the end of
+/// the channel, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// What it is called.
@@ -76,6 +77,10 @@ pub struct Facts {
     face_lost: Cell<bool>,
     /// The keeper knows the handles that have gone on from these nodes.
     welcome: RefCell<Vec<Node>>,
+    /// Who has claimed the receiver has retired its channel.
+    retired: Cell<bool>,
+    /// Nothing is buffered in it.
+    is_rendezvous: Cell<bool>,
 }
 
 impl Facts {
@@ -94,6 +99,7 @@ impl Facts {
         if let Err(error) = sent
             && self.died.get().is_none()
             && !matches!(error, SendError::NotTaken { why: Why::TimedOut, .. })
+            && !(self.retired.get() && error.is_closed())
         {
             self.fail(format!("{word:?} could not be sent: {:?}", error.why()));
         }
@@ -167,6 +173,10 @@ trait Used: Lend {
     fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) -> impl Future<Output = ()>;
     /// One value, without.
     fn alone(user: &User, handle: &mut Shared<Self>, how: How) -> impl Future<Output = ()>;
+    /// Retires the channel, of a receiver.
+    async fn retire_it(_: &User, _: &mut Claim<'_, Self>) {}
+    /// All values to its end, of a receiver.
+    async fn drain(_: &User, _: &mut Shared<Self>) {}
 }
 
 impl Used for Sender<Word> {
@@ -204,6 +214,27 @@ impl Used for Receiver<Word> {
                     }
                 };
                 user.receives(0, by_choice).await;
+            }
+        }
+    }
+
+    async fn retire_it(user: &User, claim: &mut Claim<'_, Self>) {
+        claim.retire();
+        user.facts.retired.set(true);
+        if user.facts.is_rendezvous.get() {
+            match claim.recv().await {
+                Ok(word) => user.facts.fail(format!("{word:?} was refused, and it was received")),
+                Err(error) => user.ended(&error),
+            }
+        }
+    }
+
+    async fn drain(user: &User, handle: &mut Shared<Self>) {
+        loop {
+            match handle.recv().await {
+                Ok(word) => user.facts.heard.borrow_mut().push(word),
+                Err(RecvError::Closed) => return,
+                Err(error) => return user.ended(&error),
             }
         }
     }
@@ -274,10 +305,46 @@ impl User {
                     self.facts.heard.borrow_mut().push(word);
                     self.facts.heard_in.borrow_mut().push((claim, word));
                 }
-                Some(Err(error)) if self.facts.died.get().is_some() => drop(error),
-                Some(Err(error)) => self.facts.fail(format!("{}: {error}", self.name)),
+                Some(Err(error)) => self.ended(&error),
             }
             return;
+        }
+    }
+
+    /// A receive says that nothing more comes.
+    fn ended(&self, error: &RecvError) {
+        let is_retired = self.facts.retired.get() && *error == RecvError::Closed;
+        if !is_retired && self.facts.died.get().is_none() {
+            self.facts.fail(format!("{}: {error}", self.name));
+        }
+    }
+
+    async fn retires<E: Used>(&self, handle: &mut Shared<E>) {
+        self.gate.pass("wants the claim").await;
+        let mut claim = match handle.claim().await {
+            Ok(claim) => claim,
+            Err(ClaimError::NodeLost) if self.is_cut_off() => return,
+            Err(error) => return self.facts.fail(format!("{}: {error}", self.name)),
+        };
+        let _held = Held::new(&self.facts, self.node);
+        self.gate.pass("retires the channel").await;
+        E::retire_it(self, &mut claim).await;
+        self.gate.pass("gives the claim back").await;
+    }
+
+    async fn looks_for_a_claim<E: Used>(&self, handle: &mut Shared<E>) {
+        self.gate.pass("looks for the claim").await;
+        let claim = alt! { biased;
+            claim = handle.claim() => claim,
+            _ = future(ready(())) => return,
+        };
+        match claim {
+            Ok(_claim) => {
+                let _held = Held::new(&self.facts, self.node);
+                self.gate.pass("gives the claim back").await;
+            }
+            Err(ClaimError::NodeLost) if self.is_cut_off() => {}
+            Err(error) => self.facts.fail(format!("{}: {error}", self.name)),
         }
     }
 
@@ -318,6 +385,9 @@ impl User {
                     self.gate.pass("begins").await;
                     E::alone(&self, &mut handle, How::Chosen).await;
                 }
+                b'h' => self.looks_for_a_claim(&mut handle).await,
+                b'r' => self.retires(&mut handle).await,
+                b'z' => E::drain(&self, &mut handle).await,
                 b'.' => {
                     self.done();
                     pending::<()>().await;
@@ -407,6 +477,7 @@ impl Play for Scenario {
             }
             What::Receiver => {
                 let (mut tx, rx) = channel();
+                facts.is_rendezvous.set(self.buffer == 0);
                 self.handles(ground, &facts, rx.share());
                 if self.other != 0 {
                     tx = ground.carry(0, self.other, tx);
@@ -425,7 +496,7 @@ impl Play for Scenario {
                             user.sends(word, tx.send(word)).await
                         };
                         sent += u32::from(is_sent);
-                        if user.facts.died.get().is_some() {
+                        if user.facts.died.get().is_some() || !is_sent && user.facts.retired.get() {
                             return;
                         }
                     }

@@ -95,6 +95,9 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: drops(1),
             ..send.clone()
         },
+        Scenario { name: "claim-wished", users: &[(1, "hh."), (2, "hc.")], ..send.clone() },
+        Scenario { name: "claim-wished-leaves", users: &[(1, "h"), (2, "hc.")], ..send.clone() },
+        Scenario { name: "claim-wished-three", users: &[(0, "c."), (1, "h."), (2, "h.")], ..send.clone() },
         Scenario { name: "claim-leaves", users: &[(0, "c."), (1, "c")], ..send.clone() },
         Scenario { name: "claim-goes", users: &[(0, "c."), (1, "."), (1, "Cc.")], ..send.clone() },
         Scenario { name: "claim-goes-held", users: &[(1, "c."), (1, "Cc.")], ..send.clone() },
@@ -157,6 +160,22 @@ fn claimed() -> Vec<claims::Scenario> {
             values: 2,
             buffer: 2,
             bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario { name: "receive-retires", users: &[(0, "."), (1, "rz")], values: 2, ..receive.clone() },
+        Scenario { name: "receive-retires-lone", users: &[(0, "o."), (1, "rz")], values: 2, ..receive.clone() },
+        Scenario {
+            name: "receive-retires-buffer",
+            users: &[(0, "."), (1, "rz")],
+            values: 3,
+            buffer: 2,
+            ..receive.clone()
+        },
+        Scenario {
+            name: "receive-retires-death",
+            users: &[(0, "."), (1, "rz")],
+            values: 2,
+            bounds: dies(&[0, 1]),
             ..receive.clone()
         },
         Scenario {
@@ -377,6 +396,18 @@ fn travelling() -> Vec<Scenario> {
         Scenario { name: "slow-12", moves: (1, 2), sends: 1, slow: true, ..base.clone() },
         Scenario { name: "slow-cut", moves: (1, 1), sends: 1, cuts: 1, slow: true, ..base.clone() },
         Scenario { name: "cut-drops", moves: (1, 1), sends: 1, cuts: 1, drops: (true, true), ..base.clone() },
+        Scenario { name: "through", moves: (1, 0), throughs: 1, ..base.clone() },
+        Scenario { name: "through-receiver", moves: (0, 1), throughs: 1, ..base.clone() },
+        Scenario { name: "through-both", moves: (1, 1), throughs: 1, ..base.clone() },
+        Scenario { name: "through-21", moves: (2, 1), throughs: 1, ..base.clone() },
+        Scenario { name: "through-12", moves: (1, 2), throughs: 1, ..base.clone() },
+        Scenario { name: "through-twice", moves: (1, 1), throughs: 2, ..base.clone() },
+        Scenario { name: "through-drops", moves: (1, 1), throughs: 1, drops: (true, true), ..base.clone() },
+        Scenario { name: "through-refuse", moves: (1, 1), throughs: 1, refusals: 1, ..base.clone() },
+        Scenario { name: "through-cut", moves: (1, 1), throughs: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "through-death", moves: (1, 1), throughs: 1, deaths: 1, ..base.clone() },
+        Scenario { name: "through-slow", moves: (1, 1), throughs: 1, slow: true, ..base.clone() },
+        Scenario { name: "through-four", nodes: 4, moves: (1, 1), throughs: 1, ..base.clone() },
         Scenario { name: "both-22", moves: (2, 2), sends: 2, ..base.clone() },
         Scenario { name: "buffer-22", moves: (2, 2), sends: 2, buffer: 2, ..base.clone() },
         Scenario { name: "four", nodes: 4, moves: (2, 1), sends: 1, ..base.clone() },

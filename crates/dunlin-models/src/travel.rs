@@ -33,6 +33,8 @@ pub struct Scenario {
     pub buffer: u32,
     /// How often the sender may be sent on, and the receiver.
     pub moves: (usize, usize),
+    /// How often a message with an end may go on from the node that it has come to, before anybody there has taken it.
+    pub throughs: usize,
     /// How many messages with an end may be refused.
     pub refusals: usize,
     /// How many sends may be asked back.
@@ -61,12 +63,28 @@ enum Item {
     Carry(u8, Carried),
     Taken(u8),
     Refused(u8),
+    /// Nobody knows whether it was taken.
+    Unknown(u8),
 }
 
 #[derive(Clone, Debug)]
 enum Carried {
     Sender(SenderPlace),
     Receiver(ReceiverPlace),
+}
+
+/// A message that goes through a node.
+#[derive(Clone, Debug)]
+struct Through {
+    /// By whom it came, and as which one of theirs.
+    from: (usize, u8),
+    /// Where it goes, and as which one of this node's.
+    to: (usize, u8),
+    trip: Trip,
+    /// What it says of its end, as it came.
+    what: Carried,
+    /// It has been taken there, which this node has yet to heed.
+    taken: bool,
 }
 
 /// What became of a value.
@@ -143,6 +161,7 @@ struct Node {
     inbox: Vec<(usize, u8, Carried)>,
     /// Messages with ends that have been sent: to whom, which, whether it is the receiver.
     outbox: Vec<(usize, u8, bool, Trip)>,
+    passing: Vec<Through>,
     /// Next ticket.
     tickets: u64,
     /// Next request.
@@ -209,6 +228,7 @@ impl Travel {
                 dead: false,
                 inbox: Vec::new(),
                 outbox: Vec::new(),
+                passing: Vec::new(),
                 tickets: 0,
                 requests: 0,
             }
@@ -324,6 +344,15 @@ impl Travel {
                 }
             }
             Item::Carry(number, what) => self.nodes[to].inbox.push((from, number, what)),
+            Item::Taken(number) if self.passes(to, number).is_some() => {
+                if let Some(through) = self.passes(to, number) {
+                    through.taken = true;
+                }
+            }
+            Item::Refused(number) if self.passes(to, number).is_some() => {
+                self.not_passed(to, number, Item::Refused);
+            }
+            Item::Unknown(number) => self.unknown(to, number),
             Item::Taken(number) => {
                 if let Some((receiver, trip)) = self.answered(to, number) {
                     let machine = &mut self.nodes[to].machine;
@@ -348,6 +377,64 @@ impl Travel {
             }
         }
         self.act(to);
+    }
+
+    fn passes(&mut self, me: usize, number: u8) -> Option<&mut Through> {
+        self.nodes[me].passing.iter_mut().find(|through| through.to.1 == number)
+    }
+
+    /// A message is to go on from here, as one that its giver knows nothing of.
+    fn pass_on(&mut self, me: usize, which: usize, to: usize) {
+        self.scenario.throughs -= 1;
+        let number = self.next_carry;
+        self.next_carry += 1;
+        let node = &mut self.nodes[me];
+        let (from, first, what) = node.inbox.remove(which);
+        let trip = node.machine.passes();
+        let mut said = what.clone();
+        match &mut said {
+            Carried::Sender(place) => place.trip = trip,
+            Carried::Receiver(place) => place.trip = trip,
+        }
+        node.passing.push(Through { from: (from, first), to: (to, number), trip, what, taken: false });
+        self.carries.entry((me, to)).or_default().push_back(Item::Carry(number, said));
+        self.act(me);
+    }
+
+    /// It has been taken there, and so has the one that came here.
+    fn has_passed(&mut self, me: usize, at: usize) {
+        let node = &mut self.nodes[me];
+        let Through { from, to, trip, what, .. } = node.passing.remove(at);
+        let gift = (id(to.0), trip);
+        match what {
+            Carried::Sender(place) => node.machine.sender_passed(NOW, CHANNEL, place, id(from.0), gift),
+            Carried::Receiver(place) => node.machine.receiver_passed(NOW, CHANNEL, place, id(from.0), gift),
+        }
+        self.act(me);
+        self.put((me, from.0), Item::Taken(from.1));
+    }
+
+    /// It has not been taken there, or nobody knows.
+    fn not_passed(&mut self, me: usize, number: u8, how: fn(u8) -> Item) {
+        let passing = &mut self.nodes[me].passing;
+        let Some(at) = passing.iter().position(|through| through.to.1 == number) else { return };
+        let through = passing.remove(at);
+        self.nodes[me].machine.end_stays(through.trip);
+        self.put((me, through.from.0), how(through.from.1));
+    }
+
+    /// Nobody knows whether this message was taken: its end is here again, unless somebody else has it.
+    fn unknown(&mut self, me: usize, number: u8) {
+        if self.passes(me, number).is_some() {
+            return self.not_passed(me, number, Item::Unknown);
+        }
+        let Some((receiver, trip)) = self.answered(me, number) else { return };
+        let node = &mut self.nodes[me];
+        if receiver {
+            node.in_hand |= node.machine.receiver_back(NOW, CHANNEL, trip);
+        } else if node.machine.sender_back(NOW, CHANNEL, trip) {
+            node.half.get_or_insert_default().in_hand = true;
+        }
     }
 
     /// A message is answered: whether the receiver was in it.
@@ -582,6 +669,7 @@ impl Travel {
                 }
             }
             ProxyHears::Held(_) => self.broken = Some("a word of an extended receive".to_owned()),
+            ProxyHears::Onward(_) => self.broken = Some("a value is to go on, and none does".to_owned()),
         }
     }
 
@@ -700,7 +788,13 @@ impl Travel {
                     node.receiver = Receiver::Guest;
                     node.in_hand = true;
                 }
-                Arrival::Returned => node.in_hand = true,
+                Arrival::Returned => {
+                    // If it has only gone through here, nobody here has had it.
+                    if node.receiver == Receiver::None {
+                        node.receiver = Receiver::Guest;
+                    }
+                    node.in_hand = true;
+                }
                 Arrival::Stale => {}
             },
         }
@@ -717,15 +811,11 @@ impl Travel {
         let node = &mut self.nodes[me];
         node.inbox.retain(|(from, ..)| *from != other);
         node.machine.model_lost(id(other));
-        let back: Vec<_> = node.outbox.iter().copied().filter(|(to, ..)| *to == other).collect();
-        node.outbox.retain(|(to, ..)| *to != other);
-        for (_, _, receiver, trip) in back {
-            let node = &mut self.nodes[me];
-            if receiver {
-                node.in_hand |= node.machine.receiver_back(NOW, CHANNEL, trip);
-            } else if node.machine.sender_back(NOW, CHANNEL, trip) {
-                node.half.get_or_insert_default().in_hand = true;
-            }
+        let back: Vec<u8> = node.outbox.iter().filter(|(to, ..)| *to == other).map(|(_, number, ..)| *number).collect();
+        let doubtful = node.passing.iter().filter(|through| through.to.0 == other && !through.taken);
+        let doubtful: Vec<u8> = doubtful.map(|through| through.to.1).collect();
+        for number in back.into_iter().chain(doubtful) {
+            self.unknown(me, number);
         }
         self.act(me);
     }
@@ -770,7 +860,7 @@ impl World for Travel {
         for node in &self.nodes {
             let _ = write!(
                 text,
-                "{}|{:?}{:?}{:?}{}{}{:?}{:?}{}{:?}{:?}",
+                "{}|{:?}{:?}{:?}{}{}{:?}{:?}{}{:?}{:?}{:?}",
                 node.machine.model_state(CHANNEL),
                 node.told,
                 node.queue,
@@ -781,7 +871,8 @@ impl World for Travel {
                 node.half,
                 node.dead,
                 node.inbox,
-                node.outbox
+                node.outbox,
+                node.passing
             );
             if self.scenario.lazy {
                 let mut machine = node.machine.clone();
@@ -802,7 +893,7 @@ impl World for Travel {
             self.cut,
             self.noticed,
             self.scenario.moves,
-            (self.scenario.refusals, self.scenario.cuts, self.scenario.deaths),
+            (self.scenario.refusals, self.scenario.cuts, self.scenario.deaths, self.scenario.throughs),
             (self.scenario.withdrawals, self.scenario.aborts),
             self.dropped,
             self.scenario.drops
@@ -816,7 +907,8 @@ impl World for Travel {
             !self.noticed.contains(&(*a, *b)) && !self.nodes[*a].dead
                 || !self.noticed.contains(&(*b, *a)) && !self.nodes[*b].dead
         });
-        let told = self.nodes.iter().any(|node| !node.dead && !node.told.is_empty());
+        let taken = |node: &Node| node.passing.iter().any(|through| through.taken);
+        let told = self.nodes.iter().any(|node| !node.dead && (!node.told.is_empty() || taken(node)));
         !on_the_way && !unnoticed && !told && self.nodes.iter().all(|node| node.dead || node.inbox.is_empty())
     }
 
@@ -852,6 +944,13 @@ impl World for Travel {
                     world.take(me, which);
                     true
                 });
+                let others = (0..self.nodes.len()).filter(|to| *to != me && self.scenario.throughs > 0);
+                for to in others.filter(|to| !self.nodes[*to].dead && !self.is_cut(me, *to)) {
+                    add(format!("{me} passes {:?} on to {to}", node.inbox[which].2), &mut |world| {
+                        world.pass_on(me, which, to);
+                        true
+                    });
+                }
                 if self.scenario.refusals > 0 {
                     add(format!("{me} refuses"), &mut |world| {
                         world.scenario.refusals -= 1;
@@ -859,6 +958,12 @@ impl World for Travel {
                         true
                     });
                 }
+            }
+            for (at, through) in node.passing.iter().enumerate().filter(|(_, through)| through.taken) {
+                add(format!("{me} heeds that {} was taken", through.to.1), &mut |world| {
+                    world.has_passed(me, at);
+                    true
+                });
             }
             if node.in_hand && node.receiver == Receiver::Home {
                 if node.queue.iter().any(|queued| queued.asked == Asked::Firm) {
@@ -1017,6 +1122,9 @@ impl World for Travel {
         });
         for (me, node) in living() {
             let census = node.machine.census();
+            if census.passing > 0 || !node.passing.is_empty() {
+                return Err(format!("node {me} keeps what it has passed on"));
+            }
             let has_half = node.half.as_ref().is_some_and(|half| half.in_hand);
             if census.proxies > 0 && !has_half && !unused_sender {
                 return Err(format!("node {me} keeps a half that nobody has: {}", node.machine.model_state(CHANNEL)));

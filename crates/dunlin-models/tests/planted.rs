@@ -46,6 +46,12 @@ fn planted_a_claim_is_not_returned() {
 }
 
 #[test]
+fn planted_a_retirement_is_not_told() {
+    is_stuck("receive-retires", Plant::Lost("\"Retire\""));
+    is_stuck("receive-retires", Plant::Lost("\"Retired\""));
+}
+
+#[test]
 fn planted_two_are_granted_the_claim() {
     let what = found("claim-far", Plant::ToAll("{\"Granted\":null"));
     assert!(what.starts_with("two have the claim"), "{what}");

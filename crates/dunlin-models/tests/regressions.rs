@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Frame, Terms, Travel, Which};
+use dunlin_proto::wire::{End, Frame, Poison, Terms, Travel, Which};
 use dunlin_proto::{
     Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Trip,
 };
@@ -74,7 +74,10 @@ impl Nodes {
             match action {
                 Action::Home(_, from, heard) => {
                     match &heard {
-                        HomeHears::Take => machine.admit(NOW, CHANNEL, from, TERMS),
+                        HomeHears::Take => {
+                            let credits = machine.credits_of(CHANNEL, from);
+                            machine.admit(NOW, CHANNEL, from, Terms { credits, ..TERMS });
+                        }
                         HomeHears::Leave => machine.leave_home(NOW, CHANNEL),
                         HomeHears::Empty => machine.ship(NOW, CHANNEL, Vec::new()),
                         HomeHears::Arrived(_) => machine.install(NOW, CHANNEL),
@@ -612,4 +615,148 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
     let left = nodes.machines.iter().map(|machine| (machine.census().homes, machine.census().visitors));
     assert_eq!(left.collect::<Vec<_>>(), [(0, 0); 3]);
+}
+
+fn poison(strength: u8) -> End {
+    End::Poisoned(Poison { strength, reason: "a part of it is over".into() })
+}
+
+impl Nodes {
+    /// The sender is at node 2 and has two credits, the receiver is at node 0.
+    fn with_credits() -> Self {
+        let mut nodes = Self::new(3);
+        nodes.move_sender(0, 2);
+        nodes.machines[2].use_sender(NOW, CHANNEL);
+        nodes.run();
+        nodes.machines[0].credit(NOW, CHANNEL, id(2), 2);
+        nodes.run();
+        nodes
+    }
+
+    /// The receiver is used at node 1, where its channel has followed it, but that the sender looks there is late.
+    fn with_credits_and_a_late_take() -> Self {
+        let mut nodes = Self::with_credits();
+        nodes.held.push((2, 1));
+        nodes.move_receiver(0, 1);
+        nodes.machines[1].use_receiver(NOW, CHANNEL);
+        nodes.run();
+        assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
+        nodes
+    }
+
+    fn is_empty(&self) -> bool {
+        self.machines.iter().all(|machine| machine.census().homes == 0 && machine.census().proxies == 0)
+    }
+}
+
+/// A new home was retired before its sender had come to it, and what that had sent on credits meanwhile was lost.
+#[test]
+fn a_new_home_that_is_retired_gets_what_was_sent() {
+    let mut nodes = Nodes::with_credits_and_a_late_take();
+    let value = Bytes::from_static(b"k");
+    assert!(nodes.machines[2].send_on_credit(NOW, CHANNEL, value.clone()));
+    nodes.machines[1].end_home(NOW, CHANNEL, End::Retired);
+    nodes.held.clear();
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Sent(value)), "{:?}", nodes.homes);
+    assert!(nodes.proxies.contains(&(2, ProxyHears::Ended(End::Retired))), "{:?}", nodes.proxies);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Retired);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Ended(End::Retired)), "{:?}", nodes.homes);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    assert!(nodes.is_empty());
+}
+
+/// The same, and then the receiver is gone, too, or poisons the channel: nobody receives it.
+#[test]
+fn a_new_home_that_is_over_behind_its_retirement_says_so() {
+    for how in [End::Gone, End::Lost, poison(2)] {
+        let mut nodes = Nodes::with_credits_and_a_late_take();
+        assert!(nodes.machines[2].send_on_credit(NOW, CHANNEL, Bytes::from_static(b"k")));
+        nodes.machines[1].end_home(NOW, CHANNEL, End::Retired);
+        nodes.machines[1].end_home(NOW, CHANNEL, how.clone());
+        nodes.held.clear();
+        nodes.run();
+        let heard = if how == End::Lost {
+            ProxyHears::Lost { unknown: Vec::new(), not_taken: Vec::new(), taken: Vec::new() }
+        } else {
+            ProxyHears::Ended(how)
+        };
+        assert!(nodes.proxies.contains(&(2, heard)), "{:?}", nodes.proxies);
+        assert!(nodes.is_empty());
+    }
+}
+
+/// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what was sent on credits until the answer came was lost.
+#[test]
+fn a_home_that_is_retired_gets_what_was_sent_in_doubt() {
+    let mut nodes = Nodes::with_credits();
+    let (_, trip) = nodes.pack_sender(2);
+    assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));
+    let value = Bytes::from_static(b"k");
+    assert!(nodes.machines[2].send_on_credit(NOW, CHANNEL, value.clone()));
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Retired);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Sent(value)), "{:?}", nodes.homes);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    assert!(nodes.is_empty());
+}
+
+/// A receiver that had retired its channel waited for what was on its way, and was not told that the sender was lost.
+#[test]
+fn a_home_that_is_retired_hears_that_its_sender_is_lost() {
+    let mut nodes = Nodes::with_credits();
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Retired);
+    nodes.lose(0, 2);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
+}
+
+/// Of what a sender said of the end while its home moved only the first poison was said there: a home that was immune to that heard of nothing else.
+#[test]
+fn all_that_ends_a_channel_is_said_to_the_next_home() {
+    for (first, then) in [(poison(1), End::Retired), (End::Retired, poison(1)), (poison(1), poison(255))] {
+        let mut nodes = Nodes::with_credits_and_a_late_take();
+        nodes.machines[2].end_proxy(NOW, CHANNEL, first);
+        nodes.machines[2].end_proxy(NOW, CHANNEL, then.clone());
+        nodes.held.clear();
+        nodes.run();
+        assert!(nodes.home_heard(1, &HomeHears::Ended(then)), "{:?}", nodes.homes);
+    }
+}
+
+/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home heard of that poison only.
+#[test]
+fn poison_that_may_be_too_weak_hides_no_end() {
+    // Its receiver is there.
+    let mut nodes = Nodes::with_credits();
+    nodes.machines[2].end_proxy(NOW, CHANNEL, poison(1));
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Retired);
+    nodes.run();
+    nodes.move_receiver(0, 1);
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Retired))), "{:?}", nodes.homes);
+    // It is not: only where it is can be known whether that is too weak.
+    let mut nodes = Nodes::with_credits();
+    nodes.move_receiver(0, 1);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, poison(1));
+    nodes.machines[2].end_proxy(NOW, CHANNEL, poison(3));
+    nodes.machines[2].end_proxy(NOW, CHANNEL, End::Retired);
+    nodes.run();
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(poison(3)))), "{:?}", nodes.homes);
+    assert!(nodes.home_heard(1, &HomeHears::Ended(End::Retired)), "{:?}", nodes.homes);
+    // And its sender is lost.
+    let mut nodes = Nodes::with_credits();
+    nodes.move_receiver(0, 1);
+    nodes.machines[2].end_proxy(NOW, CHANNEL, poison(1));
+    nodes.run();
+    nodes.lose(0, 2);
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Lost))), "{:?}", nodes.homes);
 }

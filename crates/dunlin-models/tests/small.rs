@@ -18,6 +18,7 @@ fn hold(small: &[&str]) {
 #[test]
 fn all_laws_hold_in_small_worlds() {
     hold(&["sender", "receiver", "both", "refuse", "sender-3", "drops", "lazy", "window", "choice", "choice-drops"]);
+    hold(&["through", "through-receiver", "through-both"]);
     hold(&["loop-22", "loop-31"]);
 }
 
@@ -52,6 +53,7 @@ fn claims_hold_in_small_worlds() {
         "receive-moved-1",
         "receive-third",
     ]);
+    hold(&["claim-wished", "claim-wished-three", "receive-retires", "receive-retires-buffer"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::channel::{Home, HomeHears, Proxy, ProxyHears, Visitor};
+use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::outbox::Recalled;
 use crate::connection::{Attempt, Carried, Connection, Down, State, Traffic};
@@ -129,6 +129,8 @@ pub struct Census {
     pub offers: usize,
     /// Receivers that have come here and are not used.
     pub visitors: usize,
+    /// Ends in messages that go through this node, and have not been taken.
+    pub passing: usize,
     /// Values of which pieces are still to come.
     pub unfinished: usize,
     /// Channels, and frames in the control lane, of which something has not been written.
@@ -169,6 +171,8 @@ pub struct Machine {
     pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
     /// How many messages with ends have been packed.
     pub(crate) trips: u64,
+    /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is known there, and not here.
+    pub(crate) passing: BTreeMap<u64, EarlyLapse>,
     /// What this node has said to itself.
     said_here: VecDeque<(Time, Frame)>,
     /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
@@ -204,6 +208,7 @@ impl Machine {
             proxies: BTreeMap::new(),
             visitors: BTreeMap::new(),
             trips: 0,
+            passing: BTreeMap::new(),
             said_here: VecDeque::new(),
             left: VecDeque::new(),
         }
@@ -275,6 +280,7 @@ impl Machine {
             offers: attached().map(|from| from.open.len()).sum::<usize>()
                 + self.proxies.values().map(Proxy::standing).sum::<usize>(),
             visitors: self.visitors.len(),
+            passing: self.passing.len(),
             unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
             unsaid: self.connections.values().map(|connection| connection.outbox.unsaid()).sum(),
             unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),

@@ -46,6 +46,8 @@ impl Machine {
 
     /// What is known of this channel, to tell states apart.
     pub fn model_state(&self, channel: ChannelId) -> String {
-        format!("{:?}{:?}{:?}", self.homes.get(&channel), self.proxies.get(&channel), self.visitors.get(&channel))
+        let (home, proxy, visitor) =
+            (self.homes.get(&channel), self.proxies.get(&channel), self.visitors.get(&channel));
+        format!("{home:?}{proxy:?}{visitor:?}{:?}", self.passing)
     }
 }

@@ -156,6 +156,7 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
         ("a value held that was not offered", &[at_home(FromHome::Held(1)), at_home(FromHome::Held(1))]),
         ("a value released that was not held", &[at_home(FromHome::Released(1))]),
         ("a withdrawal of what was not offered", &[at_home(FromHome::Withdrawn(9))]),
+        ("a value that was received is to go on", &[at_home(FromHome::Held(1)), at_home(FromHome::Onward(1))]),
         ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(1, 1))]),
         ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(9, 1))]),
         ("an answer from a node that is not the channel's home", &[from_home(ELSEWHERE, FromHome::Taken(1))]),

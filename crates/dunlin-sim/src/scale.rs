@@ -441,7 +441,7 @@ impl World {
         };
         let (now, id, to) = (self.time(), channel_id(letter.channel), node_id(letter.to));
         match letter.end {
-            Some((Place::Sender(_), trip)) => self.machines[node].sender_left(now, id, trip, to),
+            Some((Place::Sender(_), trip)) => drop(self.machines[node].sender_left(now, id, trip, to)),
             Some((Place::Receiver(_), trip)) => self.machines[node].receiver_left(now, id, trip, to),
             None => {}
         }

@@ -610,7 +610,7 @@ impl World {
             self.touches(at, to);
             let machine = &mut self.procs[proc].machine;
             match self.cargos[cargo].place {
-                Place::Sender(_) => machine.sender_left(now, id, trip, node_id(to)),
+                Place::Sender(_) => drop(machine.sender_left(now, id, trip, node_id(to))),
                 Place::Receiver(_) => machine.receiver_left(now, id, trip, node_id(to)),
             }
             self.pump(proc);
@@ -785,6 +785,7 @@ impl World {
                 }
                 self.value_told(at, proc, ticket, Outcome::NotTaken);
             }
+            ProxyHears::Onward(_) => self.broke(format!("line {at}: a value goes on, and none here does")),
             ProxyHears::Withdrawn(ticket) => {
                 let open = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize)));
                 if open.is_some_and(|open| !open.withdrawing && !open.granted) {
@@ -1417,7 +1418,11 @@ impl World {
                 }
             }
             HomeHears::Ended(how) => {
-                self.sender_ended(at, &how);
+                let poisoned = self.lines[at].receiver_said.iter().any(|how| matches!(how, End::Poisoned(_)));
+                // A half answers poison by itself.
+                if !(poisoned && how == End::Gone) {
+                    self.sender_ended(at, &how);
+                }
                 if let Some(home) = self.home(at, proc) {
                     home.granted = 0;
                     let poison = matches!(how, End::Poisoned(_) | End::Retired);

@@ -4,9 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dunlin::node::ConnectionState;
-use dunlin::overwrite_oldest;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
+use dunlin::{overwrite_oldest, rendezvous};
 
 /// Runs it for each seed, and tells of all for which it does not give what it should, or hangs.
 fn for_all<T: PartialEq + std::fmt::Debug>(
@@ -81,7 +81,13 @@ fn a_channel_is_retired_while_its_receiver_moves() {
                     sleep(after).await;
                     tx.retire();
                 });
-                all(&mut rx?).await
+                let received = all(&mut rx?).await?;
+                // A new home that promised the sender fewer places than it has would break the connection between them.
+                let mut beside = (nodes[0].sender("beside").await?, nodes[moves].receiver("beside").await?);
+                sleep(Duration::from_millis(100)).await;
+                let (sent, ()) = par!(beside.0.send(7), async { assert_eq!(beside.1.recv().await, Ok(7)) });
+                sent?;
+                Ok(received)
             })
         });
     }
@@ -127,6 +133,280 @@ fn a_receiver_that_has_retired_its_channel_goes_on() {
                 assert_eq!(sent, received);
             }
             Ok(())
+        });
+    }
+}
+
+/// A receiver that retires its channel before that has followed it: what was sent is received all the same.
+#[test]
+fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
+    for (policy, moves, stays) in [fifo(4), unbounded()]
+        .into_iter()
+        .flat_map(|policy| [1, 2, 3].map(|moves| (policy.clone(), moves)))
+        .flat_map(|(policy, moves)| [true, false].map(|stays| (policy.clone(), moves, stays)))
+    {
+        for_all(0..20, &(), |sim, _| {
+            let (first, every) = (sim.below(6000), 50 + sim.below(1000));
+            let (sent, received) = sim.run(async {
+                let nodes = nodes(5).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone());
+                let sends = async {
+                    let mut sent = Vec::new();
+                    sleep(Duration::from_micros(first)).await;
+                    for n in 0.. {
+                        if tx.send(n).await.is_err() {
+                            break;
+                        }
+                        sent.push(n);
+                        sleep(Duration::from_micros(every)).await;
+                    }
+                    sent
+                };
+                let receives = async {
+                    let mut rx = go(rx, &mut ways[..moves]).await?;
+                    rx.retire();
+                    if !stays {
+                        rx = go(rx, &mut ways[moves..=moves]).await?;
+                    }
+                    all(&mut rx).await
+                };
+                let (sent, received) = par!(sends, receives);
+                Result::<_>::Ok((sent, received?))
+            })?;
+            assert_eq!(sent, received, "{policy:?}, {moves} moves, stays: {stays}");
+            Ok(())
+        });
+    }
+}
+
+/// More was sent than the new home has promised places for when its receiver retires the channel.
+#[test]
+fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
+    for (moves, early) in [1, 2, 3].into_iter().flat_map(|moves| [(moves, 0), (moves, 1), (moves, 3)]) {
+        for_all(0..6, &(0..3000).collect::<Vec<u32>>(), |sim, _| {
+            let after = Duration::from_micros(sim.below(3000));
+            sim.run(async {
+                let nodes = nodes(4).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(unbounded());
+                for n in 0..3000 {
+                    tx.send(n).await?;
+                }
+                let mut rx = go(rx, &mut ways[..moves]).await?;
+                let mut received = Vec::new();
+                for _ in 0..early {
+                    received.push(rx.recv().await?);
+                    sleep(after).await;
+                }
+                rx.retire();
+                received.extend(all(&mut rx).await?);
+                Ok(received)
+            })
+        });
+    }
+}
+
+/// The sender retires its channel, or is dropped, while its receiver leaves with what is buffered.
+#[test]
+fn a_sender_ends_a_channel_with_much_in_its_buffer() {
+    for (policy, count, moves, retires) in [(fifo(4), 3), (unbounded(), 600)]
+        .into_iter()
+        .flat_map(|(policy, count)| [1, 2].map(|moves| (policy.clone(), count, moves)))
+        .flat_map(|(policy, count, moves)| [true, false].map(|retires| (policy.clone(), count, moves, retires)))
+    {
+        for_all(0..40, &(0..count).collect::<Vec<u32>>(), |sim, _| {
+            let after = Duration::from_micros(sim.below(1500 * moves as u64));
+            sim.run(async {
+                let nodes = nodes(3).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone());
+                for n in 0..count {
+                    tx.send(n).await?;
+                }
+                let ends = async {
+                    sleep(after).await;
+                    if retires {
+                        tx.retire();
+                        return Some(tx);
+                    }
+                    None
+                };
+                let (rx, _tx) = par!(go(rx, &mut ways[..moves]), ends);
+                all(&mut rx?).await
+            })
+        });
+    }
+}
+
+/// The receiver has retired its channel and waits for what is on its way, and its sender is lost.
+#[test]
+fn a_sender_is_lost_whose_channel_was_retired() {
+    for moves in [1, 2] {
+        for_all(0..40, &(), |sim, _| {
+            let (before, after) = (Duration::from_micros(sim.below(4000)), Duration::from_micros(sim.below(2000)));
+            sim.run(async {
+                let nodes = nodes(3).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(fifo(4));
+                for n in 0..3 {
+                    tx.send(n).await?;
+                }
+                let mut rx = go(rx, &mut ways[..moves]).await?;
+                sleep(before).await;
+                rx.retire();
+                sleep(after).await;
+                for other in &nodes[1..] {
+                    sim.part(&nodes[0], other);
+                }
+                // All, or it hears that there may have been more.
+                let mut received = Vec::new();
+                let how = loop {
+                    match rx.recv().await {
+                        Ok(n) => received.push(n),
+                        Err(how) => break how,
+                    }
+                };
+                assert_eq!(received, (0..received.len() as u32).collect::<Vec<_>>());
+                assert!(
+                    how == RecvError::NodeLost || (how == RecvError::Closed && received.len() == 3),
+                    "{how:?}, {received:?}"
+                );
+                Ok(())
+            })
+        });
+    }
+}
+
+/// Poison from a receiver whose channel has not followed it, also behind its retirement: the sender hears it.
+#[test]
+fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
+    for (policy, moves, retires) in [rendezvous(), fifo(4), overwrite_oldest(4)]
+        .into_iter()
+        .flat_map(|policy| [1, 2, 3].map(|moves| (policy.clone(), moves)))
+        .flat_map(|(policy, moves)| [true, false].map(|retires| (policy.clone(), moves, retires)))
+    {
+        for_all(0..20, &(), |sim, _| {
+            let (every, after) = (50 + sim.below(1000), sim.below(2000));
+            sim.run(async {
+                let nodes = nodes(4).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone().immunity(2));
+                let poisoned = std::cell::Cell::new(false);
+                let sends = async {
+                    let mut n = 0;
+                    loop {
+                        let why = match tx.send(n).await {
+                            Ok(()) => None,
+                            Err(SendError::NotTaken { why, .. }) => Some(why),
+                            Err(error) => panic!("{error:?}"),
+                        };
+                        match why {
+                            None => {}
+                            // It was retired first; what it is poisoned with follows.
+                            Some(Why::Closed) if retires && n < 10_000 => {}
+                            Some(Why::Poisoned(reason)) => {
+                                assert!(poisoned.get() && reason.as_str() == "enough", "{reason:?}");
+                                return;
+                            }
+                            Some(other) => panic!("{other:?}"),
+                        }
+                        n += 1;
+                        sleep(Duration::from_micros(every)).await;
+                    }
+                };
+                let receives = async {
+                    let mut rx = go(rx, &mut ways[..moves]).await?;
+                    if retires {
+                        rx.retire();
+                    }
+                    // Of too little strength this does nothing.
+                    assert!(!rx.poison_with(2, "weak"));
+                    sleep(Duration::from_micros(after)).await;
+                    poisoned.set(true);
+                    assert!(rx.poison_with(3, "enough"));
+                    let Err(RecvError::Poisoned(reason)) = rx.recv().await else { panic!("it is poisoned") };
+                    assert_eq!(reason.as_str(), "enough");
+                    Result::<_>::Ok(rx)
+                };
+                let ((), rx) = par!(sends, receives);
+                drop(rx?);
+                Ok(())
+            })
+        });
+    }
+}
+
+/// A sender poisons its channel while the home of that moves: with too little strength, which does nothing, and then with enough, or it ends it in order.
+#[test]
+fn a_sender_poisons_its_channel_while_its_receiver_moves() {
+    for (policy, moves, then) in [fifo(4), unbounded(), overwrite_oldest(4)]
+        .into_iter()
+        .flat_map(|policy| [1, 2, 3].map(|moves| (policy.clone(), moves)))
+        .flat_map(|(policy, moves)| [0, 1, 2, 3, 4].map(|then| (policy.clone(), moves, then)))
+    {
+        for_all(0..20, &(), |sim, _| {
+            let (before, between) = (Duration::from_micros(sim.below(8000)), Duration::from_micros(sim.below(3000)));
+            sim.run(async {
+                let nodes = nodes(4).await?;
+                let mut ways = ways::<Receiver<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone().immunity(2));
+                for n in 0..3 {
+                    tx.send(n).await?;
+                }
+                let ends = async {
+                    sleep(before).await;
+                    tx.poison_with(2, "weak");
+                    sleep(between).await;
+                    match then {
+                        0 => tx.retire(),
+                        1 => return None,
+                        2 => assert!(tx.poison_with(3, "enough")),
+                        3 => {
+                            tx.retire();
+                            tx.poison_with(3, "enough");
+                        }
+                        _ => {
+                            tx.send(3).await.expect("it is not poisoned");
+                            tx.retire();
+                        }
+                    }
+                    Some(tx)
+                };
+                let (rx, tx) = par!(go(rx, &mut ways[..moves]), ends);
+                let mut rx = rx?;
+                let mut received = Vec::new();
+                let how = loop {
+                    match rx.recv().await {
+                        Ok(n) => received.push(n),
+                        Err(how) => break how,
+                    }
+                };
+                match how {
+                    RecvError::Closed if then == 4 => assert_eq!(received, [0, 1, 2, 3]),
+                    RecvError::Closed if then < 2 => assert_eq!(received, [0, 1, 2]),
+                    // It was retired first, and all of it was received before the poison came.
+                    RecvError::Closed if then == 3 => assert_eq!(received, [0, 1, 2]),
+                    RecvError::Poisoned(reason) if then == 2 || then == 3 => assert_eq!(reason.as_str(), "enough"),
+                    other => panic!("{other:?}, {received:?}"),
+                }
+                if let (Some(mut tx), 2 | 3) = (tx, then) {
+                    // Until the receiver's node has said that this was enough.
+                    loop {
+                        match tx.send(9).await {
+                            Ok(()) if then == 2 => {}
+                            Err(SendError::NotTaken { why: Why::Closed, .. }) if then == 3 => {}
+                            Err(SendError::NotTaken { why: Why::Poisoned(reason), .. }) => {
+                                assert_eq!(reason.as_str(), "enough");
+                                break;
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                }
+                Ok(())
+            })
         });
     }
 }
@@ -262,6 +542,52 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
             drop((to_a, ab, bc, cd));
             // Nothing is left there of what went through it.
             c.leave().await
+        })
+    });
+}
+
+/// A channel of ends is retired by its receiver while messages wait behind one with an end that is in use: they were sent before, and come.
+#[test]
+fn what_was_sent_behind_an_end_in_use_is_received() {
+    for_all(0..60, &(), |sim, seed| {
+        let after = Duration::from_micros(sim.below(3000));
+        sim.run(async {
+            let nodes = nodes(3).await?;
+            let mut there = (nodes[0].sender("there").await?, nodes[2].receiver::<Vec<Receiver<u32>>>("there").await?);
+            let mut mail = nodes[0].sender::<Sender<u32>>("mail").await?;
+            let mut mail_rx = nodes[1].receiver::<Sender<u32>>("mail").policy(unbounded()).await?;
+            let (txs, rxs): (Vec<_>, Vec<_>) = (0..6).map(|_| channel_with::<u32>(fifo(4))).unzip();
+            let (sent, rxs) = par!(there.0.send(rxs), there.1.recv());
+            sent?;
+            // From now on it has credits.
+            mail.send(channel().0).await?;
+            drop(mail_rx.recv().await?);
+            let sends = async {
+                let mut sent = 0;
+                for mut tx in txs {
+                    tx.send(sent).await?;
+                    if mail.send(tx).await.is_err() {
+                        break;
+                    }
+                    sent += 1;
+                }
+                Result::<_>::Ok((sent, (seed % 2 == 0).then_some(mail)))
+            };
+            let receives = async {
+                sleep(after).await;
+                mail_rx.retire();
+                let mut received = Vec::new();
+                while let Some(tx) = mail_rx.next().await? {
+                    received.push(tx);
+                }
+                Result::<_>::Ok(received)
+            };
+            let (sent, received) = par!(sends, receives);
+            let ((sent, mail), received) = (sent?, received?);
+            assert_eq!(received.len(), sent as usize);
+            drop((mail, received, rxs));
+            // Nothing is left of it.
+            nodes[0].clone().leave().await
         })
     });
 }

@@ -335,26 +335,65 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
     });
 }
 
-/// A value with an end in it does not go through a keeper that does not receive it: that end would have to be adopted there.
+/// A value with an end in it goes through the keeper, which does not receive it: the first one is said anew, so that it can.
 #[test]
-fn an_end_does_not_go_through_the_keeper() {
+fn an_end_goes_through_the_keeper() {
     run(async {
-        let [a, b, c] = nodes("an_end_does_not_go_through").await;
+        let [a, b, c] = nodes("an_end_goes_through").await;
         let mut ab = way::<Shared<Sender<Sender<u32>>>>(&a, &b, "ab").await?;
         let mut ac = way::<Receiver<Sender<u32>>>(&a, &c, "ac").await?;
         let (tx, rx) = channel::<Sender<u32>>();
         let mut at_a = tx.share();
         let mut at_b = carry(at_a.clone(), &mut ab).await?;
         let mut rx = carry(rx, &mut ac).await?;
+        for n in 0..3 {
+            let (end, mut here) = channel::<u32>();
+            let (sent, got) = par!(at_b.send(end), rx.recv());
+            sent.map_err(|error| Error::other(error.to_string()))?;
+            let mut there = got?;
+            passes(there.send(n), &mut here, n).await?;
+            drop(there);
+            assert_eq!(here.recv().await, Err(RecvError::Closed));
+        }
+        // Given up on its way, it is as before, and goes from the keeper, too.
         let (end, mut here) = channel::<u32>();
-        let refused = at_b.send(end).await.unwrap_err();
-        assert!(matches!(refused.why(), Some(dunlin::Why::Unsendable(_))), "{refused}");
-        // It is as before, and goes from the keeper.
-        let mut end = refused.into_value();
+        let mut end = at_b.send(end).within(Duration::from_millis(20)).await.unwrap_err().into_value();
         passes(end.send(1), &mut here, 1).await?;
         let (sent, got) = par!(at_a.send(end), rx.recv());
         sent.map_err(|error| Error::other(error.to_string()))?;
         passes(got?.send(2), &mut here, 2).await?;
+        Ok(())
+    });
+}
+
+/// A client that is shared at one node, its handle at another, and the server at a third: replies find their way.
+#[test]
+fn a_call_goes_through_the_keeper() {
+    run(async {
+        let [a, b, c] = nodes("a_call_goes_through").await;
+        let mut ab = way::<Shared<Caller<u32, u32>>>(&a, &b, "ab").await?;
+        let mut ac = way::<Callee<u32, u32>>(&a, &c, "ac").await?;
+        let (caller, callee) = dunlin::call::<u32, u32>();
+        let mut at_b = carry(caller.share(), &mut ab).await?;
+        let mut callee = carry(callee, &mut ac).await?;
+        for n in 0..5 {
+            let serves = async {
+                let request = callee.accept().await?;
+                let asked = *request;
+                request.reply(asked + 1).map_err(|_| RecvError::Closed)
+            };
+            let (replied, served) = par!(at_b.call(n), serves);
+            served?;
+            assert_eq!(replied.map_err(|error| Error::other(error.to_string()))?, n + 1);
+        }
+        // Who serves dies with a request in hand: its caller hears of it.
+        let (called, request) = par!(at_b.call(9), async {
+            drop(callee.accept().await);
+            drop(callee);
+            c.leave().await
+        });
+        request?;
+        assert!(called.is_err());
         Ok(())
     });
 }
@@ -679,6 +718,40 @@ fn a_claim_elsewhere_retires_the_channel() {
         drop(claimed);
         assert_eq!(at_a.recv().await, Err(RecvError::Closed));
         assert_eq!(at_b.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// The same with values in the buffer, and a send that waits: that is refused, and handles there receive what is buffered, then the end.
+#[test]
+fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
+    run(async {
+        let [a, b] = nodes("what_is_buffered_outlasts").await;
+        let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
+        for by_claimer in [0, 1, 3] {
+            let (mut tx, rx) = channel_with::<u32>(fifo(3));
+            let mut at_a = rx.share();
+            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let mut other = at_b.clone();
+            for n in 0..3 {
+                tx.send(n).await?;
+            }
+            let mut claimed = at_b.claim().await?;
+            let late = tx.send_nowait(3);
+            claimed.retire();
+            for n in 0..by_claimer {
+                assert_eq!(claimed.recv().await, Ok(n));
+            }
+            claimed.retire();
+            drop(claimed);
+            for n in by_claimer..3 {
+                assert_eq!(other.recv().await, Ok(n));
+            }
+            assert_eq!(other.recv().await, Err(RecvError::Closed));
+            assert_eq!(at_b.recv().await, Err(RecvError::Closed));
+            assert_eq!(at_a.recv().await, Err(RecvError::Closed));
+            assert!(late.await.is_err_and(|error| error.is_closed()));
+        }
         Ok(())
     });
 }

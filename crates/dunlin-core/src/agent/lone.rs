@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Event, Reserved};
+use super::{Event, PassedOn, Reserved};
 use crate::channel::queue::Handle;
 use crate::channel::queue::demand::Demanded;
 use crate::channel::queue::far::FromSender;
@@ -148,9 +148,10 @@ impl<T: Send + 'static> LoneOutlet<T> {
         }
     }
 
-    /// Whether the value came from another node itself, and has not been received here.
-    pub fn is_passed_on(&self, number: u64) -> bool {
-        self.chan.with_queue(|queue, _, _| queue.is_demanded_from_far(self.lone.handle, number))
+    /// As of an [`Outlet`](super::Outlet::passed_on).
+    pub fn passed_on(&self, number: u64) -> Option<PassedOn> {
+        let (of, number) = self.chan.with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number))?;
+        Some(PassedOn { channel: self.chan.record.id(), of, number })
     }
 
     /// The receive has returned the value.

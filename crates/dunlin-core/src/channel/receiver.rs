@@ -230,7 +230,7 @@ impl<T, P> Receiver<T, P> {
     /// Ends the whole channel in order: pending and later sends get [`Why::Closed`](crate::Why::Closed); what is buffered can still
     /// be received. Can be done from either end; twice is harmless.
     pub fn retire(&self) {
-        self.chan().retire();
+        self.chan().retire_as_receiver();
     }
 
     /// The same end without the power to poison the channel. There is no way back.

@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::after::{After, Wakes};
 use super::policy::Policy;
+#[cfg(feature = "serde")]
+use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
 use crate::broadcast::Hub;
@@ -908,6 +910,26 @@ impl<T> Chan<T> {
 
     pub(crate) fn retire(&self) {
         self.end(RETIRED);
+    }
+
+    /// The receiver here retires the channel. What is buffered is where it is kept, if that is another node: so it is retired there.
+    pub(crate) fn retire_as_receiver(&self) {
+        #[cfg(feature = "serde")]
+        match self.ask_to_retire() {
+            Retires::Here => {}
+            Retires::ByDesk(line) if !line.retire() => self.with_queue(|queue, _, after| queue.has_retired(after)),
+            Retires::ByDesk(_) | Retires::Asked | Retires::Done => return,
+        }
+        self.retire();
+    }
+
+    #[cfg(feature = "serde")]
+    fn ask_to_retire(&self) -> Retires {
+        let mut g = self.state.lock();
+        if g.has_any(NO_SENDER | RETIRED | POISONED) {
+            return Retires::Here;
+        }
+        g.queue.as_mut().map_or(Retires::Here, |queue| queue.retires.ask())
     }
 
     /// Poison from an end here, or from the agent of a sender elsewhere. `false`: the channel is immune to it.

@@ -13,7 +13,7 @@ use serde::de::DeserializeSeed;
 use serde::{Deserializer, Serialize, Serializer, de};
 
 use super::Portable;
-use crate::agent::{Event, FromReceiver, Inlet, LoneOutlet, Outlet, Reserved, join_with};
+use crate::agent::{Event, FromReceiver, Inlet, LoneOutlet, Outlet, PassedOn, Reserved, join_with};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::error::{MessageId, Reason, RecvError, Why};
@@ -252,6 +252,11 @@ impl AnyOutlet {
         self.agent.give_back(ticket, value);
     }
 
+    /// [`Outlet::end_again`].
+    pub fn end_again(&self, retired: bool) {
+        self.agent.end_again(retired);
+    }
+
     /// [`Outlet::failed`].
     pub fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
         self.agent.failed(ticket, value, why);
@@ -262,9 +267,9 @@ impl AnyOutlet {
         self.agent.withdrawn(ticket, value);
     }
 
-    /// [`Outlet::is_passed_on`].
-    pub fn is_passed_on(&self, ticket: u64) -> bool {
-        self.agent.is_passed_on(ticket)
+    /// [`Outlet::passed_on`].
+    pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
+        self.agent.passed_on(ticket)
     }
 
     /// [`Outlet::lost`].
@@ -312,6 +317,11 @@ impl AnyInlet {
     /// The channel whose half it stands at.
     pub fn channel(&self) -> ChannelId {
         self.agent.channel()
+    }
+
+    /// [`Inlet::passes_on`].
+    pub fn passes_on(&self, number: u64) -> PassedOn {
+        self.agent.passes_on(number)
     }
 
     /// [`Inlet::poll`].
@@ -422,7 +432,7 @@ trait DynOutlet: Send {
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
-    fn is_passed_on(&self, ticket: u64) -> bool;
+    fn passed_on(&self, ticket: u64) -> Option<PassedOn>;
     fn lost(&self, ticket: u64, value: Value, id: MessageId);
     fn down(self: Box<Self>);
     fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)>;
@@ -431,6 +441,8 @@ trait DynOutlet: Send {
     fn taken(&self, ticket: u64);
     fn held(&self, ticket: u64);
     fn give_back(&self, ticket: u64, value: Value);
+    /// Of what has no buffer to give back to: never.
+    fn end_again(&self, _retired: bool) {}
     fn failed(&self, ticket: u64, value: Option<Value>, why: Why);
     fn withdrawn(&self, ticket: u64, value: Option<Value>);
     fn retire(&self);
@@ -444,8 +456,8 @@ macro_rules! with_values {
             self.channel()
         }
 
-        fn is_passed_on(&self, ticket: u64) -> bool {
-            self.is_passed_on(ticket)
+        fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
+            self.passed_on(ticket)
         }
 
         fn lost(&self, ticket: u64, value: Value, id: MessageId) {
@@ -497,6 +509,10 @@ impl<T: Portable> DynOutlet for Outlet<T> {
 
     fn credit(&self, places: u32) {
         self.credit(places);
+    }
+
+    fn end_again(&self, retired: bool) {
+        self.end_again(retired);
     }
 
     fn down(self: Box<Self>) {
@@ -579,8 +595,8 @@ impl<T: Portable> DynOutlet for Slot<T> {
     // The reply goes as a firm offer: it has its place in any case.
     fn credit(&self, _: u32) {}
 
-    fn is_passed_on(&self, _: u64) -> bool {
-        false
+    fn passed_on(&self, _: u64) -> Option<PassedOn> {
+        None
     }
 
     fn lost(&self, _: u64, value: Value, _: MessageId) {
@@ -640,6 +656,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
 
 trait DynInlet: Send {
     fn channel(&self) -> ChannelId;
+    fn passes_on(&self, number: u64) -> PassedOn;
     fn credits(&self) -> u32;
     fn credits_anew(&self, promised: u32) -> u32;
     fn lend_at_most(&self, places: u32);
@@ -660,6 +677,10 @@ trait DynInlet: Send {
 impl<T: Portable> DynInlet for Inlet<T> {
     fn channel(&self) -> ChannelId {
         self.channel()
+    }
+
+    fn passes_on(&self, number: u64) -> PassedOn {
+        self.passes_on(number)
     }
 
     fn credits(&self) -> u32 {

@@ -18,6 +18,7 @@
 //! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual exclusion algorithm*, 1985, kept by one node.
 
 use std::any::Any;
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::pin::pin;
@@ -31,7 +32,7 @@ use super::{Claimer, Core, End, Shared};
 use crate::agent::{Inlet, LoneOutlet, Outlet, join_with};
 use crate::call::{Callee, Caller};
 use crate::channel::policy::{fifo, rendezvous};
-use crate::channel::queue::Handle;
+use crate::channel::queue::{Handle, Retires};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
@@ -50,6 +51,8 @@ enum Ask<E: Lend> {
     Return(Option<E>),
     /// A handle has gone on from there.
     Another(Another<E>),
+    /// The channel is retired, by who has claimed its receiver.
+    Retire,
 }
 
 /// The keeper's ends of the channels of a handle that has gone on.
@@ -71,6 +74,8 @@ enum Word<E> {
     Recall,
     /// The first word: these channels lead here, and the node by which the handle came is free of them.
     Welcome,
+    /// The channel is retired, as was asked for.
+    Retired,
 }
 
 /// How many words fit into a desk's channels, so that saying one needs no waiting.
@@ -101,6 +106,28 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
     /// What a handle that came from elsewhere is made of: the end, of a face without one; and the agent for its lone operations.
     #[doc(hidden)]
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>);
+
+    /// Of an end that was adopted: it is retired where it is kept, for what is buffered there can still be received; this desk says so.
+    #[doc(hidden)]
+    fn retires_by(_link: &Self::Link, _desk: Desk) {}
+
+    /// Of an end that was adopted: now it is retired there, or its desk is gone.
+    #[doc(hidden)]
+    fn has_retired(_link: &Self::Link) {}
+
+    /// Where the end is kept: who has claimed it elsewhere retires it.
+    #[doc(hidden)]
+    fn retire(_link: &Self::Link) {}
+}
+
+/// By what an end that is kept elsewhere is retired.
+#[doc(hidden)]
+pub struct Desk(Arc<Line>);
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Desk").finish()
+    }
 }
 
 impl<T: Portable, P: 'static> Lend for Sender<T, P> {
@@ -148,6 +175,18 @@ impl<T: Portable, P: 'static> Lend for Receiver<T, P> {
         let (there, here) = ends::<T, MayPoison, P>(&rendezvous(), Location::caller());
         let link = here.link();
         (Some(here), link, Some(Agent::Inlet(Inlet::new(there).into())))
+    }
+
+    fn retires_by(link: &Self::Link, Desk(line): Desk) {
+        link.with_queue(|queue, _, _| queue.retires = Retires::ByDesk(line));
+    }
+
+    fn has_retired(link: &Self::Link) {
+        link.with_queue(|queue, _, after| queue.has_retired(after));
+    }
+
+    fn retire(link: &Self::Link) {
+        link.retire();
     }
 }
 
@@ -213,6 +252,7 @@ impl<E: Lend> Shared<E> {
             is_far: true,
             number: Number::default(),
         });
+        E::retires_by(&core.link, Desk(core.line.clone()));
         let chore: Chore = Box::pin(desk(core.clone(), asks, words));
         (Self::handle(core), Several { agents, chore })
     }
@@ -340,10 +380,21 @@ impl<E: Lend> Keeper<E> {
     }
 
     /// What the desk says next of the claim.
-    async fn hear(&self, asked: &mut Receiver<Ask<E>>) -> Result<Ask<E>, RecvError> {
+    async fn hear(
+        &self,
+        asked: &mut Receiver<Ask<E>>,
+        says: Option<&mut Sender<Word<E>>>,
+    ) -> Result<Ask<E>, RecvError> {
+        let mut says = says;
         loop {
             match asked.recv().await? {
                 Ask::Another(another) => self.another(another),
+                Ask::Retire => {
+                    E::retire(&self.core.link);
+                    if let Some(says) = &mut says {
+                        says.send_nowait(Word::Retired).detach();
+                    }
+                }
                 said => return Ok(said),
             }
         }
@@ -360,7 +411,7 @@ impl<E: Lend> Clone for Keeper<E> {
 async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, says: Sender<Word<E>>) {
     lend(&keeper, &mut asked, says).await;
     // Before it left it may have said that a handle has gone on from there.
-    while keeper.hear(&mut asked).await.is_ok() {}
+    while keeper.hear(&mut asked, None).await.is_ok() {}
 }
 
 /// Claims the end for handles that are at another node, until the desk there is gone.
@@ -369,10 +420,10 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
     let claimer = *claimer;
     let _ = says.send(Word::Welcome).await;
     loop {
-        match keeper.hear(asked).await {
+        match keeper.hear(asked, Some(&mut says)).await {
             Ok(Ask::Claim) => {}
             // Returned without having been given: no honest desk does.
-            Ok(Ask::Return(_) | Ask::Another(_)) => continue,
+            Ok(Ask::Return(_) | Ask::Another(_) | Ask::Retire) => continue,
             Err(_) => return,
         }
         let Some(mut lent) = claim_for(core, claimer, asked).await else { return };
@@ -383,12 +434,12 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
         }
         let back = {
             // Asked back at most once: the desk remembers.
-            if let Some(back) = until_wanted(keeper, asked).await {
+            if let Some(back) = until_wanted(keeper, asked, &mut says).await {
                 back
             } else {
                 // If it has left, it has said before that the claim comes back.
                 let _ = says.send(Word::Recall).await;
-                keeper.hear(asked).await.map_err(|_| ())
+                keeper.hear(asked, Some(&mut says)).await.map_err(|_| ())
             }
         };
         match back {
@@ -401,7 +452,7 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
                 drop(lent);
             }
             // It has the claim and asks for it: no honest desk does.
-            Ok(Ask::Claim | Ask::Another(_)) | Err(()) => return,
+            Ok(Ask::Claim | Ask::Another(_) | Ask::Retire) | Err(()) => return,
         }
     }
 }
@@ -428,8 +479,12 @@ async fn claim_for<E: Lend>(core: &Arc<Core<E>>, claimer: Claimer, asked: &mut R
 }
 
 /// Until somebody else wants what is claimed: `None`. Else what the desk said before.
-async fn until_wanted<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>) -> Option<Result<Ask<E>, ()>> {
-    let mut said = pin!(keeper.hear(asked));
+async fn until_wanted<E: Lend>(
+    keeper: &Keeper<E>,
+    asked: &mut Receiver<Ask<E>>,
+    says: &mut Sender<Word<E>>,
+) -> Option<Result<Ask<E>, ()>> {
+    let mut said = pin!(keeper.hear(asked, Some(says)));
     poll_fn(|cx| {
         if let Poll::Ready(said) = said.as_mut().poll(cx) {
             return Poll::Ready(Some(said.map_err(|_| ())));
@@ -442,14 +497,15 @@ async fn until_wanted<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>)
 /// Where handles of an end are that another node keeps: asks for the claim and gives it back.
 async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: Receiver<Word<E>>) {
     // However this ends, nothing can be claimed here any more.
-    struct Over<'a>(&'a Line);
-    impl Drop for Over<'_> {
+    struct Over<'a, E: Lend>(&'a Core<E>);
+    impl<E: Lend> Drop for Over<'_, E> {
         fn drop(&mut self) {
-            self.0.lose();
+            self.0.line.lose();
+            E::has_retired(&self.0.link);
         }
     }
-    let line = core.line.clone();
-    let _over = Over(&line);
+    let _over = Over::<E>(&core);
+    let line = &core.line;
     let mut word = Box::pin(words.recv());
     loop {
         let next = poll_fn(|cx| {
@@ -471,6 +527,7 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
                     }
                     Word::Recall => line.recalled(),
                     Word::Welcome => line.welcomed(),
+                    Word::Retired => E::has_retired(&core.link),
                 }
                 drop(word);
                 word = Box::pin(words.recv());
@@ -481,6 +538,7 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
                 Ok(another) => Ask::Another(*another),
                 Err(_) => unreachable!("handles of this end only are passed on here"),
             },
+            Next::Wish(Wish::Retire) => Ask::Retire,
             Next::Wish(Wish::Ask) => Ask::Claim,
             Next::Wish(Wish::Return) => Ask::Return(end_of(&core)),
             Next::Wish(Wish::Leave(has_claim)) => {

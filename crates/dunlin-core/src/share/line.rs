@@ -58,6 +58,10 @@ struct Far {
     is_welcome: bool,
     /// Other ends of handles that have gone on from here.
     passed_on: VecDeque<Box<dyn Any + Send>>,
+    /// The end was retired here, and the keeper has not been told.
+    retires: bool,
+    /// A choice wanted the claim, and was over before it could be asked for.
+    is_wished: bool,
 }
 
 #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `Far`"))]
@@ -83,6 +87,8 @@ enum Place {
 pub(crate) enum Wish {
     /// Give the keeper the other ends of a handle that has gone on from here.
     PassOn(Box<dyn Any + Send>),
+    /// Say that the end was retired here.
+    Retire,
     /// Ask for the claim.
     Ask,
     /// Give it back.
@@ -289,6 +295,17 @@ impl Line {
         drop(passed_on);
     }
 
+    /// A choice wanted the claim, and is over. If nobody has asked for that yet, its next one shall find it here.
+    pub(super) fn wish(&self) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        if let Some(far) = state.far.as_mut().filter(|far| far.place == Place::Away) {
+            far.is_wished = true;
+            wakes.add(far.desk.take());
+        }
+        drop(state);
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.state.lock().far.as_ref().is_some_and(|far| far.place == Place::Lost)
     }
@@ -335,6 +352,17 @@ impl Line {
         drop(state);
     }
 
+    /// The end was retired here. `false`: there is nobody any more who could tell its keeper.
+    pub(crate) fn retire(&self) -> bool {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        let Some(far) = state.far.as_mut().filter(|far| far.place != Place::Lost) else { return false };
+        far.retires = true;
+        wakes.add(far.desk.take());
+        drop(state);
+        true
+    }
+
     /// A handle has gone on from here.
     pub(super) fn pass_on(&self, other_ends: Box<dyn Any + Send>) {
         let mut wakes = Wakes::default();
@@ -370,14 +398,20 @@ impl Line {
         let (out, waits) = (state.out, state.is_contended());
         let Some(far) = &mut state.far else { return Poll::Pending };
         let wish = match far.place {
+            // Before the claim goes back: nobody else receives what it has refused.
+            _ if far.retires => {
+                far.retires = false;
+                Some(Wish::Retire)
+            }
             // Not before the keeper has these channels: they would go through those whom this handle came by, and this node may be one of them.
             _ if far.is_welcome && !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
             // What was asked for may be on its way, and the end of a face with it: that goes back.
             _ if far.handles == 0 && far.passed_on.is_empty() && far.place != Place::Asked => {
                 Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Lost)))
             }
-            Place::Away if waits => {
+            Place::Away if waits || far.is_wished => {
                 far.place = Place::Asked;
+                far.is_wished = false;
                 Some(Wish::Ask)
             }
             Place::Recalled { unused } if !out && (!unused || !waits) => {

@@ -50,6 +50,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a channel that ends while its sender is claimed ends the sends that were held back, values back";
         a_claimed_end_is_the_end if all, needs [Shared] =>
             "under a claim the end does all that an unshared one does, also poison";
+        a_claimer_retires if all, needs [Shared] =>
+            "who has claimed a receiver retires it: who waits to send is refused, and every handle receives what is buffered, then Closed";
         claims_of_the_impatient if all, needs [Shared] =>
             "claims dropped after any number of polls: the end is held by one at a time and by everybody in the end";
         face_claims_in_order if Kind::is_rendezvous, needs [Shared] =>
@@ -629,6 +631,35 @@ fn a_claimed_end_is_the_end<X: Transport>(cx: &Cx<'_, X>) {
     cx.settle();
     assert!(tx.is_closed() && rx.is_closed());
     assert!(cx.now(rx.recv()).unwrap_err().is_poisoned());
+}
+
+fn a_claimer_retires<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let [mut a, mut b, mut c] = cx.handles(rx.share());
+    let mut claim = cx.now(a.claim()).expect("free");
+    let mut values = cx.fill(&mut tx).into_iter();
+    let send = cx.kind.waits().then(|| cx.begin(tx.send(1)));
+    claim.retire();
+    if cx.below(2) == 0 {
+        cx.settle();
+    }
+    for _ in 0..cx.below(4) {
+        assert_eq!(cx.now(claim.recv()), values.next().ok_or(RecvError::Closed), "within the claim");
+    }
+    drop(claim);
+    if cx.below(2) == 0 {
+        cx.settle();
+    }
+    for value in values {
+        let handle = [&mut a, &mut b, &mut c].into_iter().nth(cx.below(3) as usize);
+        assert_eq!(cx.now(handle.expect("one of three").recv()), Ok(value));
+    }
+    for handle in [&mut a, &mut b, &mut c] {
+        assert_eq!(cx.now(handle.recv()), Err(RecvError::Closed));
+    }
+    if let Some(send) = send {
+        assert_eq!(send.out(), Err(SendError::NotTaken { value: 1, why: Why::Closed }));
+    }
 }
 
 fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {

@@ -128,6 +128,21 @@ impl Machine {
         }
     }
 
+    /// The value of this offer is to go on to another node, and the ends in it are said so that only this one can use them: it has to be said anew. An offer of a value is
+    /// over with this; of a choice's say [`abort`](Self::abort), too. `false`: its sender is gone, and says nothing any more.
+    pub fn onward(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
+        let half = self.homes.get(&channel).and_then(|home| home.attached.get(&from));
+        let Some(half) = half.filter(|half| half.open.contains_key(&ticket)) else { return true };
+        if half.gone {
+            return false;
+        }
+        if half.open.get(&ticket) == Some(&Standing::Firm) {
+            self.settle_offer(channel, from, ticket);
+        }
+        self.tell(now, from, channel, FromHome::Onward(ticket));
+        true
+    }
+
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
         if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
@@ -176,7 +191,8 @@ impl Machine {
     /// The channel has ended here. What was offered and not taken must have been told before.
     ///
     /// Values that went on a credit still arrive until the sending halves have noticed ([`HomeHears::Sent`]): after [`End::Retired`] for the receiver, else for
-    /// nobody, but the ends in them have come, and are dropped here.
+    /// nobody, but the ends in them have come, and are dropped here. So a home that is retired still has to answer [`HomeHears::Take`], until its receiver is
+    /// [gone](End::Gone), too.
     pub fn end_home(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         if let Some(to) = home.phase.moves_to() {
@@ -184,23 +200,24 @@ impl Machine {
             self.homes.remove(&channel);
             return self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
         }
-        match home.ended {
-            None => home.ended = Some(how.clone()),
-            // Poison counts after a retirement, for whoever is still there.
-            Some(End::Retired) if matches!(how, End::Poisoned(_)) => home.ended = Some(how.clone()),
+        let was_retired = match home.ended {
+            None => false,
+            // Poison counts after a retirement, for whoever is still there; and that the receiver is gone for who waits to be admitted.
+            Some(End::Retired) if how != End::Retired => true,
             Some(_) => return,
-        }
-        let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
-        // A half that is gone says nothing more; but it may wait for what is to become of its offers.
-        home.attached.retain(|_, from| !from.gone);
-        // One that has come, and has not been told that this is its home, hears nothing else.
-        let untold: Vec<NodeId> = home.attached.iter().filter(|(_, from)| !from.told).map(|(node, _)| *node).collect();
-        home.attached.retain(|_, from| from.told);
-        for node in nodes {
-            if untold.contains(&node) {
-                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
-            } else {
-                self.tell(now, node, channel, FromHome::Ended(how.clone()));
+        };
+        home.ended = Some(how.clone());
+        let told_all = was_retired && !matches!(how, End::Poisoned(_));
+        let halves: Vec<(NodeId, bool)> = home.attached.iter().map(|(node, half)| (*node, half.told)).collect();
+        // A half that is gone says nothing more; but it may wait for what is to become of its offers. One that has come, and has not been told that this is
+        // its home, hears nothing else; but if there is still a receiver for what it has sent on credits, it is told both.
+        home.attached.retain(|_, half| !half.gone && (half.told || how == End::Retired));
+        for (node, told) in halves {
+            match told {
+                true if told_all => {}
+                true => self.tell(now, node, channel, FromHome::Ended(how.clone())),
+                false if how == End::Retired => {}
+                false => self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone()))),
             }
         }
         self.forget_home_if_over(channel);
@@ -296,7 +313,13 @@ impl Machine {
                         if over {
                             attached.open.retain(|_, standing| *standing == Standing::Held);
                         }
-                        if !over || home.ended == Some(End::Retired) {
+                        let tells = match home.ended {
+                            None | Some(End::Retired) => true,
+                            // What is held is released yet.
+                            Some(End::Poisoned(_)) => attached.open.is_empty(),
+                            Some(End::Gone | End::Lost) => false,
+                        };
+                        if tells {
                             self.hears(channel, from, HomeHears::Ended(how));
                         }
                         self.forget_if_over(channel, from);
@@ -484,7 +507,8 @@ impl Machine {
             let home = self.homes.get_mut(&channel).expect("it was just there");
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
-            let over = home.ended.is_some();
+            // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go into a message.
+            let over = matches!(home.ended, Some(End::Gone | End::Lost));
             if !over && !planted!(DeadOffers) {
                 let stood = attached.map_or_else(Vec::new, |attached| attached.open.into_keys().collect());
                 self.hears(channel, node, HomeHears::Lost(stood));

@@ -10,7 +10,7 @@ mod travel;
 
 pub(crate) use home::fit;
 pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled};
-pub(crate) use travel::{HomePhase, Visitor, Way, Whereabouts};
+pub(crate) use travel::{EarlyLapse, HomePhase, Visitor, Way, Whereabouts};
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,7 +37,8 @@ pub enum HomeHears {
     Withdraw(Ticket),
     /// The reservation is asked back.
     Revoke(Ticket),
-    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel: then nothing more is on its way.
+    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel, or poisoned it and holds nothing: then nothing more is on its
+    /// way.
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
@@ -79,6 +80,9 @@ pub enum ProxyHears {
     Reserve(Ticket, Request),
     /// The reservation is given up.
     Abort(Ticket),
+    /// What is offered is to go on to another node, and the ends in it have to be said so that they can ([`Machine::pair`](crate::Machine::pair)). An offer of a value is
+    /// over, and is to be made again. A choice's stands: its reservation will be given up, and it is asked for anew.
+    Onward(Ticket),
     /// So many more values may be sent at once.
     Credit(u32),
     /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a credit still arrives: say

@@ -130,7 +130,7 @@ impl Machine {
         if !proxy.may_speak() || proxy.early || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
             return;
         }
-        if let Some(how) = proxy.way.late_end.take() {
+        for how in std::mem::take(&mut proxy.way.late_ends) {
             self.say_to_home(now, channel, ToHome::Ended(how));
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -242,9 +242,8 @@ impl Machine {
             self.forget_proxy_if_over(now, channel);
         } else if proxy.may_speak() && !proxy.early {
             self.say_to_home(now, channel, ToHome::Ended(how));
-        } else if !matches!(proxy.way.late_end, Some(End::Poisoned(_))) {
-            // Poison counts after a retirement.
-            proxy.way.late_end = Some(how);
+        } else {
+            proxy.way.end_late(how);
         }
     }
 
@@ -370,6 +369,21 @@ impl Machine {
                 }
                 // The answer to a grant that had crossed an earlier abort.
                 _ => return Ok(()),
+            },
+            FromHome::Onward(ticket) => match proxy.open.get(&ticket) {
+                Some(Standing::Firm) => {
+                    let (asked_back, gone) = (proxy.way.withdrawing.contains(&ticket), proxy.gone);
+                    self.settled(now, channel, ticket);
+                    match (asked_back, gone) {
+                        (true, _) => ProxyHears::Withdrawn(ticket),
+                        // The two have crossed, and nothing is offered behind the word that it is gone.
+                        (false, true) => ProxyHears::Failed(ticket, Failure::Closed),
+                        (false, false) => ProxyHears::Onward(ticket),
+                    }
+                }
+                Some(Standing::Held) => return Err("a value that was received is to go on"),
+                Some(_) => ProxyHears::Onward(ticket),
+                None => return Ok(()),
             },
             FromHome::Credit(count) => {
                 proxy.credits += u64::from(count);

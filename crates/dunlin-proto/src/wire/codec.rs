@@ -94,6 +94,7 @@ mod kind {
     pub(super) const QUIET: u8 = 0x2b;
     pub(super) const DRAIN: u8 = 0x2c;
     pub(super) const STATE: u8 = 0x2d;
+    pub(super) const ONWARD: u8 = 0x2e;
     pub(super) const DECLARE: u8 = 0x30;
     pub(super) const UNDECLARE: u8 = 0x31;
     pub(super) const FOUND: u8 = 0x32;
@@ -238,6 +239,7 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
         FromHome::Moving { .. } => kind::MOVING,
         FromHome::Superseded(_) => kind::SUPERSEDED,
         FromHome::Drained => kind::DRAINED,
+        FromHome::Onward(_) => kind::ONWARD,
     };
     let body = |out: &mut BytesMut| {
         out.put_u128(channel.0);
@@ -255,7 +257,8 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
             FromHome::Taken(ticket)
             | FromHome::Held(ticket)
             | FromHome::Released(ticket)
-            | FromHome::Withdrawn(ticket) => number(out, *ticket),
+            | FromHome::Withdrawn(ticket)
+            | FromHome::Onward(ticket) => number(out, *ticket),
             FromHome::Failed(ticket, why) => {
                 number(out, *ticket);
                 failure(out, why);
@@ -640,6 +643,7 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::UNTAKEN
         | kind::SUPERSEDED
         | kind::DRAINED
+        | kind::ONWARD
         | kind::TAKE
         | kind::QUIET
         | kind::DRAIN
@@ -705,6 +709,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         }
         kind::SUPERSEDED => Frame::FromHome(r.channel()?, FromHome::Superseded(r.number("a transfer")?)),
         kind::DRAINED => Frame::FromHome(r.channel()?, FromHome::Drained),
+        kind::ONWARD => Frame::FromHome(r.channel()?, FromHome::Onward(r.number("a ticket")?)),
         kind::TAKE => Frame::ToHome(r.channel()?, ToHome::Take(r.number("a transfer")?)),
         kind::QUIET => Frame::ToHome(r.channel()?, ToHome::Quiet),
         kind::DRAIN => Frame::ToHome(r.channel()?, ToHome::Drain),

@@ -272,6 +272,9 @@ pub enum FromHome {
     Superseded(u64),
     /// The answer to [`ToHome::Drain`].
     Drained,
+    /// What is offered is to go on to another node, and the ends in it are said so that only this one can use them. An offer of a value is over, and is made
+    /// again; a choice's stands.
+    Onward(Ticket),
 }
 
 /// What a sending half says to the home of its channel.

@@ -292,7 +292,7 @@ impl World {
                 100..=199 => {
                     if let Leaving::Ready(_, trip) = machine.pack_sender(now, channel) {
                         match u.int_in_range(0..=2)? {
-                            0 => machine.sender_left(now, channel, trip, node),
+                            0 => drop(machine.sender_left(now, channel, trip, node)),
                             1 => machine.sender_stays(channel, trip),
                             _ => drop(machine.sender_back(now, channel, trip)),
                         }

@@ -148,7 +148,7 @@ fn moved(u: &mut Unstructured<'_>) -> Result<Moved> {
 }
 
 fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
-    Ok(match u.int_in_range(0..=16)? {
+    Ok(match u.int_in_range(0..=17)? {
         0 => FromHome::Attached(terms(u)?),
         1 => FromHome::Rejected(match u.int_in_range(0..=3)? {
             0 => Rejection::NoSuchChannel,
@@ -170,6 +170,7 @@ fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
         13 => FromHome::Moving { epoch: number(u)?, to: life(u)?.node, addresses: addresses(u)? },
         14 => FromHome::Superseded(number(u)?),
         15 => FromHome::Drained,
+        16 => FromHome::Onward(number(u)?),
         _ => FromHome::Ended(end(u)?),
     })
 }

@@ -142,7 +142,9 @@ impl World {
                     .senders
                     .iter()
                     .any(|sender| sender.channel == at && sender.proc == from_proc && sender.ended.contains(&how));
-                if !said {
+                // A half answers poison by itself.
+                let poisoned = matches!(self.channels[at].ended, Some((End::Poisoned(_), _)));
+                if !(said || poisoned && how == End::Gone) {
                     return self.broke(format!("channel {at} hears {how:?} of n{from}, which has not said so"));
                 }
                 if how == End::Gone {
@@ -167,7 +169,9 @@ impl World {
                 known.sort_unstable();
                 let event = self.coverage.events;
                 let settled = |offer: &u64| known.contains(offer) || self.offers[*offer as usize].decided_in == event;
-                if !known.iter().all(|offer| stood.contains(offer)) || !stood.iter().all(settled) {
+                // What came as the channel ended was told to nobody.
+                let has_ended = self.channels[at].ended.is_some();
+                if !known.iter().all(|offer| stood.contains(offer)) || !(has_ended || stood.iter().all(settled)) {
                     return self.broke(format!("channel {at} loses {stood:?} of n{from}, and knows of {known:?}"));
                 }
                 self.channels[at].halves.remove(half);

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use dunlin_core::agent::PassedOn;
+use dunlin_core::carrier::AnyInlet;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
 use dunlin_proto::time::Time;
@@ -28,7 +30,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
-use super::message::{self, Kept};
+use super::message::{self, Kept, Passing};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -51,6 +53,10 @@ pub(crate) struct State {
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
     /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
+    /// Receivers that have come back from a message of this node's, and through others, before it was known that it had been taken. `None`: nobody wanted it.
+    pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
+    /// Messages with ends in them that are here and not received, and may go on to another node.
+    pub(super) passing: BTreeMap<PassedOn, Passing>,
     pub(crate) kept: Kept,
     /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
     /// who sent it, and the ends in it are dropped here.
@@ -119,6 +125,8 @@ impl Driver {
                 first: BTreeMap::new(),
                 awaited: BTreeMap::new(),
                 arriving: BTreeMap::new(),
+                passing: BTreeMap::new(),
+                returned: BTreeMap::new(),
                 kept: Kept::default(),
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),

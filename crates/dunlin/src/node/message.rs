@@ -8,13 +8,16 @@
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; of a shared one the end
 //! stays, and its handles do.
 
+mod through;
+
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::{
-    Agent, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, SharedEnd, StagedEnd, Value,
-    WeakSharedEnd,
+    Agent, AnyOutlet, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, SharedEnd,
+    StagedEnd, Value, WeakSharedEnd,
 };
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
@@ -22,7 +25,9 @@ use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
 use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
 
-use super::bridge::{ReceivingBridge, SendingBridge};
+use self::through::Through;
+pub(crate) use self::through::{Passing, pass_on};
+use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
@@ -54,9 +59,9 @@ impl From<Why> for NotNow {
 enum Going {
     /// Its channel has both ends on this node, and is named for the message.
     First,
-    /// The same of a sender whose home is open already: in a message that is complete when it is sent, for what its home says at once could arrive before
-    /// it; or in one with its receiver.
-    Late(SenderPlace, Trip),
+    /// The same, but its home is open here already, and whoever takes the end asks that. Of a sender in a message that is complete when it is sent, for what its home says at once
+    /// could arrive before it; or in one with its receiver. Of any end in a message that goes on from the node that it is sent to.
+    Late(Place, Trip),
     /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
     On(Place, Trip, Encoding),
     /// Its channel is over.
@@ -92,6 +97,8 @@ pub(crate) struct Leaving {
     sealed: Option<Sealed>,
     ends: Vec<LeavingEnd>,
     encoding: Encoding,
+    /// Of a message that came from another node itself.
+    through: Option<Through>,
 }
 
 /// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is one of those here again.
@@ -133,6 +140,13 @@ pub(crate) struct Arriving {
     ends: Vec<ArrivingEnd>,
     /// What handles of shared ends need to be run.
     chores: Vec<Chore>,
+    /// As it was written.
+    bytes: Bytes,
+    encoding: Encoding,
+    /// By which it may go on to another node, once it can be received.
+    name: Option<PassedOn>,
+    /// It is what a choice offers.
+    is_granted: bool,
 }
 
 /// When a message is complete.
@@ -140,8 +154,8 @@ pub(crate) struct Arriving {
 pub(crate) enum Completion {
     /// When it has been received.
     Taken,
-    /// The same, of one that came from another node and goes through this one: the ends in it are not this node's.
-    TakenElsewhere,
+    /// The same, and it goes on from the node that it is sent to: any other may take it.
+    TakenAnywhere,
     /// When it is sent.
     Sent,
 }
@@ -161,12 +175,12 @@ pub(crate) fn leave(
         error => Why::Unsendable(error.to_string().into()),
     })?;
     if value.downcast_ref::<Bytes>().is_some() || value.downcast_ref::<Vec<u8>>().is_some() {
-        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
+        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding, through: None }));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
     let staged: Vec<StagedEnd> = sealed.ends().collect();
     if staged.is_empty() {
-        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding }));
+        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding, through: None }));
     }
     if staged.len() > usize::from(u8::MAX) {
         return Err(Why::Unsendable("a message can have at most 255 ends".into()).into());
@@ -190,7 +204,7 @@ pub(crate) fn leave(
         }
         Ok::<_, NotNow>(ends)
     })?;
-    let leaving = Leaving { sealed: Some(sealed), ends, encoding };
+    let leaving = Leaving { sealed: Some(sealed), ends, encoding, through: None };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
     message.put_u8(staged.len() as u8);
     for end in &leaving.ends {
@@ -272,9 +286,6 @@ fn pack_end(
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
     let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
         if let Some(channel) = core.and_then(|core| locked.state.arriving.get(&core).copied()) {
-            if completion == Completion::TakenElsewhere {
-                return never("an end in a value that only goes through this node cannot go with it");
-            }
             // Its holder has received it, and is faster than the word of that.
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
@@ -380,7 +391,7 @@ fn pack_paired(
     locked.state.machine.pair(channel, terms);
     let going = match which(kind) {
         Which::Sender => match locked.state.machine.pack_sender(locked.now, channel) {
-            dunlin_proto::Leaving::Ready(place, trip) => Going::Late(place, trip),
+            dunlin_proto::Leaving::Ready(place, trip) => Going::Late(Place::Sender(place), trip),
             _ => Going::Over,
         },
         Which::Receiver => match locked.state.machine.pack_receiver(channel) {
@@ -404,11 +415,21 @@ fn pack_new(
     if let Some(core) = core {
         locked.state.first.insert(core, channel);
     }
+    let is_late = match completion {
+        Completion::Taken => false,
+        Completion::Sent => which(kind) == Which::Sender && kind != EndKind::Reply,
+        Completion::TakenAnywhere => true,
+    };
     let mut going = Going::First;
-    if completion == Completion::Sent && which(kind) == Which::Sender && kind != EndKind::Reply {
-        let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+    if is_late {
+        let window = if kind == EndKind::Reply { 1 } else { WINDOW };
+        let terms = Terms { window, credits: 0, value_max: locked.state.machine.value_max() };
         locked.state.machine.pair(channel, terms);
-        if let dunlin_proto::Leaving::Ready(place, trip) = locked.state.machine.pack_sender(locked.now, channel) {
+        let leaving = match which(kind) {
+            Which::Sender => into_place(locked.state.machine.pack_sender(locked.now, channel), Place::Sender),
+            Which::Receiver => into_place(locked.state.machine.pack_receiver(channel), Place::Receiver),
+        };
+        if let dunlin_proto::Leaving::Ready(place, trip) = leaving {
             going = Going::Late(place, trip);
         }
     }
@@ -441,6 +462,7 @@ fn into_place<T>(leaving: dunlin_proto::Leaving<T>, place: fn(T) -> Place) -> du
 /// The end stays where it was.
 fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
     let channel = end.channel;
+    lose_returned(channel, locked);
     match (&end.going, which(end.kind)) {
         (Going::First, Which::Sender) => {
             locked.state.machine.forget_home(channel);
@@ -454,6 +476,7 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
             locked.state.machine.forget_home(channel);
             locked.state.machine.forget_half(channel);
             locked.state.forget((channel, Which::Receiver));
+            locked.state.forget((channel, Which::Sender));
         }
         (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
         (Going::On(_, trip, _), Which::Receiver) => {
@@ -463,6 +486,12 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
         (Going::Over, _) => {}
     }
     not_first(end, locked);
+}
+
+/// Nobody knows whether this end, in a message for the first time, has gone: it is here, and any other node that has it has lost it.
+fn unpair(end: &LeavingEnd, locked: &mut Locked<'_>) {
+    locked.state.machine.unpair(locked.now, end.channel);
+    unpack(end, locked);
 }
 
 /// It is known whether this end, in a message for the first time, has gone.
@@ -509,21 +538,20 @@ fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
     }
     match &end.going {
         Going::First | Going::Over => {}
-        Going::Late(place, _) => {
-            out.put_u8(encoding.code());
-            write_sender(place, out);
-        }
-        Going::On(place, _, encoding) => {
-            out.put_u8(encoding.code());
-            match place {
-                Place::Sender(place) => write_sender(place, out),
-                Place::Receiver(place) => {
-                    out.put_u64(place.trip);
-                    out.put_u64(place.claim);
-                    out.put_u64(place.epoch);
-                    write_node(place.home, &place.addresses, out);
-                }
-            }
+        Going::Late(place, _) => write_place(place, encoding, out),
+        Going::On(place, _, encoding) => write_place(place, *encoding, out),
+    }
+}
+
+fn write_place(place: &Place, encoding: Encoding, out: &mut BytesMut) {
+    out.put_u8(encoding.code());
+    match place {
+        Place::Sender(place) => write_sender(place, out),
+        Place::Receiver(place) => {
+            out.put_u64(place.trip);
+            out.put_u64(place.claim);
+            out.put_u64(place.epoch);
+            write_node(place.home, &place.addresses, out);
         }
     }
 }
@@ -585,6 +613,8 @@ struct ComingEnd {
     /// If it receives.
     policy: Policy,
     coming: Coming,
+    /// So many bytes of the message were left where its trip is written, if it is.
+    left_at_trip: usize,
 }
 
 /// What is said of an end, or of all parts of a handle of a shared one.
@@ -606,11 +636,13 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
         _ if which(kind) == Which::Sender => rendezvous(),
         _ => read_policy(bytes)?,
     };
+    let mut left_at_trip = 0;
     let coming = match code & (ON | OVER) {
         0 => Coming::First,
         OVER => Coming::Over,
         ON => {
             let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
+            left_at_trip = bytes.len();
             let mut number = || bytes.try_get_u64().ok();
             let (trip, count, epoch) = (number()?, number()?, number()?);
             let (home, addresses) = read_node(bytes)?;
@@ -624,7 +656,7 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
         }
         _ => return None,
     };
-    Some(ComingEnd { channel, kind, policy, coming })
+    Some(ComingEnd { channel, kind, policy, coming, left_at_trip })
 }
 
 /// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
@@ -640,6 +672,7 @@ pub(crate) fn arrive(
     if *bytes.first().ok_or("the message is empty")? == 0 {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
+    let whole = bytes.clone();
     let comings = read_ends(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
     let mut inbox = Inbox::new(Vec::new());
     for (token, coming) in (0..).zip(&comings) {
@@ -655,7 +688,8 @@ pub(crate) fn arrive(
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let mut arriving = Arriving { ends: Vec::new(), chores: Vec::new() };
+    let mut arriving =
+        Arriving { ends: Vec::new(), chores: Vec::new(), bytes: whole, encoding, name: None, is_granted: false };
     for (end, coming) in inbox.into_adopted().into_iter().zip(comings) {
         let (agents, chore) = into_list(end.agent);
         arriving.chores.extend(chore);
@@ -788,6 +822,7 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
             locked.state.forget((channel, Which::Sender));
         }
         (Going::On(_, trip, _), which) => {
+            lose_returned(channel, locked);
             // Who is first to say that it has the end is believed, and nobody else.
             let is_here = match which {
                 Which::Sender => locked.state.machine.sender_back(now, channel, *trip),
@@ -797,7 +832,7 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
                 locked.state.tell((channel, Which::Receiver), Told::Retry);
             }
         }
-        (Going::Late(..), _) => return unpack(end, locked),
+        (Going::Late(..), _) => return unpair(end, locked),
         (Going::Over, _) => {}
     }
     not_first(end, locked);
@@ -807,34 +842,43 @@ impl Leaving {
     /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
-        for end in self.ends.iter().filter(|end| matches!(end.going, Going::First | Going::Late(..))) {
-            let other = match which(end.kind) {
-                // Its home is open.
-                _ if matches!(end.going, Going::Late(..)) => Which::Receiver,
-                Which::Sender => {
+        for end in &self.ends {
+            let here: &[Which] = match (&end.going, which(end.kind)) {
+                (Going::First, Which::Sender) => {
                     locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
-                    Which::Receiver
+                    &[Which::Receiver]
                 }
-                Which::Receiver => {
+                (Going::First, Which::Receiver) => {
                     let _ = locked.state.machine.adopt(end.channel, to, None);
-                    Which::Sender
+                    &[Which::Sender]
                 }
+                // Its home is open.
+                (Going::Late(..), Which::Sender) => &[Which::Receiver],
+                (Going::Late(..), Which::Receiver) => &[Which::Receiver, Which::Sender],
+                (Going::On(..) | Going::Over, _) => &[],
             };
-            locked.driver.expect(locked.state, (end.channel, other), Some(to));
+            for which in here {
+                locked.driver.expect(locked.state, (end.channel, *which), Some(to));
+            }
         }
     }
 
     /// The message has not been taken: its ends stay what they are.
     pub(crate) fn stay(self, says: &Says<'_>) {
-        if !self.ends.is_empty() {
-            says.speak(|locked| self.ends.iter().for_each(|end| unpack(end, locked)));
+        if self.has_ends() {
+            says.speak(|locked| {
+                self.through.iter().for_each(|through| through.stay(locked));
+                self.ends.iter().for_each(|end| unpack(end, locked));
+            });
         }
     }
 
     /// Nobody knows whether the message was taken: its ends are here, unless somebody else has them.
     pub(crate) fn back(self, says: &Says<'_>) {
         says.speak(|locked| {
+            self.through.iter().for_each(|through| through.stay(locked));
             for end in &self.ends {
+                lose_returned(end.channel, locked);
                 match &end.going {
                     Going::On(_, trip, _) if which(end.kind) == Which::Sender => {
                         locked.state.machine.sender_back(locked.now, end.channel, *trip);
@@ -843,26 +887,31 @@ impl Leaving {
                         locked.state.machine.receiver_back(locked.now, end.channel, *trip);
                         locked.state.tell((end.channel, Which::Receiver), Told::Retry);
                     }
-                    Going::First | Going::Late(..) | Going::Over => unpack(end, locked),
+                    Going::Late(..) => unpair(end, locked),
+                    Going::First | Going::Over => unpack(end, locked),
                 }
             }
         });
     }
 
     pub(crate) fn has_ends(&self) -> bool {
-        !self.ends.is_empty()
+        !self.ends.is_empty() || self.through.is_some()
     }
 
     /// The message goes back, but its ends may yet have been taken. `None`: it has none.
     pub(crate) fn part(&mut self) -> Option<Self> {
-        let ends = std::mem::take(&mut self.ends);
-        (!ends.is_empty()).then_some(Self { sealed: None, ends, encoding: self.encoding })
+        let (ends, through) = (std::mem::take(&mut self.ends), self.through.take());
+        let parted = Self { sealed: None, ends, encoding: self.encoding, through };
+        parted.has_ends().then_some(parted)
     }
 
     /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
     pub(crate) fn end(self, says: &Says<'_>, to: Option<NodeId>) {
         let Some(to) = to else { return };
-        says.speak(|locked| self.ends.iter().for_each(|end| keep(end, to, locked)));
+        says.speak(|locked| {
+            self.through.iter().for_each(|through| through.end(to, locked));
+            self.ends.iter().for_each(|end| keep(end, to, locked));
+        });
     }
 
     /// The message has been taken by a receiver on that node, and so have its ends.
@@ -870,6 +919,9 @@ impl Leaving {
     /// # Panics
     /// If the drop of the message does: its ends are gone then.
     pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &Says<'_>) {
+        if let Some(through) = self.through {
+            says.speak(|locked| through.hand_over(to, locked));
+        }
         let Some(sealed) = self.sealed else { return drop(value) };
         let (carried, panic) = match catch_unwind(AssertUnwindSafe(|| sealed.commit(value))) {
             Ok(handed_over) => (handed_over.unwrap_or_else(|not_all| not_all.ends), None),
@@ -931,7 +983,10 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
             let budget = Budget::of(&inlet, locked.state.buffered_max);
-            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None);
+            // If it comes back here before it has been used, it says nothing of that.
+            let me = locked.state.machine.me().node;
+            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, Some(me));
+            let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
             locked.state.machine.sender_left(locked.now, channel, *trip, to);
         }
@@ -939,9 +994,27 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
             let bridge = SendingBridge::new(outlet, Some(to), encoding, false);
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
         }
+        (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet))))
+            if locked.state.returned.contains_key(&channel) =>
+        {
+            locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+            meet(channel, outlet, locked);
+            unpack(&end, locked);
+        }
+        (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet)))) => {
+            // What it offers waits until the receiver is used.
+            let home = locked.state.machine.me().node;
+            let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            locked.driver.stretch(locked.state, channel, Some(to), Box::new(AwayBridge::default()));
+            locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+        }
         (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
+            Which::Sender if !locked.state.machine.sender_left(locked.now, channel, *trip, to) => {
+                // It is here again, with an agent of its own.
+                locked.state.garbage.push(Box::new(carried));
+            }
             Which::Sender => {
-                locked.state.machine.sender_left(locked.now, channel, *trip, to);
                 // By which it was found: that is free again, before anybody hears that it has gone.
                 locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Sender));
                 // Its agent first: it would hear that its sender is gone.
@@ -951,6 +1024,12 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
                     }
                     drop(carried);
                 });
+            }
+            Which::Receiver if locked.state.returned.contains_key(&channel) => {
+                locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+                if let Agent::Outlet(outlet) = carried.into_agent() {
+                    meet(channel, outlet, locked);
+                }
             }
             Which::Receiver => {
                 locked.state.machine.receiver_left(locked.now, channel, *trip, to);
@@ -964,17 +1043,54 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
     not_first(&end, locked);
 }
 
+/// A receiver that has gone through other nodes, and come back here before it was known that it had been taken: what was sent to it here goes on to where it is now, in memory.
+fn meet(channel: ChannelId, outlet: AnyOutlet, locked: &mut Locked<'_>) {
+    match locked.state.returned.remove(&channel).flatten() {
+        // All that was promised is promised by the half that the receiver has left.
+        Some(inlet) => match outlet.join(inlet, 0) {
+            Ok(joining) => run(joining),
+            Err((_, inlet)) => inlet.down(),
+        },
+        // Nobody has it.
+        None => locked.state.garbage.push(Box::new(outlet)),
+    }
+}
+
+/// The message was not taken after all, as far as anybody here knows, and whoever has sent it has the end: not who has it of the same message.
+fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
+    if let Some(inlet) = locked.state.returned.remove(&channel).flatten() {
+        inlet.down();
+    }
+}
+
 impl Arriving {
-    /// To be said before the message can be received: who has received it may send its ends on at once.
-    pub(crate) fn announce(&self, locked: &mut Locked<'_>) {
+    /// To be said before the message can be received: who has received it may send its ends on at once. It came from that node over this channel, and may go on under this
+    /// name.
+    pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: NodeId, locked: &mut Locked<'_>) {
+        self.name = Some(name);
+        let passing = Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding };
+        locked.state.passing.insert(name, passing);
         locked
             .state
             .arriving
             .extend(self.ends.iter().filter_map(|end| Some((end.agent.as_ref()?.channel()?, end.channel))));
     }
 
+    /// It came because it was asked for.
+    pub(crate) fn granted(&mut self) {
+        self.is_granted = true;
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        self.is_granted
+    }
+
     /// The message was not received here.
     pub(crate) fn forget(self, locked: &mut Locked<'_>) {
+        if let Some(name) = self.name {
+            locked.state.passing.remove(&name);
+        }
+        locked.state.garbage.push(Box::new(self.chores));
         for end in self.ends {
             if let Some(core) = end.agent.as_ref().and_then(Agent::channel) {
                 locked.state.arriving.remove(&core);
@@ -986,6 +1102,10 @@ impl Arriving {
 
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
     pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+        if self.name.is_some_and(|name| locked.state.passing.remove(&name).is_none()) {
+            // It has gone on, and was received elsewhere.
+            return self.forget(locked);
+        }
         for ArrivingEnd { channel, coming, kind, agent } in self.ends {
             let core = agent.as_ref().and_then(Agent::channel);
             let is_awaited = core.is_some_and(|core| locked.state.arriving.remove(&core).is_some());
@@ -1110,7 +1230,14 @@ fn adopt_on(
         }
         (Place::Receiver(place), agent) => {
             let home = place.home;
+            let is_packed = locked.state.machine.receiver_is_packed(channel);
             let arrival = locked.state.machine.receiver_arrives(now, channel, place, from);
+            if is_packed && arrival == Arrival::Returned {
+                // Whoever has sent that message has the other agent, until it is known that it was taken.
+                let inlet = if let Some(Agent::Inlet(inlet)) = agent { Some(inlet) } else { None };
+                locked.state.returned.insert(channel, inlet);
+                return;
+            }
             let Some(Agent::Inlet(inlet)) = living(agent, arrival) else {
                 if arrival == Arrival::Stale {
                     return;

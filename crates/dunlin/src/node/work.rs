@@ -53,6 +53,8 @@ pub(crate) enum Told {
     Retry,
     /// The receiver of this home has left in a message.
     Lent(CarriedEnd),
+    /// This offer to the home is to go on to another node, and the ends in it cannot.
+    Onward(Ticket),
     /// The bridge is needed elsewhere; the channel is over here.
     Take(Taking),
     /// It is dropped once all has been said that the end has to say now.
@@ -164,6 +166,7 @@ impl Job {
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
                 Some(Told::Retry) => bridge.retry(&says),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
+                Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
                 Some(Told::ConnectionLost) => bridge.connection_lost(&says),
                 Some(Told::Until(until)) => self.until.push(until),
                 Some(Told::Take(taking)) => {

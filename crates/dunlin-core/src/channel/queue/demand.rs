@@ -282,14 +282,11 @@ impl<T> Queue<T> {
         None
     }
 
-    /// Whether what was given under this number came from elsewhere itself.
-    pub(crate) fn is_demanded_from_far(&mut self, handle: Handle, number: u64) -> bool {
-        match self.demands_of(handle).and_then(|demands| demands.given.get(&number)) {
-            Some(Source::Offer(ticket)) => {
-                let ticket = *ticket;
-                self.is_from_far(ticket)
-            }
-            Some(Source::Buffer(_)) | None => false,
+    /// By which agent, and under which number, what was given under this number came from elsewhere itself.
+    pub(crate) fn demanded_far_source(&mut self, handle: Handle, number: u64) -> Option<(Handle, u64)> {
+        match *self.demands_of(handle)?.given.get(&number)? {
+            Source::Offer(ticket) => self.far_source(ticket),
+            Source::Buffer(_) => None,
         }
     }
 

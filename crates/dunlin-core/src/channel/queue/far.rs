@@ -76,6 +76,8 @@ pub(crate) struct Lending {
     most: u32,
     /// Somebody listens for what is promised.
     on: bool,
+    /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end, what was sent before is on its way.
+    comes: bool,
     granted: u32,
     /// How many of those granted the agent has not been told of.
     owed: u32,
@@ -86,7 +88,7 @@ pub(crate) struct Lending {
 
 impl Lending {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, most: u32::MAX, on: false, granted: 0, owed: 0, next: false, receiver_gone: false }
+        Self { window, most: u32::MAX, on: false, comes: false, granted: 0, owed: 0, next: false, receiver_gone: false }
     }
 
     pub(super) fn granted(&self) -> usize {
@@ -260,9 +262,11 @@ impl<T> Queue<T> {
         self.refill(after);
     }
 
-    /// No credits come any more: the receiver elsewhere has ended.
+    /// The receiver elsewhere has ended: credits are only for what was sent before.
     pub(crate) fn end_credits(&mut self) {
-        self.credits = None;
+        if self.carried == 0 {
+            self.credits = None;
+        }
     }
 
     /// How the first of `buffered` goes, which the outlet took out of the buffer here.
@@ -285,6 +289,16 @@ impl<T> Queue<T> {
         }
     }
 
+    /// The sender has been said to be gone, or to have retired the channel, and what it had sent has come back: it is said again, behind that.
+    pub(crate) fn end_again(&mut self, retired: bool, wakes: &mut Wakes) {
+        if !retired {
+            return self.sender_leaves(true, wakes);
+        }
+        if let Some(outlet) = &mut self.outlet {
+            outlet.tell(FromSender::Retired, wakes);
+        }
+    }
+
     /// One of those was offered, and comes back.
     pub(crate) fn carry_again(&mut self, wakes: &mut Wakes) {
         self.carried += 1;
@@ -295,7 +309,9 @@ impl<T> Queue<T> {
 
     /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
     pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
-        self.lending.on = !self.has_ended();
+        self.lending.comes = false;
+        // Also if it is retired here: what was buffered where the receiver was before may still wait for places.
+        self.lending.on = self.poison.is_none();
         self.lend_up_to(u32::MAX, wakes);
         std::mem::take(&mut self.lending.owed)
     }
@@ -361,14 +377,21 @@ impl<T> Queue<T> {
         (owed > 0).then_some(FromReceiver::Credit(owed))
     }
 
+    /// The receiver has come from elsewhere, and the agent in its sender's place has yet to hear of what was sent before.
+    #[cfg(feature = "serde")]
+    pub(crate) fn comes(&mut self) {
+        self.lending.comes = true;
+    }
+
     /// Whether the sender elsewhere may have sent what is not here yet.
     pub(crate) fn awaits_values(&self) -> bool {
-        self.lending.known() > 0
+        self.lending.comes || self.lending.granted > 0
     }
 
     /// The sender elsewhere will not use what it was promised.
     pub(crate) fn end_lending(&mut self, after: &mut After<T>) {
         self.lending.stop();
+        self.lending.comes = false;
         self.lending.granted = 0;
         self.wake_watchers(&mut after.wakes);
     }
@@ -582,9 +605,10 @@ impl<T> Queue<T> {
         self.announce(ticket, of, after);
     }
 
-    /// Whether this offer came from elsewhere itself, and has not been taken there.
-    pub(crate) fn is_from_far(&self, ticket: u64) -> bool {
-        self.find(ticket).is_some_and(|index| self.offers[index].far.is_some())
+    /// By which agent, and under which number, this offer came from elsewhere itself.
+    pub(crate) fn far_source(&self, ticket: u64) -> Option<(Handle, u64)> {
+        let far = self.offers[self.find(ticket)?].far.as_ref()?;
+        Some((far.of, far.number))
     }
 
     fn find_far(&self, of: Handle, number: u64) -> Option<usize> {

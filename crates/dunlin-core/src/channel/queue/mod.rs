@@ -25,10 +25,12 @@ use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
+#[cfg(feature = "serde")]
+use crate::share::Line;
 use crate::wakers;
 
 /// Which handle of an end acts: the end itself, or one of the clones of a shared one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle(u32);
 
 impl Handle {
@@ -227,6 +229,32 @@ pub(crate) struct Ends {
     pub(crate) no_receivers: bool,
 }
 
+/// How the receiver of a channel retires it.
+#[cfg(feature = "serde")]
+pub(crate) enum Retires {
+    /// Here.
+    Here,
+    /// Another node keeps it, and with it what is buffered: there, by its desk.
+    ByDesk(Arc<Line>),
+    /// That has been asked for. Until it is done nothing is received here.
+    Asked,
+    /// It is done. The end comes behind what is buffered there.
+    Done,
+}
+
+#[cfg(feature = "serde")]
+impl Retires {
+    /// The receiver retires it: how. By its desk once.
+    pub(crate) fn ask(&mut self) -> Self {
+        match self {
+            Self::Here => Self::Here,
+            Self::ByDesk(_) => std::mem::replace(self, Self::Asked),
+            Self::Asked => Self::Asked,
+            Self::Done => Self::Done,
+        }
+    }
+}
+
 pub(crate) struct Queue<T> {
     buffering: Option<Box<dyn Buffering>>,
     buffer: Buffer<T>,
@@ -249,6 +277,9 @@ pub(crate) struct Queue<T> {
     /// Who has the claim, if that is a handle elsewhere; the end itself does not act then.
     sender_claimer: Handle,
     pub(crate) receiver_claimer: Handle,
+    /// How the receiver retires the channel.
+    #[cfg(feature = "serde")]
+    pub(crate) retires: Retires,
     poison: Option<Reason>,
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
@@ -304,6 +335,8 @@ impl<T> Queue<T> {
             receiver_claimed: false,
             sender_claimer: Handle::END,
             receiver_claimer: Handle::END,
+            #[cfg(feature = "serde")]
+            retires: Retires::Here,
             poison: None,
             sealed: false,
             stranded: Vec::new(),
@@ -381,6 +414,11 @@ impl<T> Queue<T> {
 
     /// Whether this handle of the receiving end may act.
     fn may_take(&self, handle: Handle) -> bool {
+        // Of what is offered where it is kept nothing was refused yet.
+        #[cfg(feature = "serde")]
+        if matches!(self.retires, Retires::Asked) {
+            return false;
+        }
         !self.receiver_claimed || handle == Handle::END || handle == self.receiver_claimer
     }
 
@@ -1043,10 +1081,18 @@ impl<T> Queue<T> {
 
     // ---- ending
 
+    /// Where the receiver is kept the channel was retired, if that was asked for; or nobody is there any more.
+    #[cfg(feature = "serde")]
+    pub(crate) fn has_retired(&mut self, after: &mut After<T>) {
+        if matches!(self.retires, Retires::Asked) {
+            self.retires = Retires::Done;
+            self.wake_watchers(&mut after.wakes);
+        }
+    }
+
     /// Nothing more is admitted: the channel was retired, or the receiver is gone.
     pub(crate) fn seal(&mut self) {
         self.sealed = true;
-        self.lending.stop();
     }
 
     /// Registers one who waits only for the end.

@@ -8,6 +8,7 @@
 mod passage;
 mod receivers;
 mod senders;
+mod through;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use super::{Proxy, Waiting};
 use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::time::Time;
-use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Travel, Which};
+use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Poison, Travel, Which};
 
 pub use passage::{Passage, Stand, Unsettled};
 
@@ -99,7 +100,7 @@ pub(crate) enum Whereabouts {
 }
 
 /// Whoever took the end has said that it is gone, and that the message was taken is not known here yet.
-type EarlyLapse = Option<Box<(NodeId, End)>>;
+pub(crate) type EarlyLapse = Option<Box<(NodeId, End)>>;
 
 /// How the end that has left for this node is gone, if that is known already.
 fn take_early(early: &mut EarlyLapse, to: NodeId) -> Option<End> {
@@ -136,8 +137,8 @@ pub(crate) struct Way {
     /// Values were sent on credits since the home last said that all has arrived, and that it has been asked.
     pub(crate) undrained: bool,
     draining: bool,
-    /// What is to be said behind the offers, when the home is known again.
-    pub(crate) late_end: Option<End>,
+    /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow a retirement.
+    pub(crate) late_ends: Vec<End>,
     /// It is gone because whoever had it is lost.
     pub(crate) heir_lost: bool,
     /// The channel is over; the record waits for the message with the end.
@@ -154,6 +155,18 @@ impl Way {
     /// Whether the end is in a message, or with somebody who took it from one.
     pub(crate) fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some()
+    }
+
+    /// To be said when the home is known again. Of several poisons that is the strongest.
+    pub(crate) fn end_late(&mut self, how: End) {
+        let as_good = |other: &End| match (other, &how) {
+            (End::Poisoned(other), End::Poisoned(poison)) => other.strength >= poison.strength,
+            (other, how) => other == how,
+        };
+        if !self.late_ends.iter().any(as_good) {
+            self.late_ends.retain(|other| !matches!((other, &how), (End::Poisoned(_), End::Poisoned(_))));
+            self.late_ends.push(how);
+        }
     }
 }
 
@@ -232,9 +245,18 @@ impl HomePhase {
         self.packed.is_some() || self.lent.is_some() || self.stage != Stage::Here
     }
 
-    /// How the sender has ended the channel. Poison counts after all else.
+    /// How the sender has ended the channel. Poison counts after all else. Only where the receiver is it is known whether poison is strong enough; so what
+    /// may be too weak is kept while that is away, and hides no loss. (A retirement that it hides is said again to the next home.)
     pub(crate) fn ended_by_sender(&mut self, how: &End) {
-        if !matches!(self.ended, Some(End::Poisoned(_))) && (self.ended.is_none() || matches!(how, End::Poisoned(_))) {
+        let may_be_weak = |poison: &Poison| poison.strength < u8::MAX;
+        let counts = match (&self.ended, how) {
+            (_, End::Poisoned(poison)) if may_be_weak(poison) && !self.is_away() => false,
+            (Some(End::Poisoned(before)), End::Poisoned(poison)) => poison.strength > before.strength,
+            (Some(End::Poisoned(before)), End::Lost) => may_be_weak(before),
+            (None, _) | (_, End::Poisoned(_)) => true,
+            (Some(_), _) => false,
+        };
+        if counts {
             self.ended = Some(how.clone());
         }
     }

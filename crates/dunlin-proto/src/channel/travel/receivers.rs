@@ -30,7 +30,10 @@ impl Machine {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return self.tell(now, from, channel, FromHome::NotHome(transfer));
         }
-        if let Some(how) = home.ended.clone() {
+        // What a half that is known here has sent on credits still comes to a home that is retired: that one is admitted, and then hears of the end.
+        let comes = |half: &Attached| !half.gone && !half.retired;
+        let admits = home.ended == Some(End::Retired) && home.attached.get(&from).is_some_and(comes);
+        if let Some(how) = home.ended.clone().filter(|_| !admits) {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
@@ -74,10 +77,10 @@ impl Machine {
         half.credits = terms.credits.into();
         home.terms = terms;
         let (epoch, transfer) = (home.epoch, home.transfer);
-        let is_retired = home.phase.ended == Some(End::Retired);
+        let is_retired = [&home.phase.ended, &home.ended].contains(&&Some(End::Retired));
         self.tell(now, node, channel, FromHome::HomeIs { transfer, epoch, terms });
         if is_retired {
-            // Where the sender was before. Here nobody may know.
+            // Where the sender was before, or by the receiver before its channel had followed it. Here nobody may know.
             self.tell(now, node, channel, FromHome::Ended(End::Retired));
         }
     }
@@ -122,6 +125,11 @@ impl Machine {
     /// Whether the receiver is in a message, or elsewhere.
     pub fn receiver_is_away(&self, channel: ChannelId) -> bool {
         self.homes.get(&channel).is_some_and(|home| home.phase.is_away())
+    }
+
+    /// Whether the receiver of the home that is here is in a message of which it is not known whether it was taken.
+    pub fn receiver_is_packed(&self, channel: ChannelId) -> bool {
+        self.homes.get(&channel).is_some_and(|home| home.phase.packed.is_some())
     }
 
     /// Whether no node has a sending half.

@@ -86,30 +86,33 @@ impl Machine {
         }
     }
 
-    /// The message with the sender has been taken by that node.
-    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) {
+    /// The message with the sender has been taken by that node. `false`: it is here again already.
+    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) -> bool {
         if self.is_me(to) {
-            return;
+            return true;
         }
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
             // So soon it has been used there, or further on, or is here again.
-            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+            return !self.proxies.contains_key(&channel);
         };
         proxy.way.packed = None;
         proxy.way.lent = Some((to, trip));
         let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
             self.proxies.remove(&channel);
-            return;
+            return true;
         }
         if let Some(how) = proxy.way.over.clone() {
-            return self.end_way(now, channel, how);
+            self.end_way(now, channel, how);
+            return true;
         }
         let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
         if let Some(how) = gone.or(lost) {
             self.sender_lapsed(now, channel, (to, trip), how);
         }
         self.forget_passed_on(now, channel);
+        true
     }
 
     /// Nobody knows whether the message with the sender was taken. `true`: it is here again, unless the home says that another one has it.
@@ -448,6 +451,10 @@ impl Machine {
         proxy.way.withdrawing.clear();
         proxy.gone_said = false;
         proxy.unanswered = false;
+        if proxy.spent {
+            // The home before may have heard poison behind it, and have only that to pass on.
+            proxy.way.end_late(End::Retired);
+        }
         let mover = std::mem::replace(&mut proxy.home, to);
         proxy.way.epoch = epoch;
         let moved = proxy.way.state == Whereabouts::Known || proxy.way.state == Whereabouts::Taking { moved: true };

@@ -70,6 +70,7 @@ impl Machine {
                     self.fail_visitor(now, channel, how);
                 }
             }
+            Travel::Lapsed(_, trip, ref how) if self.lapses_on_its_way((from, trip), how) => {}
             Travel::Lapsed(Which::Sender, trip, how) => self.sender_lapsed(now, channel, (from, trip), how),
             Travel::Lapsed(Which::Receiver, trip, how) => {
                 self.receiver_lapsed(now, channel, (from, trip), how);

@@ -1,9 +1,10 @@
 //! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that reaches another node.
 //!
 //! A [`SendingBridge`] stands at the sender's half, where the core has an [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a
-//! [`ReceivingBridge`] at the receiver's half, its home. Neither keeps any state of the protocol: what is open is the
+//! [`ReceivingBridge`] at the receiver's half, its home, and an [`AwayBridge`] at a home that its receiver has left before anything came there. Neither keeps any state of the protocol: what is open is the
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
+mod away;
 mod receiving;
 mod sending;
 
@@ -12,13 +13,14 @@ use std::task::{Context, Poll};
 use dunlin_core::Reason;
 use dunlin_core::carrier::{AnyInlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::NodeId;
+use dunlin_proto::id::{NodeId, Ticket};
 use dunlin_proto::wire::{End, Poison, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::codec::Encoding;
 use super::work::Says;
 
+pub(crate) use away::AwayBridge;
 pub(crate) use receiving::ReceivingBridge;
 pub(crate) use sending::SendingBridge;
 
@@ -48,6 +50,8 @@ pub(crate) trait Bridge: Send {
     fn retry(&mut self, _: &Says<'_>) {}
     /// The receiver of this home has left in a message.
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
+    /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.
+    fn onward(&mut self, _: Ticket, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.

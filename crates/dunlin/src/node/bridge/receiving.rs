@@ -1,6 +1,6 @@
 //! At the receiver's half: the channel's home.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Terms, Which};
+use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::{Bridge, full_poison, poison, reason};
@@ -35,6 +35,8 @@ pub(crate) struct ReceivingBridge {
     from: Option<NodeId>,
     /// The ends in values that are here and not received.
     arriving: BTreeMap<Ticket, Arriving>,
+    /// Offers that are to be made anew, once they have come back.
+    onward: BTreeSet<Ticket>,
     /// The receiver came in a message, and the channel is still to follow.
     visits: bool,
     /// How the receiver has ended it meanwhile.
@@ -51,6 +53,8 @@ pub(crate) struct ReceivingBridge {
     shipped: Vec<(Bytes, Leaving, Value)>,
     /// The sender has retired the channel, and the receiver is away.
     retired: bool,
+    /// It has poisoned it meanwhile. Whether that was strong enough is for the receiver's place to say.
+    poisoned: Option<Poison>,
     /// The inlet has been told that the sender has retired the channel: its own word of that is none.
     told_retired: bool,
     /// There is no sender any more, and why.
@@ -69,6 +73,7 @@ impl ReceivingBridge {
             encoding,
             from,
             arriving: BTreeMap::new(),
+            onward: BTreeSet::new(),
             visits: false,
             early_ends: Vec::new(),
             lent: None,
@@ -78,6 +83,7 @@ impl ReceivingBridge {
             shipping: VecDeque::new(),
             shipped: Vec::new(),
             retired: false,
+            poisoned: None,
             told_retired: false,
             over: None,
         }
@@ -121,6 +127,24 @@ impl ReceivingBridge {
     fn forget(&mut self, ticket: Ticket, says: &Says<'_>) {
         if let Some(arriving) = self.arriving.remove(&ticket) {
             says.speak(|locked| arriving.forget(locked));
+        }
+    }
+
+    /// The message of this offer has arrived, with these ends, and may be received.
+    fn announce(&mut self, ticket: Ticket, arriving: Option<Arriving>, from: NodeId, says: &Says<'_>) {
+        if let (Some(mut arriving), Some(inlet)) = (arriving, &self.inlet) {
+            let name = inlet.passes_on(ticket);
+            says.speak(|locked| arriving.announce(name, says.channel, from, locked));
+            self.arriving.insert(ticket, arriving);
+        }
+    }
+
+    /// The sender is asked to make this offer anew, which nobody here has.
+    fn ask_anew(&mut self, ticket: Ticket, from: NodeId, says: &Says<'_>) {
+        self.forget(ticket, says);
+        if !says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket)) {
+            let why = "an end in a value of a sender that is gone cannot go on to another node";
+            says.failed(from, ticket, Failure::Undecodable(why.to_owned()));
         }
     }
 
@@ -193,10 +217,17 @@ impl ReceivingBridge {
 
     /// The sender has ended the channel, or is lost.
     fn ended(&mut self, how: End, says: &Says<'_>) {
-        let Some(inlet) = &self.inlet else { return };
+        if self.inlet.is_none() {
+            return;
+        }
         match how {
             End::Retired => self.retired = true,
-            End::Poisoned(poison) => return inlet.poison(reason(&poison)),
+            End::Poisoned(poison) => {
+                let is_weaker = self.poisoned.as_ref().is_some_and(|before| before.strength >= poison.strength);
+                if !is_weaker {
+                    self.poisoned = Some(poison);
+                }
+            }
             over => {
                 self.over.get_or_insert(over);
             }
@@ -204,12 +235,15 @@ impl ReceivingBridge {
         self.finish(says);
     }
 
-    /// The sender has retired the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
+    /// The sender has ended the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
     fn finish(&mut self, says: &Says<'_>) {
-        if !self.retired && self.over.is_none()
+        if !self.retired && self.poisoned.is_none() && self.over.is_none()
             || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel))
         {
             return;
+        }
+        if let (Some(poison), Some(inlet)) = (self.poisoned.take(), &self.inlet) {
+            inlet.poison(reason(&poison));
         }
         if std::mem::take(&mut self.retired)
             && let Some(inlet) = &self.inlet
@@ -244,18 +278,22 @@ impl ReceivingBridge {
             _ => None,
         };
         if let Some(end) = end {
-            // Before it is gone it may poison what it has retired, and release what it holds.
-            let goes_on = !is_last(&end);
             if self.visits {
                 // As soon as the channel has followed.
                 self.early_ends.push(end);
                 return true;
             }
-            says.end_home(end);
-            return goes_on;
+            return end_by_receiver(end, says);
         }
         // Without a sender elsewhere nothing was offered from there.
         let Some(from) = self.from else { return true };
+        if let FromReceiver::Taken(ticket)
+        | FromReceiver::Held(ticket)
+        | FromReceiver::Failed(ticket, ..)
+        | FromReceiver::Lost(ticket, ..) = event
+        {
+            self.onward.remove(&ticket);
+        }
         match event {
             FromReceiver::Taken(ticket) => self.received(ticket, from, says, Machine::taken),
             FromReceiver::Held(ticket) => self.received(ticket, from, says, Machine::held),
@@ -266,6 +304,10 @@ impl ReceivingBridge {
             FromReceiver::Failed(ticket, copy, why) => {
                 self.forget(ticket, says);
                 says.failed(from, ticket, failure(why));
+                drop(copy);
+            }
+            FromReceiver::Withdrawn(ticket, copy) if self.onward.remove(&ticket) => {
+                self.ask_anew(ticket, from, says);
                 drop(copy);
             }
             FromReceiver::Withdrawn(ticket, copy) => {
@@ -297,16 +339,18 @@ impl ReceivingBridge {
     }
 }
 
-/// A message is here, with these ends, and may be received.
-fn announce(arriving: Option<&Arriving>, says: &Says<'_>) {
-    if let Some(arriving) = arriving {
-        says.speak(|locked| arriving.announce(locked));
-    }
-}
-
-/// Whether nothing is heard of a receiver behind this.
-fn is_last(end: &End) -> bool {
-    matches!(end, End::Gone | End::Lost)
+/// The receiver has ended the channel. `false`: nothing more is heard of it, nor of its sender. Before it is gone it may poison what it has retired, and
+/// release what it holds.
+fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
+    let is_last = matches!(end, End::Gone | End::Lost);
+    let is_over = says.speak(|locked| {
+        let machine = &mut locked.state.machine;
+        let has_sender = !machine.home_is_left(says.channel);
+        machine.end_home(locked.now, says.channel, end);
+        // One that was still to come here has been told, and answers nothing.
+        has_sender && !machine.has_home(says.channel)
+    });
+    !is_last && !is_over
 }
 
 fn failure(why: Why) -> Failure {
@@ -333,7 +377,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.early_ends.is_empty() && self.over.is_none() && !self.retired
+        !self.visits && self.early_ends.is_empty() && self.over.is_none() && !self.retired && self.poisoned.is_none()
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
@@ -378,9 +422,10 @@ impl Bridge for ReceivingBridge {
             HomeHears::Attached => self.from = Some(from),
             HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                 Ok((value, arriving)) => {
-                    announce(arriving.as_ref(), says);
-                    self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
-                    inlet.offer(ticket, value);
+                    self.announce(ticket, arriving, from, says);
+                    if let Some(inlet) = &self.inlet {
+                        inlet.offer(ticket, value);
+                    }
                 }
                 Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
             },
@@ -388,17 +433,16 @@ impl Bridge for ReceivingBridge {
             HomeHears::Granted(ticket, request, bytes) => {
                 match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                     Ok((value, arriving)) => {
-                        announce(arriving.as_ref(), says);
+                        self.announce(ticket, arriving, from, says);
+                        let Some(inlet) = &self.inlet else { return };
                         if let Err(copy) = inlet.grant(ticket, request, value) {
                             says.speak(|locked| {
                                 locked.state.machine.decline(locked.now, channel, from, ticket, request);
-                                if let Some(arriving) = arriving {
-                                    arriving.forget(locked);
-                                }
                             });
+                            self.forget(ticket, says);
                             drop(copy);
                         } else {
-                            self.arriving.extend(arriving.map(|arriving| (ticket, arriving)));
+                            self.arriving.entry(ticket).and_modify(Arriving::granted);
                         }
                     }
                     Err(why) => {
@@ -469,9 +513,7 @@ impl Bridge for ReceivingBridge {
                 self.visits = false;
                 says.speak(|locked| locked.state.machine.install(locked.now, channel));
                 for end in std::mem::take(&mut self.early_ends) {
-                    let is_last = is_last(&end);
-                    says.end_home(end);
-                    if is_last {
+                    if !end_by_receiver(end, says) {
                         return self.inlet = None;
                     }
                 }
@@ -497,6 +539,21 @@ impl Bridge for ReceivingBridge {
                 self.lent = None;
             }
             HomeHears::Lost(_) => self.ended(End::Lost, says),
+        }
+    }
+
+    fn onward(&mut self, ticket: Ticket, says: &Says<'_>) {
+        let (Some(inlet), Some(from), Some(arriving)) = (&self.inlet, self.from, self.arriving.get(&ticket)) else {
+            return;
+        };
+        if arriving.is_granted() {
+            // Its reservation is given up by who could not pass it on.
+            says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket));
+        } else if let Some(copy) = inlet.withdraw(ticket) {
+            self.ask_anew(ticket, from, says);
+            drop(copy);
+        } else {
+            self.onward.insert(ticket);
         }
     }
 

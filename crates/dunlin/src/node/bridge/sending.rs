@@ -86,6 +86,8 @@ pub(crate) struct SendingBridge {
     fail_fast: bool,
     /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
     is_reply: bool,
+    /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go on.
+    onward: bool,
 }
 
 impl SendingBridge {
@@ -107,6 +109,7 @@ impl SendingBridge {
             unsettled: BTreeMap::new(),
             fail_fast,
             is_reply: false,
+            onward: false,
         }
     }
 
@@ -221,23 +224,35 @@ impl SendingBridge {
     }
 
     fn encode(&self, value: &Value, completion: Completion, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
-        let written = message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says);
+        self.watch_size(message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says), says)
+    }
+
+    /// Of an offer, which may have come from another node itself: then the ends in it are not this node's.
+    fn encode_offer(&self, ticket: Ticket, value: &Value, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
+        let (home, bytes_max) = (self.home, self.value_max.unwrap_or(0));
+        if let Some(name) = self.outlet.as_ref().and_then(|outlet| outlet.passed_on(ticket))
+            && let Some(written) = message::pass_on(name, home, self.encoding, bytes_max, says)
+        {
+            return self.watch_size(written, says);
+        }
+        self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
+    }
+
+    fn watch_size(
+        &self,
+        written: Result<(Bytes, Leaving), NotNow>,
+        says: &Says<'_>,
+    ) -> Result<(Bytes, Leaving), NotNow> {
         if let Err(NotNow::Never(Why::TooLarge { bytes, bytes_max })) = &written {
             says.too_large(*bytes, *bytes_max);
         }
         written
     }
 
-    /// When a message that is offered is complete.
-    fn completion(&self, ticket: Ticket) -> Completion {
-        let is_passed_on = self.outlet.as_ref().is_some_and(|outlet| outlet.is_passed_on(ticket));
-        if is_passed_on { Completion::TakenElsewhere } else { Completion::Taken }
-    }
-
     fn reserve(&mut self, ticket: Ticket, request: Request, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
-            Reserved::Granted(value) => match self.encode(&value, self.completion(ticket), says) {
+            Reserved::Granted(value) => match self.encode_offer(ticket, &value, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
                     let granted = says.speak(|locked| {
@@ -312,7 +327,7 @@ impl SendingBridge {
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
-            Event::FirmOffer(ticket, value) => match self.encode(&value, self.completion(ticket), says) {
+            Event::FirmOffer(ticket, value) => match self.encode_offer(ticket, &value, says) {
                 Ok((bytes, leaving)) => {
                     let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                     says.speak(|locked| {
@@ -474,7 +489,7 @@ impl SendingBridge {
                     leaving.end(says, self.home);
                 }
             }
-            ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => {
+            ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) | ProxyHears::Onward(ticket) => {
                 if let Some(leaving) = self.unsettled.remove(&ticket) {
                     leaving.stay(says);
                 }
@@ -569,6 +584,15 @@ impl SendingBridge {
                     }
                 }
             }
+            ProxyHears::Onward(ticket) => {
+                self.onward = true;
+                // A choice's is asked for anew.
+                if self.kept.get(&ticket).is_some_and(|kept| !kept.granted)
+                    && let Some(kept) = self.kept.remove(&ticket)
+                {
+                    self.hear_in_turn(Event::FirmOffer(ticket, kept.back(says)), says);
+                }
+            }
             ProxyHears::Credit(count) => outlet.credit(count),
             ProxyHears::Ended(how) => self.end(&how, says),
             ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
@@ -583,9 +607,14 @@ impl SendingBridge {
             return outlet.credit(credits);
         }
         if credits > 0 {
-            // What waits goes on credits, before all else: given back first, it keeps its place.
+            // What waits goes on credits, before all else: given back first, it keeps its place. What the sender has said behind it is said anew.
             self.give_back_early();
+            let (is_gone, retires) = (!self.blocked.is_empty(), std::mem::take(&mut self.retires));
+            self.blocked.clear();
             if let Some(outlet) = &self.outlet {
+                for retired in [retires.then_some(true), is_gone.then_some(false)].into_iter().flatten() {
+                    outlet.end_again(retired);
+                }
                 outlet.credit(credits);
             }
         } else {
@@ -622,7 +651,7 @@ impl SendingBridge {
 
     fn offer_anew(&mut self, ticket: Ticket, value: Value, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
-        match self.encode(&value, self.completion(ticket), says) {
+        match self.encode_offer(ticket, &value, says) {
             Ok((bytes, leaving)) => {
                 let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
                 says.speak(|locked| {

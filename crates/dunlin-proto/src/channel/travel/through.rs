@@ -1,0 +1,138 @@
+//! An end in a value that goes through this node: it came in an offer, and goes on in another one, before anybody has received it.
+//!
+//! The words that came with the end go on as they are, for they are the same for whoever takes it. Only its message is another one, with a trip of this node's. When that has been
+//! taken, this node has at once been given the end and given it on, as if it had received both messages. What is said of the end before that ([`Travel::Lapsed`]) is kept for then. If the second message
+//! is not taken, or nobody knows, nothing has happened here: it is its giver who has the end, or says that it has.
+//!
+//! Only one other node may be between two halves of a channel whose end has never left: what it says of such an end
+//! is said to that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to say it as of one that has left before ([`Machine::pair`]).
+
+use super::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
+use crate::id::{ChannelId, NodeId};
+use crate::machine::Machine;
+use crate::time::Time;
+use crate::wire::{End, Frame, FromHome, Travel, Which};
+
+/// Whether an end that is here, or has gone on from here, came after it had gone through this node in message `trip`: it was not this node's before.
+fn is_later(packed: Option<Trip>, lent: Option<Gift>, trip: Trip) -> bool {
+    packed.or(lent.map(|(_, trip)| trip)).is_none_or(|later| later > trip)
+}
+
+impl Machine {
+    /// Nobody knows whether the message with an end of this [pair](Self::pair) was taken: both are here, and nobody else's. Whoever has taken it in spite of that,
+    /// at whatever node, hears that it is lost.
+    pub fn unpair(&mut self, now: Time, channel: ChannelId) {
+        let me = self.me().node;
+        self.drop_way(now, channel, &End::Lost);
+        let Some(mut home) = self.homes.remove(&channel) else { return };
+        if let Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) = home.phase.stage {
+            self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, End::Lost)));
+        }
+        home.attached.remove(&me);
+        for (node, half) in home.attached {
+            if half.told {
+                self.tell(now, node, channel, FromHome::Ended(End::Lost));
+            } else {
+                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
+            }
+        }
+    }
+
+    /// A message with an end in it is to go through this node: its number. [`sender_passed`](Self::sender_passed) or
+    /// [`receiver_passed`](Self::receiver_passed) follows when it has been taken, else [`end_stays`](Self::end_stays).
+    pub fn passes(&mut self) -> Trip {
+        let trip = self.next_trip();
+        self.passing.insert(trip, None);
+        trip
+    }
+
+    /// That message has not been taken, or nobody knows.
+    pub fn end_stays(&mut self, trip: Trip) {
+        self.passing.remove(&trip);
+    }
+
+    /// That message has been taken by `to`, and the end of which it says `which` is that node's. What was told of this node's answering for it counts no more: it has the end already, by another
+    /// way or in spite of who has it now.
+    pub fn end_taken(&mut self, now: Time, channel: ChannelId, which: Which, trip: Trip, to: NodeId) {
+        self.passing.remove(&trip);
+        self.say(now, to, Frame::Travel(channel, Travel::Settled(which, trip)));
+    }
+
+    /// A sender that came in a message from `from`, with these words, has gone on in message `trip` to `to`. Both have been taken.
+    pub fn sender_passed(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        place: SenderPlace,
+        from: NodeId,
+        (to, trip): (NodeId, Trip),
+    ) {
+        let early = self.passing.remove(&trip).flatten();
+        let silent = self.has_lost(from) || self.is_me(from);
+        if let Some(proxy) = self.proxies.get_mut(&channel)
+            && place.transfer <= proxy.way.transfer
+            && is_later(proxy.way.packed, proxy.way.lent, trip)
+        {
+            // It has come from there meanwhile: its giver is one of those who answer for it, unless it is in use.
+            if proxy.way.state == Whereabouts::Resting && !silent {
+                proxy.way.givers.push((from, place.trip));
+            }
+            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+        }
+        if self.sender_arrives(now, channel, place, from) != Arrival::Stale
+            && let Some(proxy) = self.proxies.get_mut(&channel)
+        {
+            proxy.way.packed = Some(trip);
+            proxy.way.early = early;
+        }
+        self.sender_left(now, channel, trip, to);
+    }
+
+    /// As [`sender_passed`](Self::sender_passed), of a receiver.
+    pub fn receiver_passed(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        place: ReceiverPlace,
+        from: NodeId,
+        (to, trip): (NodeId, Trip),
+    ) {
+        let early = self.passing.remove(&trip).flatten();
+        let (is_mine, silent) = (self.is_me(place.home), self.has_lost(from) || self.is_me(from));
+        if is_mine
+            && let Some(home) = self.homes.get_mut(&channel)
+            && home.phase.claim == place.claim
+            && home.phase.stage == Stage::Here
+            && home.phase.is_away()
+        {
+            // It has left from here, and goes on by what was said of it then: that claim counts still.
+            home.phase.packed = Some(trip);
+            home.phase.early = early;
+            if let Some((before, trip)) = home.phase.lent.take() {
+                self.say(now, before, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
+            }
+        } else if let Some(visitor) = self.visitors.get_mut(&channel)
+            && visitor.place.home == place.home
+            && place.claim <= visitor.place.claim
+            && is_later(visitor.packed, visitor.lent, trip)
+        {
+            // As a sender.
+            if !visitor.fetching && !silent {
+                visitor.givers.push((from, place.trip));
+            }
+        } else if self.receiver_arrives(now, channel, place, from) != Arrival::Stale
+            && let Some(visitor) = self.visitors.get_mut(&channel)
+        {
+            visitor.packed = Some(trip);
+            visitor.early = early;
+        }
+        self.receiver_left(now, channel, trip, to);
+    }
+
+    /// Whoever took the end says that it is gone. `true`: it is in a message that goes through this node, and waits for the outcome of that.
+    pub(super) fn lapses_on_its_way(&mut self, (from, trip): Gift, how: &End) -> bool {
+        let Some(early) = self.passing.get_mut(&trip) else { return false };
+        *early = Some(Box::new((from, how.clone())));
+        true
+    }
+}

@@ -1,0 +1,68 @@
+//! At a home without a receiver.
+
+use std::task::{Context, Poll};
+
+use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_proto::id::NodeId;
+use dunlin_proto::wire::{End, Which};
+use dunlin_proto::{HomeHears, ProxyHears};
+
+use super::Bridge;
+use crate::node::codec::Encoding;
+use crate::node::work::Says;
+
+/// At the home of a channel whose receiver has left in its first message, for any node: it follows the receiver as soon as that is used. Nothing comes here before that, for the sending half is not
+/// told any terms: what is offered waits there.
+#[derive(Default)]
+pub(crate) struct AwayBridge {
+    over: bool,
+}
+
+impl Bridge for AwayBridge {
+    fn which(&self) -> Which {
+        Which::Receiver
+    }
+
+    fn core(&self) -> Option<(CoreId, Encoding)> {
+        None
+    }
+
+    fn rests(&self) -> bool {
+        true
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>, _: &Says<'_>) -> Poll<()> {
+        if self.over { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn hear_sender(&mut self, _: NodeId, heard: HomeHears, says: &Says<'_>) {
+        match heard {
+            HomeHears::Leave => says.speak(|locked| locked.state.machine.leave_home(locked.now, says.channel)),
+            HomeHears::Empty => {
+                says.speak(|locked| locked.state.machine.ship(locked.now, says.channel, Vec::new()));
+                self.over = true;
+            }
+            // Dropped unused, or lost on its way.
+            HomeHears::Lapsed(how) => {
+                says.end_home(how);
+                self.over = true;
+            }
+            HomeHears::Failed(_) => self.over = true,
+            // How the sender has ended the channel goes along, and so does where the sender is: nobody is told of the terms here.
+            _ => {}
+        }
+    }
+
+    fn hear_home(&mut self, _: ProxyHears, _: &Says<'_>) {
+        debug_assert!(false, "a home is no sending half");
+    }
+
+    fn connection_lost(&mut self, _: &Says<'_>) {}
+
+    fn poison(&mut self, _: &str) {}
+
+    fn fail(&mut self, _: &str, says: &Says<'_>) {
+        says.end_home(End::Lost);
+        self.over = true;
+    }
+}

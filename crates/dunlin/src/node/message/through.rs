@@ -1,0 +1,116 @@
+//! Messages that go through this node: a value came in an offer, and goes on in another one before anybody has received it. That happens where a shared end is kept,
+//! between a sender and a receiver at two other nodes.
+//!
+//! The ends in such a value are not this node's. What came is written again as it was, but for the numbers of the messages (`dunlin-proto/src/channel/travel/through.rs`).
+
+use bytes::{Bytes, BytesMut};
+use dunlin_core::Why;
+use dunlin_core::agent::PassedOn;
+use dunlin_proto::Trip;
+use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::wire::Which;
+
+use super::{Coming, Leaving, NotNow, Place, read_ends};
+use crate::node::codec::Encoding;
+use crate::node::driver::Locked;
+use crate::node::work::{Says, Told};
+
+/// A message with ends in it that has arrived in an offer, and has not been received here.
+pub(crate) struct Passing {
+    /// Over which channel.
+    pub(super) over: ChannelId,
+    pub(super) from: NodeId,
+    pub(super) bytes: Bytes,
+    pub(super) encoding: Encoding,
+}
+
+/// The ends of a message that goes through this node, until it is known what became of it.
+pub(super) struct Through {
+    name: PassedOn,
+    from: NodeId,
+    ends: Vec<(ChannelId, Place, Trip)>,
+}
+
+const OWN_NODE: &str = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has both ends \
+     there: make a new channel there";
+
+const OTHER_ENCODING: &str = "a value with an end in it goes on to another node as it was written, and the two channels write their messages differently: \
+     send the shared end's handles over channels of the encoding that it was declared with";
+
+/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is written as any other.
+pub(crate) fn pass_on(
+    name: PassedOn,
+    to: Option<NodeId>,
+    encoding: Encoding,
+    bytes_max: u64,
+    says: &Says<'_>,
+) -> Option<Result<(Bytes, Leaving), NotNow>> {
+    says.speak(|locked| {
+        let (over, from, bytes, written) = {
+            let passing = locked.state.passing.get(&name)?;
+            (passing.over, passing.from, passing.bytes.clone(), passing.encoding)
+        };
+        let never = |why: &'static str| Some(Err(NotNow::Never(Why::Unsendable(why.into()))));
+        if to == Some(locked.state.machine.me().node) {
+            return never(OWN_NODE);
+        }
+        if written != encoding {
+            return never(OTHER_ENCODING);
+        }
+        if bytes.len() as u64 > bytes_max {
+            return Some(Err(Why::TooLarge { bytes: bytes.len() as u64, bytes_max }.into()));
+        }
+        let comings = read_ends(&mut bytes.clone())?;
+        let parts = || comings.iter().flat_map(|whole| &whole.parts);
+        if parts().any(|end| end.channel == says.channel) {
+            return never("an end cannot go over its own channel");
+        }
+        if parts().any(|end| matches!(end.coming, Coming::First)) {
+            // Its giver has said it to this node alone, and is asked to say it anew.
+            locked.state.tell((over, Which::Receiver), Told::Onward(name.number()));
+            locked.state.wait_for(over, says.half());
+            return Some(Err(NotNow::Later));
+        }
+        let mut message = BytesMut::from(&bytes[..]);
+        let mut ends = Vec::new();
+        for end in parts() {
+            if let Coming::On(place, _) = &end.coming {
+                let (trip, at) = (locked.state.machine.passes(), bytes.len() - end.left_at_trip);
+                message[at..at + 8].copy_from_slice(&trip.to_be_bytes());
+                ends.push((end.channel, place.clone(), trip));
+            }
+        }
+        let through = Some(Through { name, from, ends });
+        Some(Ok((message.freeze(), Leaving { sealed: None, ends: Vec::new(), encoding, through })))
+    })
+}
+
+impl Through {
+    /// The message has not been taken, or nobody knows: what came stays as it is.
+    pub(super) fn stay(&self, locked: &mut Locked<'_>) {
+        self.ends.iter().for_each(|(_, _, trip)| locked.state.machine.end_stays(*trip));
+    }
+
+    /// The message has been taken by a receiver on that node, and so has the one that came here.
+    pub(super) fn hand_over(self, to: NodeId, locked: &mut Locked<'_>) {
+        locked.state.passing.remove(&self.name);
+        let (now, from) = (locked.now, self.from);
+        for (channel, place, trip) in self.ends {
+            match place {
+                Place::Sender(place) => locked.state.machine.sender_passed(now, channel, place, from, (to, trip)),
+                Place::Receiver(place) => locked.state.machine.receiver_passed(now, channel, place, from, (to, trip)),
+            }
+        }
+    }
+
+    /// The message has been taken by a receiver on that node, though nobody knew of it: its giver has been told so.
+    pub(super) fn end(&self, to: NodeId, locked: &mut Locked<'_>) {
+        for (channel, place, trip) in &self.ends {
+            let which = match place {
+                Place::Sender(_) => Which::Sender,
+                Place::Receiver(_) => Which::Receiver,
+            };
+            locked.state.machine.end_taken(locked.now, *channel, which, *trip, to);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Values with ends in them that go from one node to another through a third one, which keeps the shared end between the two: in simulations, with random
+//! schedules, deadlines, choices, claims, and connections that are cut. Each end is where its value was received, or with its sender as it was; it works there, and nothing of it is left in between.
+#![cfg(feature = "sim")]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use serde::{Deserialize, Serialize};
+
+/// An end that travels; whoever has it hears, says or asks a number with it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Cargo {
+    Says(Sender<u32>),
+    Hears(Receiver<u32>),
+    Shared(Shared<Sender<u32>>),
+    SharedHears(Shared<Receiver<u32>>),
+    Asks(Caller<u32, u32>),
+    /// Both ends of a channel.
+    Both(Sender<u32>, Receiver<u32>),
+    /// An end in a channel's place for ends.
+    Deep(Vec<(u8, Option<Sender<Sender<u32>>>)>),
+}
+
+/// What its sender keeps.
+enum Stub {
+    Says(Sender<u32>),
+    Hears(Receiver<u32>),
+    Answers(Callee<u32, u32>),
+    Nothing,
+    Deep(Receiver<Sender<u32>>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Parcel {
+    number: u32,
+    cargo: Cargo,
+}
+
+fn pack(sim: &Sim, number: u32) -> (Parcel, Stub) {
+    let (tx, rx) = if sim.below(4) == 0 { channel_with(fifo(2)) } else { channel::<u32>() };
+    let (cargo, stub) = match sim.below(7) {
+        0 => (Cargo::Says(tx), Stub::Hears(rx)),
+        1 => (Cargo::Hears(rx), Stub::Says(tx)),
+        2 => (Cargo::Shared(tx.share()), Stub::Hears(rx)),
+        3 => (Cargo::SharedHears(rx.share()), Stub::Says(tx)),
+        4 => {
+            let (asks, answers) = dunlin::call();
+            (Cargo::Asks(asks), Stub::Answers(answers))
+        }
+        5 => (Cargo::Both(tx, rx), Stub::Nothing),
+        _ => {
+            let (tx, rx) = channel();
+            (Cargo::Deep(vec![(1, None), (2, Some(tx))]), Stub::Deep(rx))
+        }
+    };
+    (Parcel { number, cargo }, stub)
+}
+
+fn wrong(what: impl std::fmt::Debug) -> dunlin::Error {
+    Error::other(format!("{what:?}"))
+}
+
+impl Parcel {
+    async fn used(self) -> Result {
+        let Self { number, cargo } = self;
+        let number = &number;
+        let heard = match cargo {
+            Cargo::Says(mut tx) => return tx.send(*number).await.map_err(wrong),
+            Cargo::Shared(mut tx) => return tx.send(*number).await.map_err(wrong),
+            Cargo::Hears(mut rx) => rx.recv().await?,
+            Cargo::SharedHears(mut rx) => rx.recv().await?,
+            Cargo::Asks(mut asks) => asks.call(*number).await.map_err(wrong)?,
+            Cargo::Both(mut tx, mut rx) => {
+                let (sent, heard) = par!(tx.send(*number), rx.recv());
+                sent.map_err(wrong)?;
+                heard?
+            }
+            Cargo::Deep(mut ends) => {
+                let Some((2, Some(mut to))) = ends.pop() else { return Err(wrong(ends)) };
+                let (tx, mut rx) = channel();
+                // What comes back is dropped, and `rx` hears of that.
+                let sends = async { to.send(tx).await.map_err(|error| wrong(error.why())) };
+                let (sent, heard) = par!(sends, rx.recv());
+                sent?;
+                heard?
+            }
+        };
+        if heard == *number { Ok(()) } else { Err(wrong((heard, number))) }
+    }
+}
+
+impl Stub {
+    async fn used(self, number: u32) -> Result {
+        let heard = match self {
+            Self::Says(mut tx) => return tx.send(number).await.map_err(wrong),
+            Self::Nothing => return Ok(()),
+            Self::Hears(mut rx) => rx.recv().await?,
+            Self::Answers(mut answers) => {
+                let request = answers.accept().await?;
+                let asked = *request;
+                request.reply(asked).map_err(wrong)?;
+                asked
+            }
+            Self::Deep(mut rx) => return rx.recv().await?.send(number).await.map_err(wrong),
+        };
+        if heard == number { Ok(()) } else { Err(wrong((heard, number))) }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log {
+    sent: Arc<Mutex<BTreeSet<u32>>>,
+    received: Arc<Mutex<Vec<u32>>>,
+    /// Those whose ends were dropped as soon as they had been received.
+    dropped: Arc<Mutex<BTreeSet<u32>>>,
+    uses: Arc<Mutex<Vec<Process<Result>>>>,
+}
+
+impl Log {
+    /// It is used at once, beside all else.
+    fn uses(&self, used: impl Future<Output = Result> + Send + 'static) {
+        self.uses.lock().unwrap().push(dunlin::spawn(used));
+    }
+
+    fn received(&self, sim: &Sim, parcel: Parcel) {
+        self.received.lock().unwrap().push(parcel.number);
+        if sim.below(4) == 0 {
+            self.dropped.lock().unwrap().insert(parcel.number);
+        } else {
+            self.uses(parcel.used());
+        }
+    }
+
+    /// As `became`, where nodes are lost: who is told that nobody knows has it back, and so may have who received it. One of them can use it.
+    fn may_have_become(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) {
+        let value = match sent {
+            Ok(()) => {
+                self.sent.lock().unwrap().insert(number);
+                None
+            }
+            Err(SendError::NotTaken { value, .. } | SendError::Unknown { value, .. }) => Some(value),
+        };
+        self.uses(async move {
+            let value = async {
+                match value {
+                    Some(value) => value.used().await,
+                    None => Ok(()),
+                }
+            };
+            // Each of them ends.
+            let _ = par!(value, stub.used(number));
+            Ok(())
+        });
+    }
+
+    /// What became of it.
+    fn became(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) -> Result {
+        match sent {
+            Ok(()) => {
+                self.sent.lock().unwrap().insert(number);
+                let dropped = self.dropped.clone();
+                self.uses(async move {
+                    match stub.used(number).await {
+                        // It has heard of that.
+                        Err(_) if dropped.lock().unwrap().contains(&number) => Ok(()),
+                        used => used,
+                    }
+                });
+            }
+            Err(SendError::NotTaken { value, why: dunlin::Why::TimedOut }) => self.uses(async move {
+                let (one, other) = par!(value.used(), stub.used(number));
+                one?;
+                other
+            }),
+            Err(other) => return Err(wrong((number, other))),
+        }
+        Ok(())
+    }
+
+    async fn all_used(&self) -> Result {
+        loop {
+            let Some(next) = self.uses.lock().unwrap().pop() else { return Ok(()) };
+            next.await.map_err(wrong)??;
+        }
+    }
+
+    fn check(&self) {
+        let mut received = self.received.lock().unwrap().clone();
+        received.sort_unstable();
+        let sent: Vec<u32> = self.sent.lock().unwrap().iter().copied().collect();
+        assert_eq!(received, sent);
+        assert!(sent.len() > 1, "{sent:?}");
+    }
+}
+
+async fn pause(sim: &Sim, at_most: u64) {
+    sleep(Duration::from_micros(sim.below(at_most) + 1)).await;
+}
+
+/// Sends, with and without deadlines, as itself and as a branch.
+macro_rules! send_some {
+    ($sim:expr, $tx:expr, $first:expr, $log:expr) => {
+        for number in $first..$first + 12 {
+            let (parcel, stub) = pack($sim, number);
+            let wait = Duration::from_micros($sim.below(9000));
+            let sent = match $sim.below(3) {
+                0 => $tx.send(parcel).await,
+                1 => $tx.send(parcel).within(wait).await,
+                _ => {
+                    let mut slot = Some(parcel);
+                    let sent = alt! {
+                        sent = $tx.send_from(&mut slot) => Some(sent),
+                        _ = sleep(wait) => None,
+                    };
+                    match (sent, slot) {
+                        (Some(Ok(())), None) => Ok(()),
+                        (None, Some(value)) => Err(SendError::NotTaken { value, why: dunlin::Why::TimedOut }),
+                        (sent, slot) => {
+                            return Err(wrong((sent.map(|sent| sent.map_err(|error| error.to_string())), slot)));
+                        }
+                    }
+                }
+            };
+            $log.became(number, sent, stub)?;
+            if $sim.below(3) == 0 {
+                pause($sim, 4000).await;
+            }
+        }
+    };
+}
+
+async fn mouth(sim: &Sim, mut tx: Sender<Parcel>, first: u32, log: Log) -> Result {
+    send_some!(sim, tx, first, log);
+    Ok(())
+}
+
+async fn voice(sim: &Sim, mut tx: Shared<Sender<Parcel>>, first: u32, log: Log) -> Result {
+    if sim.below(2) == 0 {
+        send_some!(sim, tx, first, log);
+    } else {
+        let mut tx = tx.claim().await.map_err(wrong)?;
+        send_some!(sim, tx, first, log);
+    }
+    Ok(())
+}
+
+async fn ear(sim: &Sim, mut rx: Shared<Receiver<Parcel>>, log: Log) -> Result {
+    loop {
+        let wait = Duration::from_micros(sim.below(9000));
+        let heard = match sim.below(5) {
+            0 => rx.recv().await,
+            1 => rx.recv().within(wait).await,
+            2 => match rx.recv_extended().await {
+                Ok(held) => {
+                    if sim.below(2) == 0 {
+                        pause(sim, 3000).await;
+                    }
+                    Ok(held.release())
+                }
+                Err(error) => Err(error),
+            },
+            3 => alt! {
+                parcel = rx.recv() => parcel,
+                _ = sleep(wait) => Err(RecvError::TimedOut),
+            },
+            _ => match rx.claim().within(Duration::from_millis(1 + sim.below(100))).await {
+                Ok(mut held) => held.recv().within(wait).await,
+                Err(_) => continue,
+            },
+        };
+        match heard {
+            Ok(parcel) => log.received(sim, parcel),
+            Err(RecvError::TimedOut) => {}
+            Err(RecvError::Closed) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends the end from one node to another.
+async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
+    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    let (mut give, mut take) = (give?, take?);
+    let (given, taken) = par!(give.send(end), take.recv());
+    given.map_err(|error| wrong(error.why()))?;
+    Ok(taken?)
+}
+
+async fn cuts(sim: &Sim, nodes: &[Node]) -> Result {
+    let count = nodes.len() as u64;
+    for _ in 0..sim.below(4) {
+        pause(sim, 20_000).await;
+        let a = sim.below(count);
+        let b = (a + 1 + sim.below(count - 1)) % count;
+        sim.cut(&nodes[a as usize], &nodes[b as usize]);
+    }
+    Ok(())
+}
+
+type All<'a> = Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send + 'a>>>;
+
+async fn all(processes: All<'_>) -> Result {
+    for done in processes.into_iter().collect::<Par<_>>().await {
+        done?;
+    }
+    Ok(())
+}
+
+/// Nothing is left of what has gone through, at any node.
+async fn nothing_is_left(nodes: &[Node]) -> Result {
+    sleep(Duration::from_secs(2)).await;
+    for (n, node) in nodes.iter().enumerate() {
+        if node.records() != [0; 5] {
+            return Err(wrong((n, node.records())));
+        }
+    }
+    Ok(())
+}
+
+fn for_all_seeds(few: u64, run: impl Fn(&Sim, Log) -> Result) {
+    let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
+    for seed in first..first + of("DUNLIN_SEEDS").unwrap_or(few) {
+        let log = Log::default();
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&Sim::new(seed), log.clone())));
+        match done {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => panic!("seed {seed}: {error}"),
+            Err(_) => panic!("seed {seed} panicked"),
+        }
+    }
+}
+
+/// The keeper of the receiver, its sender, and handles at two more nodes, or at the sender's.
+#[test]
+fn ends_go_through_the_keeper_of_a_shared_receiver() {
+    for_all_seeds(100, |sim, log| {
+        sim.run(async {
+            let mut nodes = Vec::new();
+            for _ in 0..4 {
+                nodes.push(Node::join("through").await?);
+            }
+            let (tx, rx) = channel::<Parcel>();
+            let keeper = rx.share();
+            let tx = carry(&nodes[0], &nodes[1], "mouth", tx).await?;
+            let mut processes: All<'_> = vec![Box::pin(mouth(sim, tx, 0, log.clone())), Box::pin(cuts(sim, &nodes))];
+            for (n, node) in nodes.iter().enumerate().skip(1 + sim.below(2) as usize) {
+                let handle = carry(&nodes[0], node, &format!("handle {n}"), keeper.clone()).await?;
+                processes.push(Box::pin(ear(sim, handle, log.clone())));
+            }
+            if sim.below(3) == 0 {
+                processes.push(Box::pin(ear(sim, keeper, log.clone())));
+            } else {
+                drop(keeper);
+            }
+            all(processes).await?;
+            log.all_used().await?;
+            log.check();
+            nothing_is_left(&nodes).await
+        })
+    });
+}
+
+/// The keeper of the sender, handles at other nodes, and the receiver at yet another one; it may be shared there, with handles elsewhere: two keepers are in between.
+#[test]
+fn ends_go_through_the_keeper_of_a_shared_sender() {
+    for_all_seeds(100, |sim, log| {
+        sim.run(async {
+            let mut nodes = Vec::new();
+            for _ in 0..5 {
+                nodes.push(Node::join("through").await?);
+            }
+            let (tx, rx) = channel::<Parcel>();
+            let keeper = tx.share();
+            let ear_keeper = carry(&nodes[0], &nodes[1], "ear", rx).await?.share();
+            let mut processes: All<'_> = vec![Box::pin(cuts(sim, &nodes))];
+            for (n, node) in nodes.iter().enumerate().skip(2).take(2) {
+                let handle = carry(&nodes[0], node, &format!("handle {n}"), keeper.clone()).await?;
+                processes.push(Box::pin(voice(sim, handle, 100 * n as u32, log.clone())));
+            }
+            if sim.below(3) == 0 {
+                processes.push(Box::pin(voice(sim, keeper, 0, log.clone())));
+            } else {
+                drop(keeper);
+            }
+            if sim.below(2) == 0 {
+                let handle = carry(&nodes[1], &nodes[4], "far ear", ear_keeper.clone()).await?;
+                processes.push(Box::pin(ear(sim, handle, log.clone())));
+            }
+            processes.push(Box::pin(ear(sim, ear_keeper, log.clone())));
+            all(processes).await?;
+            log.all_used().await?;
+            log.check();
+            nothing_is_left(&nodes).await
+        })
+    });
+}
+
+/// The keeper, or who receives, is lost at any moment: nobody waits for ever, and what is known to have been sent was received, once.
+#[test]
+fn a_node_is_lost_while_ends_go_through() {
+    for_all_seeds(100, |sim, log| {
+        sim.run(async {
+            let mut nodes = Vec::new();
+            for _ in 0..4 {
+                nodes.push(Node::join("through").await?);
+            }
+            let (tx, rx) = channel::<Parcel>();
+            let keeper = rx.share();
+            let mut tx = carry(&nodes[0], &nodes[1], "mouth", tx).await?;
+            let mut processes: All<'_> = Vec::new();
+            for n in 2..4 {
+                let mut handle = carry(&nodes[0], &nodes[n], &format!("handle {n}"), keeper.clone()).await?;
+                let log = log.clone();
+                processes.push(Box::pin(async move {
+                    while let Ok(parcel) = handle.recv().await {
+                        log.received.lock().unwrap().push(parcel.number);
+                        let used = parcel.used();
+                        log.uses(async {
+                            let _ = used.await;
+                            Ok(())
+                        });
+                    }
+                    Ok(())
+                }));
+            }
+            let says = log.clone();
+            processes.push(Box::pin(async move {
+                for number in 0..12 {
+                    let (parcel, stub) = pack(sim, number);
+                    says.may_have_become(number, tx.send(parcel).await, stub);
+                    if sim.below(3) == 0 {
+                        pause(sim, 4000).await;
+                    }
+                }
+                Ok(())
+            }));
+            processes.push(Box::pin(async {
+                pause(sim, 30_000).await;
+                let lost = if sim.below(2) == 0 { 0 } else { 2 };
+                for other in (0..nodes.len()).filter(|other| *other != lost) {
+                    sim.part(&nodes[lost], &nodes[other]);
+                }
+                drop(keeper);
+                Ok(())
+            }));
+            all(processes).await?;
+            log.all_used().await?;
+            let mut received = log.received.lock().unwrap().clone();
+            received.sort_unstable();
+            let count = received.len();
+            received.dedup();
+            if received.len() < count || log.sent.lock().unwrap().iter().any(|sent| !received.contains(sent)) {
+                return Err(wrong((received, &log.sent)));
+            }
+            Ok(())
+        })
+    });
+}
