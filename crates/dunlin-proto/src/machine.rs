@@ -1,5 +1,6 @@
 //! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
@@ -165,6 +166,8 @@ pub struct Machine {
     /// Nothing has to be done before this, but perhaps nothing then either.
     due: Option<Time>,
     pub(crate) leaving: bool,
+    /// See [`replaced_by`](Self::replaced_by).
+    replaced: Option<Incarnation>,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
     /// Receivers that have come here in messages, and are not used yet.
@@ -204,6 +207,7 @@ impl Machine {
             next_dial: 0,
             due: None,
             leaving: false,
+            replaced: None,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
             visitors: BTreeMap::new(),
@@ -217,6 +221,12 @@ impl Machine {
     /// Who this is.
     pub fn me(&self) -> Life {
         self.me
+    }
+
+    /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id). All its connections have ended
+    /// ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no more.
+    pub fn replaced_by(&self) -> Option<Incarnation> {
+        self.replaced
     }
 
     /// Where others can dial this node.
@@ -321,6 +331,10 @@ impl Machine {
         if self.leaving {
             return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
         }
+        if let Some(by) = self.replaced {
+            let why = Refusal::Stale(by).to_string();
+            return self.actions.push_back(Action::Introduced(address, Err(why)));
+        }
         self.dial(Wanted::Anybody, address);
     }
 
@@ -336,9 +350,9 @@ impl Machine {
         self.remember_introducer(node, by);
     }
 
-    /// Makes a connection, if there is none, and this node is not leaving.
+    /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
     pub fn connect(&mut self, now: Time, node: NodeId) {
-        if !self.leaving {
+        if !self.leaving && self.replaced.is_none() {
             self.want(now, node);
         }
     }
@@ -464,12 +478,17 @@ impl Machine {
 
     /// A connection to this node is needed, here or by others.
     pub(crate) fn seek(&mut self, now: Time, node: NodeId) {
-        let until = now + self.config.grace;
+        // Nobody will have a node that is replaced. Who needs the connection hears that from the next tick, as it would hear later that it cannot be reached.
+        let is_replaced = self.replaced.is_some();
+        let until = if is_replaced { now } else { now + self.config.grace };
         let connection = self.connection(node);
         if !matches!(connection.carried, Carried::Idle) {
             return;
         }
         connection.carried = Carried::Lost { since: now, until };
+        if is_replaced {
+            return self.due_at(until);
+        }
         if connection.dialling.next.is_none_or(|next| next < now) {
             connection.dialling.next = Some(now);
         }
@@ -883,12 +902,23 @@ impl Machine {
         let refusal = if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
         } else if hello.me.node == self.me.node {
-            Some(if hello.me == self.me { Refusal::Myself } else { Refusal::WrongNode(self.me.node) })
+            // Whichever of the two is the earlier one has to hear it.
+            self.hear_of_myself(now, hello.me.incarnation);
+            Some(match hello.me.incarnation.cmp(&self.me.incarnation) {
+                Ordering::Less => Refusal::Stale(self.me.incarnation),
+                Ordering::Equal => Refusal::Myself,
+                Ordering::Greater => Refusal::WrongNode(self.me.node),
+            })
         } else {
             None
         };
         if let Some(why) = refusal {
             return self.refuse(now, id, why);
+        }
+        self.hear_of_myself(now, hello.met);
+        if self.replaced.is_some() {
+            // It is to look for the later life, and not to take this one for it.
+            return self.refuse(now, id, Refusal::Busy);
         }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
@@ -1055,11 +1085,37 @@ impl Machine {
             self.connection(node).dialling.answered = true;
         }
         self.close(now, id, Closed::Refused(why.clone()));
+        if let Refusal::Stale(met) = why {
+            self.hear_of_myself(now, met);
+        }
         // These will not be different the next time; the others may.
         if let Wanted::Node(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {
-            self.die(now, node, Down::Refused(why));
+            // (If this node is replaced, the connection is over as all the others are.)
+            if self.replaced.is_none() {
+                self.die(now, node, Down::Refused(why));
+            }
+        }
+    }
+
+    /// Another node has met this incarnation of this node. If it is a later one, this node is replaced.
+    ///
+    /// Some others know that, and have ended their connections with this one; the rest may learn it at any time, or never. To those it would speak for the later life: say that it has
+    /// not what that one has, for one thing. So it ends all connections, as if it had crashed, and lets nobody in.
+    fn hear_of_myself(&mut self, now: Time, met: Incarnation) {
+        if !self.config.keeps_id || met <= self.me.incarnation || self.replaced.is_some() || planted!(ReplacedGoesOn) {
+            return;
+        }
+        self.replaced = Some(met);
+        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
+        for node in nodes {
+            let connection = self.connection(node);
+            if connection.dialling.for_others {
+                self.forget_dial_back(node);
+            } else if !matches!(connection.carried, Carried::Idle) {
+                self.die(now, node, Down::Refused(Refusal::Stale(met)));
+            }
         }
     }
 
@@ -1369,6 +1425,7 @@ impl Machine {
                     Some((by, why)) => Down::Unrelayed { waited, dialled, by, why },
                     None => Down::Unreachable(waited, dialled),
                 };
+                let why = self.replaced.map_or(why, |by| Down::Refused(Refusal::Stale(by)));
                 self.die(now, node, why);
             }
             Carried::Lost { until, .. } => {

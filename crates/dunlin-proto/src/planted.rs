@@ -143,6 +143,8 @@ mod chosen {
         OwnersClock = "owners-clock",
         /// Of the halves whose home is lost only one is told.
         WakeOne = "wake-one",
+        /// A node that hears of a later life of itself ends only the connection with who has said so.
+        ReplacedGoesOn = "replaced-goes-on",
     }
 
     thread_local! {

@@ -248,7 +248,7 @@ impl Machine {
         forgotten
     }
 
-    fn forget_dial_back(&mut self, node: NodeId) {
+    pub(crate) fn forget_dial_back(&mut self, node: NodeId) {
         let connection = self.connection(node);
         connection.carried = Carried::Idle;
         connection.dialling.next = None;

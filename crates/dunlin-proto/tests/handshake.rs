@@ -5,7 +5,7 @@ use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::VERSIONS;
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
-use dunlin_proto::{Action, Closed, Config, Machine};
+use dunlin_proto::{Action, Closed, Config, Down, Machine, State};
 
 const NOW: Time = Time(0);
 const ME: Life = Life { node: NodeId(20), incarnation: Incarnation(5) };
@@ -88,7 +88,69 @@ fn who_does_not_belong_here_is_told_why() {
     other.wanted = NodeId(21);
     refused(&mut machine, 2, &other, Refusal::WrongNode(ME.node));
     refused(&mut machine, 3, &hello(ME, 1), Refusal::Myself);
-    refused(&mut machine, 4, &hello(life(20, 6), 1), Refusal::WrongNode(ME.node));
+    refused(&mut machine, 4, &hello(life(20, 4), 1), Refusal::Stale(ME.incarnation));
+    refused(&mut machine, 5, &hello(life(20, 6), 1), Refusal::WrongNode(ME.node));
+}
+
+/// A machine that has a connection with node 10, and has dialled node 30 for one, and an address to learn who is there.
+fn busy_machine(config: Config) -> Machine {
+    let mut machine = Machine::new(config, ME, 1);
+    admitted(&mut machine, 1, &hello(life(10, 1), 1));
+    dials(&mut machine, 30, 2);
+    machine.introduce("anybody".to_owned());
+    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
+        Action::Dial(dial, _) => Some(dial),
+        _ => None,
+    });
+    machine.dialled(NOW, dial.expect("it dials"), SocketId(3));
+    std::iter::from_fn(|| machine.poll()).for_each(drop);
+    machine
+}
+
+#[test]
+fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
+    let later = Incarnation(6);
+    let stale = Answer::Refused(Refusal::Stale(later)).encode();
+    let has_met_it = Hello { met: later, ..hello(life(11, 1), 1) };
+    for (way, socket, said) in [
+        ("who was dialled for a connection refuses", 2, stale.clone()),
+        ("who was dialled to be known refuses", 3, stale),
+        ("who dials has met it", 4, has_met_it.encode()),
+        ("it dials the earlier one", 4, hello(life(20, 6), 1).encode()),
+    ] {
+        let mut machine = busy_machine(Config::new("tides"));
+        machine.accepted(NOW, SocketId(4));
+        machine.received(NOW, SocketId(socket), said);
+        let done: Vec<Action> = std::iter::from_fn(|| machine.poll()).collect();
+        assert_eq!(machine.replaced_by(), Some(later), "{way}");
+        for node in [10, 30] {
+            let down = Action::Connection(NodeId(node), State::Down(Down::Refused(Refusal::Stale(later))));
+            assert_eq!(done.iter().filter(|done| **done == down).count(), 1, "{way}: {done:?}");
+        }
+        assert!(done.contains(&Action::Close(SocketId(1), Closed::Over)), "{way}: {done:?}");
+        // Nobody is let in any more, and nobody dialled.
+        refused(&mut machine, 5, &hello(life(12, 1), 1), Refusal::Busy);
+        refused(&mut machine, 6, &Hello { wanted: NodeId(0), ..hello(life(12, 1), 1) }, Refusal::Busy);
+        machine.connect(NOW, NodeId(10));
+        assert!(machine.is_idle(NodeId(10)), "{way}");
+        machine.introduce("somebody".to_owned());
+        let done: Vec<Action> = std::iter::from_fn(|| machine.poll()).collect();
+        assert!(matches!(&done[..], [Action::Introduced(_, Err(_))]), "{way}: {done:?}");
+    }
+}
+
+#[test]
+fn what_is_no_later_life_replaces_nobody() {
+    // If each start has an id of its own, there is no later life.
+    for (met, keeps_id) in [(1, true), (5, true), (6, false)] {
+        let mut config = Config::new("tides");
+        config.keeps_id = keeps_id;
+        let mut machine = busy_machine(config);
+        machine.received(NOW, SocketId(2), Answer::Refused(Refusal::Stale(Incarnation(met))).encode());
+        assert_eq!(machine.replaced_by(), None);
+        assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(1)));
+        assert!(machine.is_idle(NodeId(30)), "{met}");
+    }
 }
 
 #[test]

@@ -215,6 +215,8 @@ pub struct Coverage {
     pub resumed: u64,
     /// Connections that another node began to relay, counted at both sides.
     pub relayed: u64,
+    /// Earlier lives that heard that they are replaced.
+    pub replaced: u64,
 }
 
 impl Coverage {
@@ -233,6 +235,7 @@ impl Coverage {
         self.deaths += other.deaths;
         self.resumed += other.resumed;
         self.relayed += other.relayed;
+        self.replaced += other.replaced;
     }
 
     /// The counts as a JSON object.
@@ -246,13 +249,14 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"replaced\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
             self.deaths,
             self.resumed,
             self.relayed,
+            self.replaced,
             rows.join(",")
         )
     }
@@ -272,8 +276,8 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed",
-            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed, {} replaced",
+            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed, self.replaced
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -7,7 +7,7 @@ use dunlin_proto::{Census, Down, State};
 
 use crate::network::end_of;
 use crate::program::Stage;
-use crate::world::{Event, World, micros, node_id};
+use crate::world::{Event, Proc, World, micros, node_id};
 
 /// How a connection is, by what its node was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,6 +164,9 @@ impl World {
             Down::Refused(_) => self.current[me] == proc,
             _ => true,
         };
+        if matches!(why, Down::Refused(_)) && !std::mem::replace(&mut self.procs[proc].replaced, true) {
+            self.coverage.replaced += 1;
+        }
         if early {
             return self.broke(format!("n{me}: the connection to n{node} ends without a cause: {why}"));
         }
@@ -422,6 +425,12 @@ impl World {
         if let Some(node) = self.procs[proc].views.iter().position(|view| view.lost_told) {
             let me = self.procs[proc].node;
             self.broke(format!("n{me}: a channel is told that n{node} is lost, and the connection is not over"));
+        }
+        if self.procs[proc].replaced
+            && let Some(node) = self.procs[proc].views.iter().position(|view| view.state != Standing::Idle)
+        {
+            let Proc { node: me, incarnation, .. } = self.procs[proc];
+            self.broke(format!("n{me}/{incarnation} knows that it is replaced, and has a connection with n{node}"));
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Proc {
     pub(crate) machine: Machine,
     pub(crate) alive: bool,
     pub(crate) leaving: bool,
+    /// It was refused since there is a later life of its node, so it is to know that.
+    pub(crate) replaced: bool,
     /// It does nothing before this.
     pub(crate) busy_until: u64,
     tick_at: Option<u64>,
@@ -275,6 +277,7 @@ impl World {
             machine,
             alive: true,
             leaving: false,
+            replaced: false,
             busy_until: 0,
             tick_at: None,
             leave_until: 0,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Hello, Resume};
+use dunlin_proto::wire::handshake::{Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Frame, Head, Terms, ToHome, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Down, HomeHears, Machine, ProxyHears, State};
 
@@ -31,6 +31,20 @@ fn face() -> Declaration {
 
 fn terms(window: u32, credits: u32) -> Terms {
     Terms { window, credits, value_max: 1 << 20 }
+}
+
+fn hello(me: Life, wanted: NodeId) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: "regressions".into(),
+        me,
+        wanted,
+        met: Incarnation(0),
+        attempt: 1,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        identity: Bytes::new(),
+    }
 }
 
 /// Two machines, sockets without delay, and what both were told.
@@ -93,6 +107,16 @@ impl Pair {
         self.ends.extend([Some(by), Some(to)]);
         self.nodes[by].dialled(self.now, dial, SocketId(end as u64));
         self.nodes[to].accepted(self.now, SocketId(end as u64 + 1));
+    }
+
+    /// Somebody who is played by hand dials a node. Returns that node's end.
+    fn dialled_by(&mut self, node: usize, me: Life) -> usize {
+        let end = self.ends.len() + 1;
+        self.ends.extend([None, Some(node)]);
+        self.nodes[node].accepted(self.now, SocketId(end as u64));
+        self.nodes[node].received(self.now, SocketId(end as u64), hello(me, id(node)).encode());
+        self.run();
+        end
     }
 
     fn write(&mut self, end: usize) {
@@ -336,6 +360,35 @@ fn a_hello_that_comes_late_harms_nobody() {
     }
 }
 
+/// A node went on in an earlier life, was refused by who had met the later one, and let in by who had not. There it spoke for the later one, and said that a home
+/// was not here: a sender waited for ever (seed 61193368 of 22 November 2026).
+#[test]
+fn an_earlier_life_that_is_refused_ends_all_its_connections() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.offer(1, b"shoal");
+    pair.run();
+    let somebody = pair.dialled_by(0, Life { node: id(2), incarnation: Incarnation(1) });
+    assert!(pair.nodes[0].carried_by(id(2)).is_some());
+    // Node 1 meets the later life, and the earlier one dials it again.
+    pair.dialled_by(1, Life { node: id(0), incarnation: Incarnation(2) });
+    pair.run();
+    pair.wait(Duration::from_secs(1));
+    let told = |wanted: &Action| pair.heard.iter().filter(|(node, told)| *node == 0 && told == wanted).count();
+    let down = State::Down(Down::Refused(Refusal::Stale(Incarnation(2))));
+    assert_eq!(pair.nodes[0].replaced_by(), Some(Incarnation(2)));
+    assert_eq!([1, 2].map(|other| told(&Action::Connection(id(other), down.clone()))), [1, 1], "{:?}", pair.heard);
+    assert!(matches!(pair.proxy_heard().last(), Some(ProxyHears::Lost { unknown, .. }) if unknown == &[1]));
+    assert!(pair.ends[somebody].is_none());
+    // Nobody is let in any more, and nobody is dialled.
+    pair.dialled_by(0, Life { node: id(3), incarnation: Incarnation(1) });
+    pair.holds_dials = true;
+    pair.attach();
+    pair.run();
+    pair.wait(Duration::ZERO);
+    assert_eq!((pair.nodes[0].census().sockets, pair.dials.len()), (0, 0));
+    assert!(matches!(pair.proxy_heard().last(), Some(ProxyHears::Lost { .. })), "{:?}", pair.proxy_heard());
+}
+
 /// After a socket was replaced, a machine went on saying that it had something to write, and wrote nothing.
 #[test]
 fn after_a_resume_nothing_is_left_to_acknowledge() {
@@ -443,17 +496,8 @@ impl Prey {
     fn dialled_by(&mut self, number: u128, wanted: bool) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
-        let hello = Hello {
-            versions: VERSIONS,
-            application: "regressions".into(),
-            me: Life { node: NodeId(number), incarnation: Incarnation(1) },
-            wanted: if wanted { id(0) } else { NodeId(0) },
-            met: Incarnation(0),
-            attempt: 1,
-            resume: Resume { run: 1, seen: 0 },
-            addresses: Vec::new(),
-            identity: Bytes::new(),
-        };
+        let me = Life { node: NodeId(number), incarnation: Incarnation(1) };
+        let hello = hello(me, if wanted { id(0) } else { NodeId(0) });
         self.node.accepted(Time(0), socket);
         self.node.received(Time(0), socket, hello.encode());
         socket

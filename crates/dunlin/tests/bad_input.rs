@@ -548,6 +548,8 @@ fn an_address_that_leads_to_no_node_is_an_error() {
             (Bytes::new(), "closed"),
             (version, "it speaks protocol versions 60928 to 60929"),
             (application("krill"), "it belongs to the application \"krill\""),
+            // No node has a second life here: who says so does not part this one from the others.
+            (Answer::Refused(Refusal::Stale(Incarnation(u64::MAX))).encode(), "a later life of this node has been met"),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let name = format!("{}/numbers", listener.local_addr()?);

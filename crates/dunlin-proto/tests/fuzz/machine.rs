@@ -388,6 +388,7 @@ impl World {
             Action::Connection(node, state) => {
                 let up = matches!(state, State::Up(_) | State::Resumed | State::Relayed(_) | State::Lost(_));
                 let was = self.up.insert(node, up).unwrap_or(false);
+                assert!(!up || self.machine.replaced_by().is_none(), "{node} is {state:?}, and this node is replaced");
                 match state {
                     State::Up(life) => assert!(!was && life.node == node, "{node} is up twice"),
                     State::Lost(_) | State::Resumed | State::Relayed(_) => {

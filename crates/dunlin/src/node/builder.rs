@@ -221,6 +221,8 @@ impl NodeBuilder {
             config.relays_max = 0;
         }
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
+        // Each draws its own, below.
+        config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
         let me = Life { node: id::node(), incarnation: Incarnation(world::incarnation()) };
