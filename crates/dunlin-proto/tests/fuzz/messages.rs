@@ -148,7 +148,7 @@ fn moved(u: &mut Unstructured<'_>) -> Result<Moved> {
 }
 
 fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
-    Ok(match u.int_in_range(0..=17)? {
+    Ok(match u.int_in_range(0..=18)? {
         0 => FromHome::Attached(terms(u)?),
         1 => FromHome::Rejected(match u.int_in_range(0..=3)? {
             0 => Rejection::NoSuchChannel,
@@ -171,12 +171,13 @@ fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
         14 => FromHome::Superseded(number(u)?),
         15 => FromHome::Drained,
         16 => FromHome::Onward(number(u)?),
+        17 => FromHome::Unread(number(u)?),
         _ => FromHome::Ended(end(u)?),
     })
 }
 
 fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
-    Ok(match u.int_in_range(0..=11)? {
+    Ok(match u.int_in_range(0..=13)? {
         0 => ToHome::Attach(declaration(u)?),
         1 => ToHome::OfferChoice(number(u)?, u128::arbitrary(u)?),
         2 => ToHome::Withdraw(number(u)?),
@@ -190,6 +191,8 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
             let head = match kind {
                 5 => Head::Offer(number(u)?),
                 6 => Head::Grant(number(u)?, number(u)?),
+                12 => Head::Unread(number(u)?),
+                13 => Head::GrantUnread(number(u)?, number(u)?),
                 _ => Head::Sent,
             };
             let first = bytes(u, limits::CHUNK)?;

@@ -30,7 +30,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
-use super::message::{self, Kept, Passing};
+use super::message::{self, Kept, Passing, Shelf};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -55,9 +55,10 @@ pub(crate) struct State {
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
     /// Receivers that have come back from a message of this node's, and through others, before it was known that it had been taken. `None`: nobody wanted it.
     pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
-    /// Messages with ends in them that are here and not received, and may go on to another node.
+    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node as they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
     pub(crate) kept: Kept,
+    pub(crate) shelf: Shelf,
     /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
     /// who sent it, and the ends in it are dropped here.
     pub(super) late: BTreeMap<ChannelId, Encoding>,
@@ -128,6 +129,7 @@ impl Driver {
                 passing: BTreeMap::new(),
                 returned: BTreeMap::new(),
                 kept: Kept::default(),
+                shelf: Shelf::default(),
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
@@ -244,6 +246,9 @@ impl Driver {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
+            Action::Read(from, channel, read) => {
+                message::serve(from, channel, read, &mut Locked { driver: self, state, now });
+            }
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }

@@ -612,7 +612,7 @@ impl<T> Queue<T> {
             if admit == Admit::Wait {
                 return;
             }
-            if self.is_far_choice(index) {
+            if self.is_absent(index) {
                 self.ask_for(index, Handle::BUFFER, after);
                 index += 1;
                 continue;
@@ -942,7 +942,7 @@ impl<T> Queue<T> {
                 index = self.fail(index, Why::OwnChannel, after);
                 continue;
             }
-            if self.is_far_choice(index) && !self.is_granted_to(index, handle) {
+            if self.is_absent(index) && !self.is_granted_to(index, handle) {
                 self.ask_for(index, handle, after);
                 index += 1;
                 continue;
@@ -1017,6 +1017,11 @@ impl<T> Queue<T> {
             wakes.add(watcher.waker.take());
         }
         woke
+    }
+
+    /// Whether agents stand here for handles of a shared receiver that are elsewhere.
+    pub(crate) fn is_demanded(&self) -> bool {
+        !self.demands.is_empty()
     }
 
     /// Whether an agent stands here for a receiver elsewhere.

@@ -16,7 +16,7 @@ use dunlin_proto::{HomeHears, ProxyHears};
 use super::{Bridge, full_poison, poison, reason};
 use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
-use crate::node::message::{self, Completion, Leaving, NotNow};
+use crate::node::message::{self, Completion, Leaving, NotNow, Shelved};
 use crate::node::name::describe;
 use crate::node::work::Says;
 
@@ -29,6 +29,8 @@ struct Kept {
     bytes: u64,
     /// It has gone as a grant.
     granted: bool,
+    /// It can be read here: it was offered unread.
+    _shelved: Option<Shelved>,
 }
 
 impl Kept {
@@ -88,6 +90,8 @@ pub(crate) struct SendingBridge {
     is_reply: bool,
     /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go on.
     onward: bool,
+    /// Values of so many bytes or more are offered unread. 0: none.
+    unread_min: u64,
 }
 
 impl SendingBridge {
@@ -110,6 +114,7 @@ impl SendingBridge {
             fail_fast,
             is_reply: false,
             onward: false,
+            unread_min: 0,
         }
     }
 
@@ -235,6 +240,10 @@ impl SendingBridge {
         {
             return self.watch_size(written, says);
         }
+        if value.is_unread() {
+            let why = "its sender is gone, and with it the value, which was still there";
+            return Err(NotNow::Never(Why::Unsendable(why.into())));
+        }
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
     }
 
@@ -254,10 +263,15 @@ impl SendingBridge {
         match outlet.reserve(ticket) {
             Reserved::Granted(value) => match self.encode_offer(ticket, &value, says) {
                 Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
+                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true, _shelved: None };
                     let granted = says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
-                        locked.state.machine.grant(locked.now, says.channel, ticket, request, bytes)
+                        let (machine, now) = (&mut locked.state.machine, locked.now);
+                        if kept.leaving.is_unread() {
+                            machine.grant_unread(now, says.channel, ticket, request, bytes)
+                        } else {
+                            machine.grant(now, says.channel, ticket, request, bytes)
+                        }
                     });
                     if granted {
                         self.kept.insert(ticket, kept);
@@ -328,11 +342,23 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => match self.encode_offer(ticket, &value, says) {
-                Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                Ok((message, leaving)) => {
+                    let bytes = message.len() as u64;
+                    let unread = self.unread_min > 0 && bytes >= self.unread_min && !leaving.has_ends();
+                    let (message, shelved) = if unread {
+                        let (place, shelved) = message::shelve(message, self.encoding, says);
+                        (place, Some(shelved))
+                    } else {
+                        (message, None)
+                    };
+                    let kept = Kept { value, leaving, bytes, granted: false, _shelved: shelved };
                     says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
-                        locked.state.machine.offer(locked.now, says.channel, ticket, bytes);
+                        if unread {
+                            locked.state.machine.offer_unread(locked.now, says.channel, ticket, message);
+                        } else {
+                            locked.state.machine.offer(locked.now, says.channel, ticket, message);
+                        }
                     });
                     self.kept.insert(ticket, kept);
                 }
@@ -531,6 +557,7 @@ impl SendingBridge {
             }
             ProxyHears::Moved(home, tickets) => {
                 self.home = Some(home);
+                self.unread_min = 0;
                 self.offer_again(tickets, says);
                 // A receiver cannot go to this node over its own channel: it may have waited for another home.
                 self.retry(says);
@@ -562,6 +589,9 @@ impl SendingBridge {
             }
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
+                if let (Failure::Unread, Some(kept)) = (&why, &kept) {
+                    kept.leaving.bring(says);
+                }
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
                 outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
             }
@@ -593,6 +623,7 @@ impl SendingBridge {
                     self.hear_in_turn(Event::FirmOffer(ticket, kept.back(says)), says);
                 }
             }
+            ProxyHears::Unread(size) => self.unread_min = size,
             ProxyHears::Credit(count) => outlet.credit(count),
             ProxyHears::Ended(how) => self.end(&how, says),
             ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
@@ -653,7 +684,7 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return };
         match self.encode_offer(ticket, &value, says) {
             Ok((bytes, leaving)) => {
-                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false, _shelved: None };
                 says.speak(|locked| {
                     self.open_homes(&kept.leaving, locked);
                     locked.state.machine.offer_again(locked.now, says.channel, ticket, bytes);
@@ -839,6 +870,8 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
         // Whoever kept the value says so; without it nothing had been sent.
         Failure::Unknown => Why::NodeLost,
+        // Of who was to read it: others may.
+        Failure::Unread => Why::NodeLost,
     }
 }
 
