@@ -42,6 +42,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
+/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are through the keeper before they would be asked for.
+pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
+
 pub(crate) struct State {
     pub(crate) machine: Machine,
     pub(super) stretched: BTreeMap<Half, Stretched>,
@@ -75,6 +78,8 @@ pub(crate) struct State {
     pub(crate) hub: Option<Box<Hub>>,
     /// So many bytes of a channel's values may lie here.
     pub(crate) buffered_max: u64,
+    /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
+    pub(crate) straight_min: u64,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
     /// Wants to know when this node has to answer for nothing that it has handed on.
@@ -139,6 +144,7 @@ impl Driver {
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
                 buffered_max: BUFFERED_MAX,
+                straight_min: STRAIGHT_MIN,
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),

@@ -28,7 +28,7 @@ use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
 
 use self::through::Through;
 pub(crate) use self::through::{Passing, pass_on};
-pub(crate) use self::unread::{Reading, Reads, Shelf, Shelved, UNREAD_MIN, read, serve, shelve};
+pub(crate) use self::unread::{Reading, Reads, Shelf, Shelved, read, serve, shelve};
 use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};

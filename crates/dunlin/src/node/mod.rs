@@ -121,7 +121,7 @@ use tokio::sync::mpsc::error::TrySendError;
 pub(crate) use bell::lock;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
-pub(crate) use driver::BUFFERED_MAX;
+pub(crate) use driver::{BUFFERED_MAX, STRAIGHT_MIN};
 use driver::Driver;
 pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;

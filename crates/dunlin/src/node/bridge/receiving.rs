@@ -16,7 +16,7 @@ use dunlin_proto::{HomeHears, Machine, ProxyHears};
 use super::{Bridge, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
-use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, UNREAD_MIN, WINDOW};
+use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
 use crate::node::work::Says;
 
 /// At the receiver's half: the channel's home.
@@ -171,7 +171,10 @@ impl ReceivingBridge {
             && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
         {
             self.unread = Unread::Said;
-            says.speak(|locked| locked.state.machine.unread(locked.now, says.channel, from, UNREAD_MIN));
+            says.speak(|locked| {
+                let size = locked.state.straight_min;
+                locked.state.machine.unread(locked.now, says.channel, from, size);
+            });
         }
     }
 

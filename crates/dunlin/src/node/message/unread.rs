@@ -27,9 +27,6 @@ use crate::node::id;
 use crate::node::work::{Says, Told};
 use crate::world;
 
-/// Values of so many bytes or more are worth a word more: smaller ones are through the keeper before that is answered.
-pub(crate) const UNREAD_MIN: u64 = 64 << 10;
-
 /// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and that is not known yet.
 const READERS_MAX: usize = 16;
 
