@@ -132,7 +132,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
     pub fn reserve(&self, number: u64) -> Reserved<T> {
         match self.demand(number, false) {
             Reserved::Granted(Given::Value(value)) => Reserved::Granted(value),
-            Reserved::Granted(Given::Unread) | Reserved::Later => Reserved::Later,
+            Reserved::Granted(Given::Unread | Given::Unreadable) | Reserved::Later => Reserved::Later,
             Reserved::Gone => Reserved::Gone,
         }
     }

@@ -24,7 +24,9 @@ pub struct Value(Box<dyn AnyValue>);
 
 /// In the place of a message that is [unread](AnyInlet::offer_unread).
 #[derive(Serialize, serde::Deserialize)]
-struct Unread;
+struct Unread {
+    is_readable: bool,
+}
 
 trait AnyValue: Send {
     fn as_serialize(&self) -> &dyn erased_serde::Serialize;
@@ -64,7 +66,8 @@ impl Value {
     fn of_given<T: Portable>(given: Given<T>) -> Self {
         match given {
             Given::Value(value) => Self::new(value),
-            Given::Unread => Self::new(Unread),
+            Given::Unread => Self::new(Unread { is_readable: true }),
+            Given::Unreadable => Self::unreadable(),
         }
     }
 
@@ -73,8 +76,17 @@ impl Value {
         self.downcast_ref::<Unread>().is_some()
     }
 
+    /// In the place of one that is unread and could not be read.
+    pub fn unreadable() -> Self {
+        Self::new(Unread { is_readable: false })
+    }
+
     fn into_given<T: Portable>(self) -> Given<T> {
-        if self.is_unread() { Given::Unread } else { Given::Value(self.into()) }
+        match self.downcast_ref::<Unread>() {
+            None => Given::Value(self.into()),
+            Some(Unread { is_readable: true }) => Given::Unread,
+            Some(Unread { is_readable: false }) => Given::Unreadable,
+        }
     }
 
     /// # Panics

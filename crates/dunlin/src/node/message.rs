@@ -907,13 +907,6 @@ impl Leaving {
         self.through.as_ref().is_some_and(Through::is_unread)
     }
 
-    /// It could not be read there: here it can.
-    pub(crate) fn bring(&self, says: &Says<'_>) {
-        if let Some(through) = &self.through {
-            says.speak(|locked| through.bring(locked));
-        }
-    }
-
     /// The message goes back, but its ends may yet have been taken. `None`: it has none.
     pub(crate) fn part(&mut self) -> Option<Self> {
         let (ends, through) = (std::mem::take(&mut self.ends), self.through.take());

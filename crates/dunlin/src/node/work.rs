@@ -56,8 +56,6 @@ pub(crate) enum Told {
     Lent(CarriedEnd),
     /// This offer to the home is to go on to another node, and the ends in it cannot.
     Onward(Ticket),
-    /// What is unread at this home cannot be read elsewhere.
-    Bring,
     /// The value under this number has been [read](super::message::read). `None`: it could not be.
     Read(Ticket, Option<Bytes>),
     /// The bridge is needed elsewhere; the channel is over here.
@@ -172,7 +170,6 @@ impl Job {
                 Some(Told::Retry) => bridge.retry(&says),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
-                Some(Told::Bring) => bridge.bring(&says),
                 Some(Told::Read(ticket, message)) => bridge.read(ticket, message, &says),
                 Some(Told::ConnectionLost) => bridge.connection_lost(&says),
                 Some(Told::Until(until)) => self.until.push(until),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::far::{Away, FromSender, Given, Heard};
+use super::far::{Away, FromSender, Given, Heard, Unread};
 use super::{Ends, Handle, Offer, Queue, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::choice::decision::{Reserve, Reserver};
@@ -246,7 +246,8 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            if self.is_far_choice(index) && !self.is_granted_to(index, handle) || self.is_unread(index) && !reads {
+            if self.is_far_choice(index) && !self.is_granted_to(index, handle) || self.is_unread(index) && !(reads && self.is_readable(index))
+            {
                 self.ask_for(index, handle, after);
                 index += 1;
                 continue;
@@ -273,8 +274,8 @@ impl<T> Queue<T> {
                 Value::Pooled(pool) => pool.lock().take(),
                 value => value.take(),
             };
-            let is_unread = || offer.far.as_ref().is_some_and(|far| far.unread);
-            let Some(value) = value.map(Given::Value).or_else(|| is_unread().then_some(Given::Unread)) else {
+            let is_unread = offer.far.as_ref().is_some_and(|far| far.unread == Unread::Yes);
+            let Some(value) = value.map(Given::Value).or(is_unread.then_some(Given::Unread)) else {
                 index += 1;
                 continue;
             };

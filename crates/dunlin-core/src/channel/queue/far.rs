@@ -38,9 +38,18 @@ pub(super) struct FromFar {
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
     pub(super) choice: Option<u128>,
-    /// Its value is still where it was sent. A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks for it.
-    pub(super) unread: bool,
+    pub(super) unread: Unread,
     pub(super) ask: Option<Ask>,
+}
+
+/// Whether the value of an offer is still where it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    No,
+    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks for it.
+    Yes,
+    /// That has been done, or it cannot be read elsewhere: it is to come here.
+    Asked,
 }
 
 /// That a reservation was asked for.
@@ -190,6 +199,8 @@ pub enum Given<T> {
     Value(T),
     /// The offer of a value that is still where it was sent: see [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
     Unread,
+    /// The same, given back by who could not read it.
+    Unreadable,
 }
 
 impl<T> From<T> for Given<T> {
@@ -203,7 +214,7 @@ impl<T> Given<T> {
     pub fn read(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
-            Self::Unread => None,
+            Self::Unread | Self::Unreadable => None,
         }
     }
 }
@@ -521,7 +532,12 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn is_unread(&self, index: usize) -> bool {
-        self.offers[index].far.as_ref().is_some_and(|far| far.unread)
+        self.offers[index].far.as_ref().is_some_and(|far| far.unread != Unread::No)
+    }
+
+    /// Whether a handle elsewhere can read its value where it was sent.
+    pub(super) fn is_readable(&self, index: usize) -> bool {
+        self.offers[index].far.as_ref().is_some_and(|far| far.unread == Unread::Yes)
     }
 
     pub(super) fn is_granted_to(&self, index: usize, handle: Handle) -> bool {
@@ -538,6 +554,9 @@ impl<T> Queue<T> {
         let Some(far) = self.offers[index].far.as_mut().filter(|far| far.ask.is_none()) else { return };
         let (of, number, request) = (far.of, far.number, self.next_ask);
         far.ask = Some(Ask { number: request, handle, granted: None });
+        if far.unread == Unread::Yes {
+            far.unread = Unread::Asked;
+        }
         self.next_ask += 1;
         self.tell_inlet(of, FromReceiver::Reserve(number, request), after);
     }
@@ -606,7 +625,7 @@ impl<T> Queue<T> {
             // Told twice: once when it was made, and once when a claim was over.
             return;
         }
-        let unread = value.is_none() && choice.is_none();
+        let unread = if value.is_none() && choice.is_none() { Unread::Yes } else { Unread::No };
         let mut slot = value;
         let offered = if slot.is_some() {
             // A policy that panics refuses this value; it must not end the agent, who has others' offers.
@@ -636,7 +655,7 @@ impl<T> Queue<T> {
             far: Some(FromFar { of, number, choice, unread, ask: None }),
             known: Known::No,
         });
-        if choice.is_some() || unread {
+        if choice.is_some() || unread != Unread::No {
             // A buffer with room asks for the value itself.
             self.refill(after);
         }
@@ -648,10 +667,11 @@ impl<T> Queue<T> {
         let Some(index) = self.find_far(of, number) else { return Err(value) };
         let offer = &mut self.offers[index];
         let (ticket, handle) = (offer.ticket, offer.handle);
-        let Some(far) = offer.far.as_mut().filter(|far| far.unread && offer.standing == Standing::Waiting) else {
+        let stands = offer.standing == Standing::Waiting;
+        let Some(far) = offer.far.as_mut().filter(|far| stands && far.unread != Unread::No) else {
             return Err(value);
         };
-        (far.unread, far.ask) = (false, None);
+        (far.unread, far.ask) = (Unread::No, None);
         offer.value = Value::Here(value);
         self.refill(after);
         self.announce(ticket, handle, after);
@@ -810,7 +830,7 @@ impl<T> Queue<T> {
             // With credits it waits here for one; after the end it fails here.
             return Collected::Gone;
         }
-        if offer.far.as_ref().is_some_and(|far| far.unread) {
+        if offer.far.as_ref().is_some_and(|far| far.unread != Unread::No) {
             self.ask_for(index, Handle::OUTLET, after);
             return Collected::Gone;
         }
@@ -940,6 +960,9 @@ impl<T> Queue<T> {
             (Value::Pooled(pool), Given::Value(value)) => *pool.lock() = Some(value),
             (slot, Given::Value(value)) => *slot = Value::Here(value),
             (_, Given::Unread) => {}
+            (_, Given::Unreadable) => {
+                offer.far.iter_mut().for_each(|far| far.unread = Unread::Asked);
+            }
         }
         if let Some((decision, _)) = &offer.choice {
             decision.abort(&mut after.wakes);
@@ -1053,7 +1076,10 @@ impl<T> Queue<T> {
     pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| {
             let is_open =
-                |far: &FromFar| far.of == of && (far.choice.is_some() || far.unread) && matches!(o.value, Value::Gone);
+                |far: &FromFar| {
+                    let is_absent = far.choice.is_some() || far.unread != Unread::No;
+                    far.of == of && is_absent && matches!(o.value, Value::Gone)
+                };
             o.standing == Standing::Waiting && o.far.as_ref().is_some_and(is_open)
         };
         while let Some(index) = self.offers.iter().position(theirs) {

@@ -53,8 +53,6 @@ pub(crate) trait Bridge: Send {
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.
     fn onward(&mut self, _: Ticket, _: &Says<'_>) {}
-    /// What is unread at this home cannot be read elsewhere.
-    fn bring(&mut self, _: &Says<'_>) {}
     /// The value under this number has been read. `None`: it could not be.
     fn read(&mut self, _: Ticket, _: Option<Bytes>, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.

@@ -68,6 +68,8 @@ pub(crate) struct ReceivingBridge {
 /// Whether the sender's half is to offer large values unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unread {
+    /// Nobody has looked.
+    New,
     /// It has not been told, and does not.
     Unsaid,
     Said,
@@ -88,7 +90,7 @@ impl ReceivingBridge {
             from,
             arriving: BTreeMap::new(),
             onward: BTreeSet::new(),
-            unread: Unread::Unsaid,
+            unread: Unread::New,
             reading: BTreeMap::new(),
             visits: false,
             early_ends: Vec::new(),
@@ -166,7 +168,7 @@ impl ReceivingBridge {
 
     /// If receivers of what is offered here are at other nodes, large values are to stay where they are until it is known who receives them.
     fn say_unread(&mut self, says: &Says<'_>) {
-        if self.unread == Unread::Unsaid
+        if matches!(self.unread, Unread::New | Unread::Unsaid)
             && let Some(from) = self.from
             && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
         {
@@ -179,7 +181,7 @@ impl ReceivingBridge {
     }
 
     /// This value is wanted here, and is read.
-    fn bring_one(&mut self, ticket: Ticket, says: &Says<'_>) {
+    fn bring(&mut self, ticket: Ticket, says: &Says<'_>) {
         let reading = self.arriving.get(&ticket).and_then(Arriving::reading);
         let (Some(reading), Some(from)) = (reading, self.from) else { return };
         if self.unread == Unread::Said {
@@ -404,7 +406,7 @@ impl ReceivingBridge {
                 drop(copy);
             }
             FromReceiver::Reserve(ticket, _) if self.arriving.get(&ticket).is_some_and(Arriving::is_unread) => {
-                self.bring_one(ticket, says);
+                self.bring(ticket, says);
             }
             // It is on its way, asked for by one who has given that up.
             FromReceiver::Reserve(ticket, request) if self.reading.contains_key(&ticket) => {
@@ -494,6 +496,10 @@ impl Bridge for ReceivingBridge {
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
+            if self.unread == Unread::New {
+                self.unread = Unread::Unsaid;
+                self.say_unread(says);
+            }
             let Some(inlet) = &mut self.inlet else {
                 let left = std::mem::take(&mut self.arriving);
                 says.speak(|locked| left.into_values().for_each(|arriving| arriving.forget(locked)));
@@ -528,9 +534,6 @@ impl Bridge for ReceivingBridge {
                     self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
                     if let Some(inlet) = &self.inlet {
                         inlet.offer_unread(ticket);
-                    }
-                    if self.unread == Unread::Never {
-                        self.bring_one(ticket, says);
                     }
                 }
                 None => says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned())),
@@ -666,11 +669,6 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Lost(_) => self.ended(End::Lost, says),
         }
-    }
-
-    fn bring(&mut self, says: &Says<'_>) {
-        let unread: Vec<Ticket> = self.arriving.iter().filter(|(_, it)| it.is_unread()).map(|(ticket, _)| *ticket).collect();
-        unread.into_iter().for_each(|ticket| self.bring_one(ticket, says));
     }
 
     fn read(&mut self, ticket: Ticket, message: Option<Bytes>, says: &Says<'_>) {

@@ -589,11 +589,12 @@ impl SendingBridge {
             }
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
-                if let (Failure::Unread, Some(kept)) = (&why, &kept) {
-                    kept.leaving.bring(says);
-                }
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
-                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
+                let mut value = kept.map(|kept| kept.back(says));
+                if why == Failure::Unread && value.as_ref().is_some_and(Value::is_unread) {
+                    value = Some(Value::unreadable());
+                }
+                outlet.failed(ticket, value, why_failed(why, bytes));
             }
             ProxyHears::Withdrawn(ticket) => {
                 let anew = self.anew.iter().position(|(other, _)| *other == ticket);

@@ -29,7 +29,6 @@ pub(crate) struct Passing {
 /// The ends of a message that goes through this node, until it is known what became of it.
 pub(super) struct Through {
     name: PassedOn,
-    over: ChannelId,
     from: NodeId,
     ends: Vec<(ChannelId, Place, Trip)>,
     is_unread: bool,
@@ -60,7 +59,7 @@ pub(crate) fn pass_on(
             if length > bytes_max {
                 return Some(Err(Why::TooLarge { bytes: length, bytes_max }.into()));
             }
-            let through = Some(Through { name, over, from, ends: Vec::new(), is_unread });
+            let through = Some(Through { name, from, ends: Vec::new(), is_unread });
             return Some(Ok((bytes, Leaving { sealed: None, ends: Vec::new(), encoding, through })));
         }
         if to == Some(locked.state.machine.me().node) {
@@ -92,7 +91,7 @@ pub(crate) fn pass_on(
                 ends.push((end.channel, place.clone(), trip));
             }
         }
-        let through = Some(Through { name, over, from, ends, is_unread });
+        let through = Some(Through { name, from, ends, is_unread });
         Some(Ok((message.freeze(), Leaving { sealed: None, ends: Vec::new(), encoding, through })))
     })
 }
@@ -100,11 +99,6 @@ pub(crate) fn pass_on(
 impl Through {
     pub(super) fn is_unread(&self) -> bool {
         self.is_unread
-    }
-
-    /// It could not be read at the node that it was to go to: it is read here.
-    pub(super) fn bring(&self, locked: &mut Locked<'_>) {
-        locked.state.tell((self.over, Which::Receiver), Told::Bring);
     }
 
     /// The message has not been taken, or nobody knows: what came stays as it is.
