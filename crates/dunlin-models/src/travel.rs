@@ -669,7 +669,9 @@ impl Travel {
                 }
             }
             ProxyHears::Held(_) => self.broken = Some("a word of an extended receive".to_owned()),
-            ProxyHears::Onward(_) | ProxyHears::Unread(_) => self.broken = Some("a value is to go on, and none does".to_owned()),
+            ProxyHears::Onward(_) | ProxyHears::Unread(_) => {
+                self.broken = Some("a value is to go on, and none does".to_owned())
+            }
         }
     }
 

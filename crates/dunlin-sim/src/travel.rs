@@ -785,7 +785,9 @@ impl World {
                 }
                 self.value_told(at, proc, ticket, Outcome::NotTaken);
             }
-            ProxyHears::Onward(_) | ProxyHears::Unread(_) => self.broke(format!("line {at}: a value goes on, and none here does")),
+            ProxyHears::Onward(_) | ProxyHears::Unread(_) => {
+                self.broke(format!("line {at}: a value goes on, and none here does"))
+            }
             ProxyHears::Withdrawn(ticket) => {
                 let open = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize)));
                 if open.is_some_and(|open| !open.withdrawing && !open.granted) {

@@ -269,9 +269,12 @@ pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(
         Head::Offer(ticket) | Head::Unread(ticket) if from.open.contains_key(&ticket) => {
             Err("an offer under a number that is in use")
         }
-        Head::Offer(_) | Head::Unread(_) if from.open.len() >= terms.window as usize => Err("more offers than the window has"),
+        Head::Offer(_) | Head::Unread(_) if from.open.len() >= terms.window as usize => {
+            Err("more offers than the window has")
+        }
         Head::Grant(ticket, _) | Head::GrantUnread(ticket, _)
-            if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
+            if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) =>
+        {
             Err("a grant for what no choice offers")
         }
         Head::Sent if from.retired => Err("a value that was sent behind the end of its half"),

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
-    Read, Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
+    Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -634,7 +634,9 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
         kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
-        kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => limits::CHUNK + 64,
+        kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
+            limits::CHUNK + 64
+        }
         kind::ATTACHED
         | kind::TAKEN
         | kind::HELD

@@ -183,8 +183,18 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 10] =
-    [&NAMES, &LISTEN, &ADVERTISE, &GRACE, &HEARTBEAT, &MESSAGE_MAX_BYTES, &BUFFERED_MAX_BYTES, &STRAIGHT_MIN_BYTES, &RELAY, &ROLE];
+pub(super) static SETTINGS: [&dyn AnyKey; 10] = [
+    &NAMES,
+    &LISTEN,
+    &ADVERTISE,
+    &GRACE,
+    &HEARTBEAT,
+    &MESSAGE_MAX_BYTES,
+    &BUFFERED_MAX_BYTES,
+    &STRAIGHT_MIN_BYTES,
+    &RELAY,
+    &ROLE,
+];
 
 /// The variables of the settings.
 pub(super) fn variables() -> impl Iterator<Item = &'static str> {

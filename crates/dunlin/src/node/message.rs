@@ -692,8 +692,15 @@ pub(crate) fn arrive(
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let mut arriving =
-        Arriving { ends: Vec::new(), chores: Vec::new(), bytes: whole, encoding, name: None, is_granted: false, is_unread: false };
+    let mut arriving = Arriving {
+        ends: Vec::new(),
+        chores: Vec::new(),
+        bytes: whole,
+        encoding,
+        name: None,
+        is_granted: false,
+        is_unread: false,
+    };
     for (end, coming) in inbox.into_adopted().into_iter().zip(comings) {
         let (agents, chore) = into_list(end.agent);
         arriving.chores.extend(chore);
@@ -1075,15 +1082,7 @@ fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
 impl Arriving {
     /// Of a message that can be read elsewhere.
     pub(crate) fn unread(bytes: Bytes, encoding: Encoding) -> Self {
-        Self {
-            ends: Vec::new(),
-            chores: Vec::new(),
-            bytes,
-            encoding,
-            name: None,
-            is_granted: false,
-            is_unread: true,
-        }
+        Self { ends: Vec::new(), chores: Vec::new(), bytes, encoding, name: None, is_granted: false, is_unread: true }
     }
 
     pub(crate) fn is_unread(&self) -> bool {
@@ -1099,13 +1098,8 @@ impl Arriving {
     /// name.
     pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: NodeId, locked: &mut Locked<'_>) {
         self.name = Some(name);
-        let passing = Passing {
-            over,
-            from,
-            bytes: self.bytes.clone(),
-            encoding: self.encoding,
-            is_unread: self.is_unread,
-        };
+        let passing =
+            Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding, is_unread: self.is_unread };
         locked.state.passing.insert(name, passing);
         locked
             .state

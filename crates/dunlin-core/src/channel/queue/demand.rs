@@ -173,7 +173,7 @@ impl<T> Queue<T> {
                     && match &offer.choice {
                         Some((decision, _)) => decision.may_be_reserved(),
                         // Asked for, it will be heard of.
-                        None => !self.is_far_choice(index) || self.may_ask(index, handle),
+                        None => !self.is_absent(index) || self.is_readable(index) || self.may_ask(index, handle),
                     }
             })
     }
@@ -246,7 +246,8 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            if self.is_far_choice(index) && !self.is_granted_to(index, handle) || self.is_unread(index) && !(reads && self.is_readable(index))
+            if self.is_far_choice(index) && !self.is_granted_to(index, handle)
+                || self.is_unread(index) && !(reads && self.is_readable(index))
             {
                 self.ask_for(index, handle, after);
                 index += 1;

@@ -1075,11 +1075,10 @@ impl<T> Queue<T> {
     /// The agent is gone: what its choices offered is granted to nobody any more, and what is unread is read by nobody.
     pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| {
-            let is_open =
-                |far: &FromFar| {
-                    let is_absent = far.choice.is_some() || far.unread != Unread::No;
-                    far.of == of && is_absent && matches!(o.value, Value::Gone)
-                };
+            let is_open = |far: &FromFar| {
+                let is_absent = far.choice.is_some() || far.unread != Unread::No;
+                far.of == of && is_absent && matches!(o.value, Value::Gone)
+            };
             o.standing == Standing::Waiting && o.far.as_ref().is_some_and(is_open)
         };
         while let Some(index) = self.offers.iter().position(theirs) {

@@ -68,8 +68,6 @@ pub(crate) struct ReceivingBridge {
 /// Whether the sender's half is to offer large values unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unread {
-    /// Nobody has looked.
-    New,
     /// It has not been told, and does not.
     Unsaid,
     Said,
@@ -90,7 +88,7 @@ impl ReceivingBridge {
             from,
             arriving: BTreeMap::new(),
             onward: BTreeSet::new(),
-            unread: Unread::New,
+            unread: Unread::Unsaid,
             reading: BTreeMap::new(),
             visits: false,
             early_ends: Vec::new(),
@@ -168,7 +166,7 @@ impl ReceivingBridge {
 
     /// If receivers of what is offered here are at other nodes, large values are to stay where they are until it is known who receives them.
     fn say_unread(&mut self, says: &Says<'_>) {
-        if matches!(self.unread, Unread::New | Unread::Unsaid)
+        if self.unread == Unread::Unsaid
             && let Some(from) = self.from
             && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
         {
@@ -496,10 +494,6 @@ impl Bridge for ReceivingBridge {
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
-            if self.unread == Unread::New {
-                self.unread = Unread::Unsaid;
-                self.say_unread(says);
-            }
             let Some(inlet) = &mut self.inlet else {
                 let left = std::mem::take(&mut self.arriving);
                 says.speak(|locked| left.into_values().for_each(|arriving| arriving.forget(locked)));
