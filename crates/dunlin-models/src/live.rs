@@ -386,7 +386,7 @@ impl Link {
                 self.tell(|outlet| outlet.held(ticket));
             }
             Back::Said(FromReceiver::Lost(ticket, copy, id)) => {
-                let value = self.back(ticket, Some(copy));
+                let value = self.back(ticket, copy);
                 self.tell(|outlet| value.into_iter().for_each(|value| outlet.lost(ticket, value, id)));
             }
             Back::Said(FromReceiver::Reserve(ticket, request)) => self.reserve(ticket, request),

@@ -522,6 +522,9 @@ impl Travel {
                 node.queue.clear();
                 node.ended = None;
             }
+            HomeHears::OfferedUnread(..) | HomeHears::GrantedUnread(..) => {
+                self.broken = Some("a value is offered unread, and none is".to_owned());
+            }
             HomeHears::OfferedByChoice(ticket, choice) => {
                 let value = choice as u8;
                 node.queue.push_back(Queued { from, ticket, value, admitted: false, asked: Asked::Tentative });

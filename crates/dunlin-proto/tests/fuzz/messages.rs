@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
-    Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
+    Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -62,7 +62,7 @@ pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
 }
 
 pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
-    Ok(match u.int_in_range(0..=7)? {
+    Ok(match u.int_in_range(0..=9)? {
         0 => Failure::Closed,
         1 => Failure::Poisoned(poison(u)?),
         2 => Failure::Refused,
@@ -70,6 +70,8 @@ pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
         4 => Failure::WouldBlock,
         5 => Failure::TooLarge { max: number(u)? },
         6 => Failure::OwnChannel,
+        7 => Failure::Unknown,
+        8 => Failure::Unread,
         _ => Failure::Undecodable(text(u, limits::TEXT)?),
     })
 }
@@ -235,6 +237,7 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         216..=225 => Frame::Cut(channel(u)?),
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
         239..=243 => Frame::Relay(relay(u)?),
+        244..=246 => Frame::Read(channel(u)?, Read { key: u128::arbitrary(u)?, value_max: number(u)? }),
         _ => Frame::Names(names(u)?),
     })
 }
