@@ -551,11 +551,28 @@ impl<T: Send + 'static> Inlet<T> {
             queue.grant(self.of(), number, request, value, tick, after)?;
             Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
         })?;
-        if be_patient_now {
+        self.be_patient(be_patient_now);
+        Ok(())
+    }
+
+    /// The value that was asked for [stays](Self::offer_unread) where it is. `false`: who has asked for it has to have it here, or nobody has: it is to be read here, and then
+    /// [granted](Self::grant).
+    #[must_use = "`false`: the value is wanted here"]
+    pub fn grant_unread(&self, number: u64, request: u64) -> bool {
+        let tick = waits::tick();
+        let (granted, be_patient_now) = self.chan.with_queue(|queue, _, after| {
+            let granted = queue.grant_unread(self.of(), number, request, tick, after);
+            (granted, granted && !std::mem::replace(&mut queue.patient, true))
+        });
+        self.be_patient(be_patient_now);
+        granted
+    }
+
+    fn be_patient(&self, now: bool) {
+        if now {
             let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
             be_patient(patient);
         }
-        Ok(())
     }
 
     /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of it is or will be heard.
@@ -819,13 +836,13 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
+            // Nothing is unread within one memory.
             FromReceiver::Lost(ticket, value, id) => {
-                // Nothing is offered unread within one memory.
-                if let Some(value) = value {
-                    self.outlet.lost(ticket, value, id);
-                }
+                value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id));
             }
-            FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
+            FromReceiver::Abort(ticket, value) => {
+                value.into_iter().for_each(|value| self.outlet.give_back(ticket, value))
+            }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),

@@ -970,7 +970,7 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
         let sent = once(send.as_mut());
         let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
         assert_eq!(once(here.recv()), None);
-        there.withdrawn(1, None);
+        there.withdrawn(1, None::<i32>);
         assert_eq!(once(here.recv()), None);
         there.give_back(1, value);
         assert_eq!(once(here.recv()), Some(Ok(7)));

@@ -212,7 +212,9 @@ impl<T: Send + 'static> Carrier<T> {
             FromReceiver::Lost(ticket, value, id) => {
                 value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id))
             }
-            FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
+            FromReceiver::Abort(ticket, value) => {
+                value.into_iter().for_each(|value| self.outlet.give_back(ticket, value))
+            }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),

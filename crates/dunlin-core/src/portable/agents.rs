@@ -413,6 +413,12 @@ impl AnyInlet {
         self.agent.offer_unread(number);
     }
 
+    /// [`Inlet::grant_unread`].
+    #[must_use = "`false`: the value is wanted here"]
+    pub fn grant_unread(&self, number: u64, request: u64) -> bool {
+        self.agent.grant_unread(number, request)
+    }
+
     /// [`Inlet::bring`].
     ///
     /// # Errors
@@ -721,6 +727,7 @@ trait DynInlet: Send {
     fn offer(&self, number: u64, value: Value);
     fn offer_unread(&self, number: u64);
     fn is_demanded(&self) -> bool;
+    fn grant_unread(&self, number: u64, request: u64) -> bool;
     fn bring(&self, number: u64, value: Value) -> Result<(), Value>;
     fn offer_choice(&self, number: u64, choice: u128);
     fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value>;
@@ -776,7 +783,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(Value::new)),
             FromReceiver::Lost(number, value, id) => FromReceiver::Lost(number, value.map(Value::new), id),
             FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
-            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, Value::new(value)),
+            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, value.map(Value::new)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),
             FromReceiver::Retired => FromReceiver::Retired,
             FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
@@ -795,6 +802,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn is_demanded(&self) -> bool {
         self.is_demanded()
+    }
+
+    fn grant_unread(&self, number: u64, request: u64) -> bool {
+        self.grant_unread(number, request)
     }
 
     fn bring(&self, number: u64, value: Value) -> Result<(), Value> {

@@ -159,8 +159,8 @@ pub enum FromReceiver<T> {
     /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, for which it has to be
     /// withdrawn, and offered with it.
     Reserve(u64, u64),
-    /// The receiver that had it reserved does not want it any more; the offer stands.
-    Abort(u64, T),
+    /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
+    Abort(u64, Option<T>),
     /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
     Credit(u32),
     /// The channel was retired from here.
@@ -176,8 +176,9 @@ pub enum FromReceiver<T> {
 impl<T> FromReceiver<T> {
     fn into_value(self) -> Option<T> {
         match self {
-            Self::Failed(_, value, _) | Self::Withdrawn(_, value) | Self::Lost(_, value, _) => value,
-            Self::Abort(_, value) => Some(value),
+            Self::Failed(_, value, _) | Self::Withdrawn(_, value) | Self::Lost(_, value, _) | Self::Abort(_, value) => {
+                value
+            }
             _ => None,
         }
     }
@@ -566,10 +567,12 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         if let Some(far) = &mut offer.far
             && far.ask.take().is_some_and(|ask| ask.granted.is_some())
-            && let Some(value) = offer.value.take()
         {
-            let (of, number) = (far.of, far.number);
-            self.tell_inlet(of, FromReceiver::Abort(number, value), after);
+            let (of, number, value) = (far.of, far.number, offer.value.take());
+            let was_unread = std::mem::replace(&mut far.unread, Unread::No) != Unread::No;
+            if value.is_some() || was_unread {
+                self.tell_inlet(of, FromReceiver::Abort(number, value), after);
+            }
         }
         self.wake_watchers(&mut after.wakes);
     }
@@ -625,7 +628,11 @@ impl<T> Queue<T> {
             // Told twice: once when it was made, and once when a claim was over.
             return;
         }
-        let unread = if value.is_none() && choice.is_none() { Unread::Yes } else { Unread::No };
+        let unread = match (&value, choice) {
+            (Some(_), _) | (_, Some(_)) => Unread::No,
+            _ if self.unreadable => Unread::Asked,
+            _ => Unread::Yes,
+        };
         let mut slot = value;
         let offered = if slot.is_some() {
             // A policy that panics refuses this value; it must not end the agent, who has others' offers.
@@ -773,6 +780,28 @@ impl<T> Queue<T> {
             }
         }
         Ok(())
+    }
+
+    /// What was asked for can be read where it is. `false`: it cannot by who has asked for it.
+    pub(crate) fn grant_unread(
+        &mut self,
+        of: Handle,
+        number: u64,
+        request: u64,
+        tick: u32,
+        after: &mut After<T>,
+    ) -> bool {
+        let Some(index) = self.find_far(of, number) else { return false };
+        let Some(handle) = self.offers[index].far.as_ref().and_then(|far| far.ask).map(|ask| ask.handle) else {
+            return false;
+        };
+        let reads = !self.unreadable && self.demands_of(handle).is_some();
+        let Some(far) = self.offers[index].far.as_mut().filter(|_| reads) else { return false };
+        let Some(ask) = far.ask.as_mut().filter(|ask| ask.number == request) else { return false };
+        ask.granted = Some(tick);
+        far.unread = Unread::Yes;
+        self.wake_watchers(&mut after.wakes);
+        true
     }
 
     /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
@@ -961,6 +990,7 @@ impl<T> Queue<T> {
             (slot, Given::Value(value)) => *slot = Value::Here(value),
             (_, Given::Unread) => {}
             (_, Given::Unreadable) => {
+                self.unreadable = true;
                 offer.far.iter_mut().for_each(|far| far.unread = Unread::Asked);
             }
         }

@@ -302,6 +302,8 @@ pub(crate) struct Queue<T> {
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
+    /// What is unread could not be read by a handle elsewhere: it comes here from now on.
+    unreadable: bool,
     /// The sender is gone, and its agent has not been told.
     sender_leaving: bool,
     /// The node of the sender, or of the receiver, is lost for good.
@@ -350,6 +352,7 @@ impl<T> Queue<T> {
             lone_inlets: Vec::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
+            unreadable: false,
             sender_leaving: false,
             sender_lost: false,
             receiver_lost: false,

@@ -532,10 +532,15 @@ impl Bridge for ReceivingBridge {
                 }
                 None => says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned())),
             },
-            HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes) {
+            HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
                 Some(reading) => {
-                    let reads = message::read(reading, ticket, from, says);
-                    self.reading.insert(ticket, (Some(request), reads));
+                    // Before somebody passes it on. It is forgotten if nobody does.
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
+                    if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
+                        self.forget(ticket, says);
+                        let reads = message::read(reading, ticket, from, says);
+                        self.reading.insert(ticket, (Some(request), reads));
+                    }
                 }
                 None => {
                     inlet.withdraw(ticket);

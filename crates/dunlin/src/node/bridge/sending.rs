@@ -247,6 +247,16 @@ impl SendingBridge {
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
     }
 
+    /// A large message may stay here: then what is sent says where it can be read. With how long it is.
+    fn shelve(&self, message: Bytes, leaving: &Leaving, says: &Says<'_>) -> (Bytes, Option<Shelved>, u64) {
+        let bytes = message.len() as u64;
+        if self.unread_min == 0 || bytes < self.unread_min || leaving.has_ends() {
+            return (message, None, bytes);
+        }
+        let (place, shelved) = message::shelve(message, self.encoding, says);
+        (place, Some(shelved), bytes)
+    }
+
     fn watch_size(
         &self,
         written: Result<(Bytes, Leaving), NotNow>,
@@ -262,15 +272,17 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
             Reserved::Granted(value) => match self.encode_offer(ticket, &value, says) {
-                Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true, _shelved: None };
+                Ok((message, leaving)) => {
+                    let (message, shelved, bytes) = self.shelve(message, &leaving, says);
+                    let is_unread = shelved.is_some() || leaving.is_unread();
+                    let kept = Kept { value, leaving, bytes, granted: true, _shelved: shelved };
                     let granted = says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
                         let (machine, now) = (&mut locked.state.machine, locked.now);
-                        if kept.leaving.is_unread() {
-                            machine.grant_unread(now, says.channel, ticket, request, bytes)
+                        if is_unread {
+                            machine.grant_unread(now, says.channel, ticket, request, message)
                         } else {
-                            machine.grant(now, says.channel, ticket, request, bytes)
+                            machine.grant(now, says.channel, ticket, request, message)
                         }
                     });
                     if granted {
@@ -343,18 +355,12 @@ impl SendingBridge {
         match event {
             Event::FirmOffer(ticket, value) => match self.encode_offer(ticket, &value, says) {
                 Ok((message, leaving)) => {
-                    let bytes = message.len() as u64;
-                    let unread = self.unread_min > 0 && bytes >= self.unread_min && !leaving.has_ends();
-                    let (message, shelved) = if unread {
-                        let (place, shelved) = message::shelve(message, self.encoding, says);
-                        (place, Some(shelved))
-                    } else {
-                        (message, None)
-                    };
+                    let (message, shelved, bytes) = self.shelve(message, &leaving, says);
+                    let is_unread = shelved.is_some();
                     let kept = Kept { value, leaving, bytes, granted: false, _shelved: shelved };
                     says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
-                        if unread {
+                        if is_unread {
                             locked.state.machine.offer_unread(locked.now, says.channel, ticket, message);
                         } else {
                             locked.state.machine.offer(locked.now, says.channel, ticket, message);
