@@ -83,7 +83,7 @@ use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
 use crate::channel::queue::far::{Carried, Collected, FromSender, Heard};
-pub use crate::channel::queue::far::{FromReceiver, Reserved};
+pub use crate::channel::queue::far::{FromReceiver, Given, Reserved};
 use crate::channel::queue::{Handle, Queue};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
@@ -238,7 +238,7 @@ impl<T: Send + 'static> Outlet<T> {
                 };
                 return Poll::Ready(match event {
                     FromSender::Sent(value) => Event::Sent(value),
-                    FromSender::Offered(ticket) => match queue.collect(ticket) {
+                    FromSender::Offered(ticket) => match queue.collect(ticket, after) {
                         Collected::Firm(value) => Event::FirmOffer(ticket, value),
                         Collected::Choice(choice) => Event::ChoiceOffer(ticket, choice),
                         // Taken back before anybody noticed it.
@@ -295,7 +295,7 @@ impl<T: Send + 'static> Outlet<T> {
                 queue.carry_again(&mut after.wakes);
             });
         }
-        self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value, after));
+        self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value.into(), after));
     }
 
     /// [`Event::Retired`] or [`Event::Gone`] was heard, and what had been offered before it was [given back](Self::give_back) since: it is said again, behind
@@ -306,7 +306,7 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The offer has failed elsewhere. No value: it is still here, or on its way back.
     pub fn failed(&self, ticket: u64, value: Option<T>, why: Why) {
-        self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value, why, after));
+        self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value.map(Given::Value), why, after));
     }
 
     /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over there.
@@ -317,7 +317,7 @@ impl<T: Send + 'static> Outlet<T> {
     /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
     /// [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a choice, the choice does.
     pub fn lost(&self, ticket: u64, value: T, id: MessageId) {
-        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
+        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value.into(), id, after));
     }
 
     /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
@@ -511,6 +511,29 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, Some(value), None, ends, after));
     }
 
+    /// Offers a value that stays where it was sent until somebody is found for it. A handle of a shared receiver that is elsewhere can have the offer as it is
+    /// ([`LoneOutlet::reserve_unread`]), and read the value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to be withdrawn and
+    /// [offered](Self::offer) with its value.
+    pub fn offer_unread(&self, number: u64) {
+        self.waits(number, true);
+        let of = self.of();
+        self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, None, None, ends, after));
+    }
+
+    /// The value of an [unread](Self::offer_unread) offer, which keeps its place.
+    ///
+    /// # Errors
+    /// The value, if the offer does not stand here: a handle elsewhere has it, or it is over.
+    pub fn bring(&self, number: u64, value: T) -> Result<(), T> {
+        let of = self.of();
+        self.chan.with_queue(|queue, _, after| queue.bring(of, number, value, after))
+    }
+
+    /// Whether handles of a shared receiver that are elsewhere may receive what is offered here.
+    pub fn is_demanded(&self) -> bool {
+        self.chan.with_queue(|queue, _, _| queue.is_demanded())
+    }
+
     /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
     pub fn offer_choice(&self, number: u64, choice: u128) {
         self.waits(number, true);
@@ -528,11 +551,28 @@ impl<T: Send + 'static> Inlet<T> {
             queue.grant(self.of(), number, request, value, tick, after)?;
             Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
         })?;
-        if be_patient_now {
+        self.be_patient(be_patient_now);
+        Ok(())
+    }
+
+    /// The value that was asked for [stays](Self::offer_unread) where it is. `false`: who has asked for it has to have it here, or nobody has: it is to be read here, and then
+    /// [granted](Self::grant).
+    #[must_use = "`false`: the value is wanted here"]
+    pub fn grant_unread(&self, number: u64, request: u64) -> bool {
+        let tick = waits::tick();
+        let (granted, be_patient_now) = self.chan.with_queue(|queue, _, after| {
+            let granted = queue.grant_unread(self.of(), number, request, tick, after);
+            (granted, granted && !std::mem::replace(&mut queue.patient, true))
+        });
+        self.be_patient(be_patient_now);
+        granted
+    }
+
+    fn be_patient(&self, now: bool) {
+        if now {
             let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
             be_patient(patient);
         }
-        Ok(())
     }
 
     /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of it is or will be heard.
@@ -796,8 +836,13 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
-            FromReceiver::Lost(ticket, value, id) => self.outlet.lost(ticket, value, id),
-            FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
+            // Nothing is unread within one memory.
+            FromReceiver::Lost(ticket, value, id) => {
+                value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id));
+            }
+            FromReceiver::Abort(ticket, value) => {
+                value.into_iter().for_each(|value| self.outlet.give_back(ticket, value))
+            }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),

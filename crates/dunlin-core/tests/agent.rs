@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Event, Inlet, LoneOutlet, Outlet, Reserved, join};
+use dunlin_core::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Outlet, Reserved, join};
 use dunlin_core::{
     Choice, MessageId, Overflow, Par, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel,
     channel_with, doc, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any,
@@ -952,7 +952,7 @@ fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
         assert!(matches!(outlet.reserve(2), Reserved::Granted(7)));
         assert!(matches!(outlet.reserve(2), Reserved::Later), "the offer stands");
         outlet.give_back(2, 7);
-        assert_eq!(show(&all(|cx| inlet.poll(cx))), "Abort(2, 7)");
+        assert_eq!(show(&all(|cx| inlet.poll(cx))), "Abort(2, Some(7))");
     }
 }
 
@@ -970,7 +970,7 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
         let sent = once(send.as_mut());
         let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
         assert_eq!(once(here.recv()), None);
-        there.withdrawn(1, None);
+        there.withdrawn(1, None::<i32>);
         assert_eq!(once(here.recv()), None);
         there.give_back(1, value);
         assert_eq!(once(here.recv()), Some(Ok(7)));
@@ -984,6 +984,112 @@ fn handles_elsewhere<T: Send>(policy: Policy, number: usize) -> (Sender<T>, Vec<
     let here = rx.share();
     let agents = (0..number).map(|_| LoneOutlet::new(here.clone())).collect();
     (tx, agents, here)
+}
+
+/// The keeper of a shared receiver: its sender is elsewhere, and so is a handle.
+fn keeper() -> (Inlet<u8>, LoneOutlet<u8>, Shared<Receiver<u8>>) {
+    let (tx, mut agents, here) = handles_elsewhere(rendezvous(), 1);
+    let mut there = agents.remove(0);
+    assert!(all(|cx| there.poll(cx)).len() > 1);
+    (Inlet::new(tx), there, here)
+}
+
+/// A handle elsewhere has the offer as it is: the value never comes here.
+#[test]
+fn what_is_unread_is_passed_on_without_its_value() {
+    let (mut inlet, there, mut here) = keeper();
+    inlet.offer_unread(5);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "");
+    assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
+    assert_eq!(there.passed_on(1), Some(inlet.passes_on(5)));
+    assert_eq!(once(here.recv()), None);
+    // Given back, another demand has it.
+    there.give_back(1, Given::Unread);
+    assert!(matches!(there.reserve_unread(2), Reserved::Granted(Given::Unread)));
+    there.taken(2);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(5)");
+}
+
+/// Who receives here asks for the value, which keeps its place; nobody elsewhere has it meanwhile.
+#[test]
+fn what_is_unread_is_brought_for_who_receives_here() {
+    let (mut inlet, there, mut here) = keeper();
+    inlet.offer_unread(5);
+    inlet.offer(6, 16);
+    assert_eq!(once(here.recv()), Some(Ok(16)), "that is here");
+    let mut receive = Box::pin(here.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    let heard = all(|cx| inlet.poll(cx));
+    assert!(matches!(heard[..], [FromReceiver::Reserve(5, 0), FromReceiver::Taken(6), FromReceiver::Reserve(5, 1)]));
+    assert!(matches!(there.reserve_unread(1), Reserved::Later));
+    inlet.offer(7, 17);
+    assert_eq!(inlet.bring(5, 15), Ok(()));
+    assert_eq!(inlet.bring(5, 15), Err(15), "once");
+    assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Value(15))), "it kept its place");
+    assert_eq!(once(receive), Some(Ok(17)));
+    there.taken(1);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(7) Taken(5)");
+}
+
+/// What could not be read elsewhere comes here, and so does all that follows.
+#[test]
+fn what_could_not_be_read_is_brought() {
+    let (mut inlet, mut there, _here) = keeper();
+    inlet.offer_unread(5);
+    assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
+    there.failed(1, Some(Given::Unreadable), Why::NodeLost);
+    for (number, demand) in [(5, 2), (6, 3)] {
+        assert!(matches!(there.reserve_unread(demand), Reserved::Later), "{number}");
+        // Nobody turns in circles meanwhile.
+        all(|cx| there.poll(cx));
+        let heard = all(|cx| inlet.poll(cx));
+        assert!(matches!(heard[..], [FromReceiver::Reserve(asked, _)] if asked == number), "{heard:?}");
+        assert_eq!(inlet.bring(number, 15), Ok(()));
+        assert!(show(&all(|cx| there.poll(cx))).contains(&format!("Unlocked({demand})")));
+        assert!(matches!(there.reserve_unread(demand), Reserved::Granted(Given::Value(15))));
+        there.taken(demand);
+        all(|cx| inlet.poll(cx));
+        inlet.offer_unread(6);
+    }
+}
+
+/// Neither its node nor the handle's can be asked any more: it is over, and not somebody's for ever.
+#[test]
+fn what_is_unread_is_lost_with_whoever_has_it() {
+    let (mut inlet, there, mut here) = keeper();
+    inlet.offer_unread(5);
+    assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
+    there.lost(1, Given::Unread, MessageId { channel: 1, number: 1 });
+    let heard = all(|cx| inlet.poll(cx));
+    assert!(matches!(heard[..], [FromReceiver::Lost(5, None, _)]), "{heard:?}");
+
+    inlet.offer_unread(6);
+    assert!(matches!(there.reserve_unread(2), Reserved::Granted(Given::Unread)));
+    inlet.down();
+    there.give_back(2, Given::Unread);
+    assert!(matches!(there.reserve_unread(2), Reserved::Later));
+    assert_eq!(once(here.recv()), Some(Err(RecvError::NodeLost)));
+}
+
+/// The same of what a choice elsewhere offers: it is granted unread to who can read it, and given up without a value.
+#[test]
+fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
+    let (mut inlet, there, mut here) = keeper();
+    inlet.offer_choice(5, 1);
+    assert!(matches!(there.reserve_unread(1), Reserved::Later));
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(5, 0)");
+    assert!(!inlet.grant_unread(5, 1), "another request");
+    assert!(inlet.grant_unread(5, 0));
+    assert_eq!(once(here.recv()), None, "it is granted to another one");
+    assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
+    there.give_back(1, Given::Unread);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Abort(5, None)");
+    let mut receive = Box::pin(here.recv());
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(5, 1)");
+    assert!(!inlet.grant_unread(5, 1), "who receives here has to have it here");
+    assert_eq!(inlet.grant(5, 1, 15), Ok(()));
+    assert_eq!(once(receive), Some(Ok(15)));
 }
 
 /// What two handles elsewhere were granted out of a buffer, and did not take.

@@ -299,7 +299,7 @@ fn who_waits_beside_a_receiver_that_gives_its_grant_up_is_woken() {
             _ => inlet.revoke(1),
         }
         assert!(woken.0.load(Relaxed), "{how}");
-        assert!(matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(1, 5))), "{how}");
+        assert!(matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(1, Some(5)))), "{how}");
         assert!(second.as_mut().poll(cx).is_pending());
         let Poll::Ready(FromReceiver::Reserve(1, request)) = inlet.poll(cx) else { panic!("{how}") };
         inlet.grant(1, request, 5).unwrap();

@@ -27,7 +27,7 @@ fn meets(theirs: impl FnOnce(u128) -> u128) -> (u128, bool) {
     let Reserved::Granted(1) = outlet.reserve(ticket) else { panic!("it is open") };
     assert_eq!(inlet.grant(7, request, 2), Ok(()));
     assert!(choice.as_mut().poll(cx).is_pending());
-    (number, matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(7, 2))))
+    (number, matches!(inlet.poll(cx), Poll::Ready(FromReceiver::Abort(7, Some(2)))))
 }
 
 #[test]

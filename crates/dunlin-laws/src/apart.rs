@@ -209,8 +209,12 @@ impl<T: Send + 'static> Carrier<T> {
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
             FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
             FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
-            FromReceiver::Lost(ticket, value, id) => self.outlet.lost(ticket, value, id),
-            FromReceiver::Abort(ticket, value) => self.outlet.give_back(ticket, value),
+            FromReceiver::Lost(ticket, value, id) => {
+                value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id))
+            }
+            FromReceiver::Abort(ticket, value) => {
+                value.into_iter().for_each(|value| self.outlet.give_back(ticket, value))
+            }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
             FromReceiver::Retired => self.outlet.retire(),

@@ -179,7 +179,7 @@ enum Forth {
 enum Back {
     Said(FromReceiver<Value>),
     Withdrawn(u64, Option<Value>),
-    NotWanted(u64, Value),
+    NotWanted(u64, Option<Value>),
 }
 
 /// A channel whose ends are at two nodes: its agents, and what they have said.
@@ -325,7 +325,7 @@ impl Link {
             Forth::OfferChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             Forth::Grant(ticket, request, value) => {
                 if let Err(value) = inlet.grant(ticket, request, value) {
-                    self.say_back(Back::NotWanted(ticket, value));
+                    self.say_back(Back::NotWanted(ticket, Some(value)));
                 }
             }
             Forth::Refuse(ticket) => drop(inlet.withdraw(ticket)),
@@ -365,7 +365,7 @@ impl Link {
             }
             Back::NotWanted(ticket, copy) | Back::Said(FromReceiver::Abort(ticket, copy)) => {
                 // If it has been withdrawn before, the value is back.
-                if let Some(value) = self.back(ticket, Some(copy)) {
+                if let Some(value) = self.back(ticket, copy) {
                     self.tell(|outlet| outlet.give_back(ticket, value));
                     // What was granted is given up; a request behind it still stands.
                     if let Some(request) = self.later.remove(&ticket) {
@@ -386,7 +386,7 @@ impl Link {
                 self.tell(|outlet| outlet.held(ticket));
             }
             Back::Said(FromReceiver::Lost(ticket, copy, id)) => {
-                let value = self.back(ticket, Some(copy));
+                let value = self.back(ticket, copy);
                 self.tell(|outlet| value.into_iter().for_each(|value| outlet.lost(ticket, value, id)));
             }
             Back::Said(FromReceiver::Reserve(ticket, request)) => self.reserve(ticket, request),

@@ -522,6 +522,9 @@ impl Travel {
                 node.queue.clear();
                 node.ended = None;
             }
+            HomeHears::OfferedUnread(..) | HomeHears::GrantedUnread(..) => {
+                self.broken = Some("a value is offered unread, and none is".to_owned());
+            }
             HomeHears::OfferedByChoice(ticket, choice) => {
                 let value = choice as u8;
                 node.queue.push_back(Queued { from, ticket, value, admitted: false, asked: Asked::Tentative });
@@ -669,7 +672,9 @@ impl Travel {
                 }
             }
             ProxyHears::Held(_) => self.broken = Some("a word of an extended receive".to_owned()),
-            ProxyHears::Onward(_) => self.broken = Some("a value is to go on, and none does".to_owned()),
+            ProxyHears::Onward(_) | ProxyHears::Unread(_) => {
+                self.broken = Some("a value is to go on, and none does".to_owned())
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::codec::WireError;
 use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume, Welcome};
-use crate::wire::{Frame, Names, VERSIONS, codec};
+use crate::wire::{Frame, Names, Read, VERSIONS, codec};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Action {
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
+    /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home ([`Machine::adopt`]).
+    Read(NodeId, ChannelId, Read),
     /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
 }
@@ -1353,6 +1355,7 @@ impl Machine {
             }
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
+            Frame::Read(channel, read) => self.actions.push_back(Action::Read(node, channel, read)),
             Frame::Names(said) => {
                 let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
                 let incarnation = met.expect("it has shaken hands");

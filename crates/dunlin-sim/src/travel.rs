@@ -11,7 +11,7 @@ use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
 
 use crate::coverage::{Fault, Met};
-use crate::program::{Outcome, Stage};
+use crate::program::{Outcome, Stage, goes_unread};
 use crate::world::{Event, World, node_id, node_index};
 
 /// One value of a line. Its number is its ticket: a later one was sent later, wherever the sender was.
@@ -351,6 +351,8 @@ impl World {
         let machine = &mut self.procs[proc].machine;
         if choice {
             machine.offer_choice(now, id, value as u64, (1 << 64) | value as u128);
+        } else if goes_unread(value as u64) {
+            machine.offer_unread(now, id, value as u64, bytes(at, value, size));
         } else {
             machine.offer(now, id, value as u64, bytes(at, value, size));
         }
@@ -785,7 +787,9 @@ impl World {
                 }
                 self.value_told(at, proc, ticket, Outcome::NotTaken);
             }
-            ProxyHears::Onward(_) => self.broke(format!("line {at}: a value goes on, and none here does")),
+            ProxyHears::Onward(_) | ProxyHears::Unread(_) => {
+                self.broke(format!("line {at}: a value goes on, and none here does"))
+            }
             ProxyHears::Withdrawn(ticket) => {
                 let open = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize)));
                 if open.is_some_and(|open| !open.withdrawing && !open.granted) {
@@ -1018,9 +1022,13 @@ impl World {
         let cargo = if self.random.chance(30) { self.packs_an_end(proc, at + 1) } else { Vec::new() };
         self.note(84, value as u64, || format!("line {at}: {value} is granted to request {request}, with {cargo:?}"));
         self.lines[at].values[value].cargo = cargo;
-        if !self.procs[proc].machine.grant(now, id, value as u64, request, bytes(at, value, size))
-            && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value))
-        {
+        let (machine, bytes) = (&mut self.procs[proc].machine, bytes(at, value, size));
+        let granted = if goes_unread(value as u64) {
+            machine.grant_unread(now, id, value as u64, request, bytes)
+        } else {
+            machine.grant(now, id, value as u64, request, bytes)
+        };
+        if !granted && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) {
             // It is not asked for any more.
             open.granted = false;
             open.reserved = None;
@@ -1332,7 +1340,12 @@ impl World {
         }
         let is_value = matches!(
             heard,
-            HomeHears::Offered(..) | HomeHears::OfferedByChoice(..) | HomeHears::Granted(..) | HomeHears::Sent(_)
+            HomeHears::Offered(..)
+                | HomeHears::OfferedUnread(..)
+                | HomeHears::OfferedByChoice(..)
+                | HomeHears::Granted(..)
+                | HomeHears::GrantedUnread(..)
+                | HomeHears::Sent(_)
         );
         if is_value && self.lines[at].homes[&proc].over {
             // It was told before the channel ended here.
@@ -1340,7 +1353,7 @@ impl World {
         }
         match heard {
             HomeHears::Attached => self.broke(format!("line {at}: n{node} is attached")),
-            HomeHears::Offered(ticket, value) => {
+            HomeHears::Offered(ticket, value) | HomeHears::OfferedUnread(ticket, value) => {
                 if !self.value_arrives(at, proc, ticket, Some(&value)) {
                     return;
                 }
@@ -1367,7 +1380,7 @@ impl World {
                     }
                 }
             }
-            HomeHears::Granted(ticket, request, value) => {
+            HomeHears::Granted(ticket, request, value) | HomeHears::GrantedUnread(ticket, request, value) => {
                 let whole = self.check_bytes(at, ticket, &value);
                 let Some(home) = self.home(at, proc) else { return };
                 let entry = home.queue.iter_mut().find(|(_, other, _)| *other == ticket as usize);

@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Rejection, Status, ToHome, VERSIONS, codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Read, Rejection, Status, ToHome, VERSIONS,
+    codec,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -178,6 +179,16 @@ impl Intruder {
                 }
             }
             assert_ne!(self.stream.read_buf(&mut self.arrived).await.unwrap(), 0, "the node has closed the socket");
+        }
+    }
+
+    /// The same, however long that takes: meanwhile it says that it lives.
+    async fn hear_at_last(&mut self) -> Frame {
+        loop {
+            match tokio::time::timeout(Duration::from_millis(100), self.hear()).await {
+                Ok(frame) => return frame,
+                Err(_) => self.say(&[Frame::Heartbeat]).await,
+            }
         }
     }
 
@@ -385,6 +396,92 @@ fn a_channel_survives_what_is_said_of_it() {
         let why = stage.down(intruder.me).await;
         assert!(matches!(why, Down::Violation(_)), "{why}");
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        stage.goes_on().await;
+        stage.close().await
+    });
+}
+
+/// What says that the value under this key can be read at that node.
+fn place(node: NodeId, key: u128) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u128(node.0);
+    out.put_u8(0);
+    out.put_u128(key);
+    out.put_u64(2);
+    out.put_u8(0);
+    out.freeze()
+}
+
+#[test]
+fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
+    run(async {
+        let mut stage = Stage::new("unread").await?;
+        let mut rx = stage.node.receiver::<u64>("numbers").await?;
+        let mut intruder = Intruder::meet(&stage, life(1)).await;
+        let channel = intruder.attach("numbers").await;
+        let unread = |ticket, first: Bytes| {
+            Frame::ToHome(channel, ToHome::Value { head: Head::Unread(ticket), total: first.len() as u64, first })
+        };
+        let (here, nowhere) = (intruder.me.node, life(2).node);
+
+        // Nobody says where.
+        for (ticket, bytes) in [(1, Bytes::new()), (2, Bytes::from_static(b"there")), (3, place(NodeId(0), 1))] {
+            intruder.say(&[unread(ticket, bytes)]).await;
+            let heard = intruder.hear().await;
+            assert!(
+                matches!(heard, Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(_))) if failed == ticket)
+            );
+        }
+        // Nobody is asked before somebody receives.
+        let ends = Bytes::from_static(&[1, 77]);
+        for (ticket, answer) in [(4, Some(ends)), (5, Some(Bytes::from_static(&[0, 0x61]))), (6, None)] {
+            let (got, ()) = par!(rx.recv().within(Duration::from_secs(10)), async {
+                intruder.say(&[unread(ticket, place(here, 9))]).await;
+                let Frame::Read(asked, Read { key: 9, .. }) = intruder.hear().await else { panic!("{ticket}") };
+                match answer {
+                    Some(bytes) => intruder.say(&offer(asked, 0, &bytes)).await,
+                    None => intruder.say(&[Frame::ToHome(asked, ToHome::Ended(End::Gone))]).await,
+                }
+                // That it has been taken, or that the channel is over, and what has become of the offer.
+                loop {
+                    match intruder.hear().await {
+                        Frame::FromHome(of, FromHome::Failed(failed, Failure::Undecodable(why))) if of == channel => {
+                            assert!(failed == ticket && !why.is_empty());
+                            break;
+                        }
+                        Frame::FromHome(of, _) if of == asked => {}
+                        heard => panic!("{ticket}: {heard:?}"),
+                    }
+                }
+                intruder.say(&offer(channel, 10 + ticket, &Bytes::from_static(&[0, 7]))).await;
+                let heard = intruder.hear().await;
+                assert_eq!(heard, Frame::FromHome(channel, FromHome::Taken(10 + ticket)));
+            });
+            assert_eq!(got, Ok(7));
+        }
+        // A node that is not there is not waited for longer than for a connection.
+        let (got, ()) = par!(rx.recv(), async {
+            intruder.say(&[unread(7, place(nowhere, 9))]).await;
+            loop {
+                match intruder.hear_at_last().await {
+                    Frame::FromHome(_, FromHome::Failed(7, Failure::Undecodable(_))) => break,
+                    // It asks whom it knows to help.
+                    Frame::Relay(_) => {}
+                    heard => panic!("{heard:?}"),
+                }
+            }
+            intruder.say(&offer(channel, 8, &Bytes::from_static(&[0, 8]))).await;
+        });
+        assert_eq!(got, Ok(8));
+        // Who asks for what is not there hears so.
+        intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await;
+        loop {
+            match intruder.hear().await {
+                Frame::ToHome(ChannelId(50), ToHome::Ended(End::Gone)) => break,
+                Frame::FromHome(_, FromHome::Taken(8)) | Frame::Relay(_) => {}
+                heard => panic!("{heard:?}"),
+            }
+        }
         stage.goes_on().await;
         stage.close().await
     });

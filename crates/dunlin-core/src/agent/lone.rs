@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Event, PassedOn, Reserved};
+use super::{Event, Given, PassedOn, Reserved};
 use crate::channel::queue::Handle;
 use crate::channel::queue::demand::Demanded;
 use crate::channel::queue::far::FromSender;
@@ -130,11 +130,24 @@ impl<T: Send + 'static> LoneOutlet<T> {
 
     /// A receive elsewhere wants something.
     pub fn reserve(&self, number: u64) -> Reserved<T> {
+        match self.demand(number, false) {
+            Reserved::Granted(Given::Value(value)) => Reserved::Granted(value),
+            Reserved::Granted(Given::Unread | Given::Unreadable) | Reserved::Later => Reserved::Later,
+            Reserved::Gone => Reserved::Gone,
+        }
+    }
+
+    /// The same, of who can read a value [where it was sent](super::Inlet::offer_unread).
+    pub fn reserve_unread(&self, number: u64) -> Reserved<Given<T>> {
+        self.demand(number, true)
+    }
+
+    fn demand(&self, number: u64, reads: bool) -> Reserved<Given<T>> {
         let handle = self.lone.handle;
         let found = self.chan.with_queue(|queue, ends, after| {
             let reserver =
                 |ticket| -> Arc<dyn Reserver> { Arc::new(Ticket { chan: self.chan.clone(), handle, ticket }) };
-            queue.demand(handle, number, ends, reserver, after)
+            queue.demand(handle, number, reads, ends, reserver, after)
         });
         match found {
             Some(value) => {
@@ -165,22 +178,22 @@ impl<T: Send + 'static> LoneOutlet<T> {
     }
 
     /// The value is not wanted there any more: others may have it.
-    pub fn give_back(&self, number: u64, value: T) {
-        self.back(number, Some(value), false, None);
+    pub fn give_back(&self, number: u64, value: impl Into<Given<T>>) {
+        self.back(number, Some(value.into()), false, None);
     }
 
     /// The receive has failed. If that is because of the half there, others may have the value; if because of the value, its send has failed.
-    pub fn failed(&self, number: u64, value: Option<T>, why: Why) {
+    pub fn failed(&self, number: u64, value: Option<impl Into<Given<T>>>, why: Why) {
         let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
-        self.back(number, value, true, of_value.then_some(why));
+        self.back(number, value.map(Into::into), true, of_value.then_some(why));
     }
 
     /// What was [asked back](Event::AskedBack) has not been taken.
-    pub fn withdrawn(&self, number: u64, value: Option<T>) {
-        self.back(number, value, true, None);
+    pub fn withdrawn(&self, number: u64, value: Option<impl Into<Given<T>>>) {
+        self.back(number, value.map(Into::into), true, None);
     }
 
-    fn back(&self, number: u64, value: Option<T>, closed: bool, why: Option<Why>) {
+    fn back(&self, number: u64, value: Option<Given<T>>, closed: bool, why: Option<Why>) {
         self.lone.ended(number);
         self.chan.with_queue(|queue, _, after| {
             queue.demand_back(self.lone.handle, number, value, closed, why, after);
@@ -188,7 +201,8 @@ impl<T: Send + 'static> LoneOutlet<T> {
     }
 
     /// The node is lost, and nobody knows whether a receive there has returned the value.
-    pub fn lost(&self, number: u64, value: T, id: MessageId) {
+    pub fn lost(&self, number: u64, value: impl Into<Given<T>>, id: MessageId) {
+        let value = value.into();
         self.chan.with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
     }
 

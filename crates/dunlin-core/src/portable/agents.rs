@@ -13,7 +13,7 @@ use serde::de::DeserializeSeed;
 use serde::{Deserializer, Serialize, Serializer, de};
 
 use super::Portable;
-use crate::agent::{Event, FromReceiver, Inlet, LoneOutlet, Outlet, PassedOn, Reserved, join_with};
+use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Outlet, PassedOn, Reserved, join_with};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::error::{MessageId, Reason, RecvError, Why};
@@ -21,6 +21,12 @@ use crate::waits::ChannelId;
 
 /// A message whose type is forgotten.
 pub struct Value(Box<dyn AnyValue>);
+
+/// In the place of a message that is [unread](AnyInlet::offer_unread).
+#[derive(Serialize, serde::Deserialize)]
+struct Unread {
+    is_readable: bool,
+}
 
 trait AnyValue: Send {
     fn as_serialize(&self) -> &dyn erased_serde::Serialize;
@@ -55,6 +61,32 @@ impl Value {
     /// The message, if it is of this type: a carrier may know some types better than serde does.
     pub fn downcast_ref<T: Portable>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
+    }
+
+    fn of_given<T: Portable>(given: Given<T>) -> Self {
+        match given {
+            Given::Value(value) => Self::new(value),
+            Given::Unread => Self::new(Unread { is_readable: true }),
+            Given::Unreadable => Self::unreadable(),
+        }
+    }
+
+    /// Whether it stands for a message that is still [where it was sent](AnyInlet::offer_unread).
+    pub fn is_unread(&self) -> bool {
+        self.downcast_ref::<Unread>().is_some()
+    }
+
+    /// In the place of one that is unread and could not be read.
+    pub fn unreadable() -> Self {
+        Self::new(Unread { is_readable: false })
+    }
+
+    fn into_given<T: Portable>(self) -> Given<T> {
+        match self.downcast_ref::<Unread>() {
+            None => Given::Value(self.into()),
+            Some(Unread { is_readable: true }) => Given::Unread,
+            Some(Unread { is_readable: false }) => Given::Unreadable,
+        }
     }
 
     /// # Panics
@@ -376,6 +408,33 @@ impl AnyInlet {
         self.agent.offer(number, value);
     }
 
+    /// [`Inlet::offer_unread`].
+    pub fn offer_unread(&self, number: u64) {
+        self.agent.offer_unread(number);
+    }
+
+    /// [`Inlet::grant_unread`].
+    #[must_use = "`false`: the value is wanted here"]
+    pub fn grant_unread(&self, number: u64, request: u64) -> bool {
+        self.agent.grant_unread(number, request)
+    }
+
+    /// [`Inlet::bring`].
+    ///
+    /// # Errors
+    /// The value, if the offer does not stand here.
+    ///
+    /// # Panics
+    /// If the value is not of this channel's type.
+    pub fn bring(&self, number: u64, value: Value) -> Result<(), Value> {
+        self.agent.bring(number, value)
+    }
+
+    /// [`Inlet::is_demanded`].
+    pub fn is_demanded(&self) -> bool {
+        self.agent.is_demanded()
+    }
+
     /// [`Inlet::offer_choice`].
     pub fn offer_choice(&self, number: u64, choice: u128) {
         self.agent.offer_choice(number, choice);
@@ -451,7 +510,7 @@ trait DynOutlet: Send {
 
 /// What an outlet does with values that have their type, done with those that have none.
 macro_rules! with_values {
-    () => {
+    ($into:ident, $reserve:expr) => {
         fn channel(&self) -> ChannelId {
             self.channel()
         }
@@ -461,7 +520,7 @@ macro_rules! with_values {
         }
 
         fn lost(&self, ticket: u64, value: Value, id: MessageId) {
-            self.lost(ticket, value.into(), id);
+            self.lost(ticket, value.$into::<T>(), id);
         }
 
         fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
@@ -469,7 +528,7 @@ macro_rules! with_values {
         }
 
         fn reserve(&self, ticket: u64) -> Reserved<Value> {
-            any_reserved(self.reserve(ticket))
+            $reserve(self, ticket)
         }
 
         fn taken(&self, ticket: u64) {
@@ -481,15 +540,15 @@ macro_rules! with_values {
         }
 
         fn give_back(&self, ticket: u64, value: Value) {
-            self.give_back(ticket, value.into());
+            self.give_back(ticket, value.$into::<T>());
         }
 
         fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
-            self.failed(ticket, value.map(Value::into), why);
+            self.failed(ticket, value.map(Value::$into::<T>), why);
         }
 
         fn withdrawn(&self, ticket: u64, value: Option<Value>) {
-            self.withdrawn(ticket, value.map(Value::into));
+            self.withdrawn(ticket, value.map(Value::$into::<T>));
         }
 
         fn retire(&self) {
@@ -533,7 +592,7 @@ impl<T: Portable> DynOutlet for Outlet<T> {
         }
     }
 
-    with_values!();
+    with_values!(into, |outlet: &Self, ticket| any_reserved(outlet.reserve(ticket), Value::new));
 }
 
 fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
@@ -552,9 +611,9 @@ fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
     }
 }
 
-fn any_reserved<T: Portable>(reserved: Reserved<T>) -> Reserved<Value> {
+fn any_reserved<T>(reserved: Reserved<T>, any: impl Fn(T) -> Value) -> Reserved<Value> {
     match reserved {
-        Reserved::Granted(value) => Reserved::Granted(Value::new(value)),
+        Reserved::Granted(value) => Reserved::Granted(any(value)),
         Reserved::Later => Reserved::Later,
         Reserved::Gone => Reserved::Gone,
     }
@@ -574,7 +633,7 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Err((self, inlet))
     }
 
-    with_values!();
+    with_values!(into_given, |outlet: &Self, ticket| any_reserved(outlet.reserve_unread(ticket), Value::of_given));
 }
 
 /// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can come back.
@@ -666,6 +725,10 @@ trait DynInlet: Send {
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
     fn offer(&self, number: u64, value: Value);
+    fn offer_unread(&self, number: u64);
+    fn is_demanded(&self) -> bool;
+    fn grant_unread(&self, number: u64, request: u64) -> bool;
+    fn bring(&self, number: u64, value: Value) -> Result<(), Value>;
     fn offer_choice(&self, number: u64, choice: u128);
     fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value>;
     fn withdraw(&self, number: u64) -> Option<Option<Value>>;
@@ -718,9 +781,9 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Released(number) => FromReceiver::Released(number),
             FromReceiver::Failed(number, value, why) => FromReceiver::Failed(number, value.map(Value::new), why),
             FromReceiver::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(Value::new)),
-            FromReceiver::Lost(number, value, id) => FromReceiver::Lost(number, Value::new(value), id),
+            FromReceiver::Lost(number, value, id) => FromReceiver::Lost(number, value.map(Value::new), id),
             FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
-            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, Value::new(value)),
+            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, value.map(Value::new)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),
             FromReceiver::Retired => FromReceiver::Retired,
             FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
@@ -731,6 +794,22 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn offer(&self, number: u64, value: Value) {
         self.offer(number, value.into());
+    }
+
+    fn offer_unread(&self, number: u64) {
+        self.offer_unread(number);
+    }
+
+    fn is_demanded(&self) -> bool {
+        self.is_demanded()
+    }
+
+    fn grant_unread(&self, number: u64, request: u64) -> bool {
+        self.grant_unread(number, request)
+    }
+
+    fn bring(&self, number: u64, value: Value) -> Result<(), Value> {
+        self.bring(number, value.into()).map_err(Value::new)
     }
 
     fn offer_choice(&self, number: u64, choice: u128) {

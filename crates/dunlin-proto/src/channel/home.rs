@@ -143,6 +143,14 @@ impl Machine {
         true
     }
 
+    /// From here on values of so many bytes or more are to be [offered unread](HomeHears::OfferedUnread) by this half, and with zero none any more. What is offered already stays as it is.
+    pub fn unread(&mut self, now: Time, channel: ChannelId, from: NodeId, size: u64) {
+        let half = self.homes.get(&channel).and_then(|home| home.attached.get(&from));
+        if half.is_some_and(|half| half.told && !half.gone) {
+            self.tell(now, from, channel, FromHome::Unread(size));
+        }
+    }
+
     /// Asks for what a choice offers.
     pub fn reserve(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket, request: Request) {
         if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
@@ -387,12 +395,14 @@ impl Machine {
             wanted = home.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
             if total > home.terms.value_max {
                 match head {
-                    Head::Offer(ticket) => {
+                    Head::Offer(ticket) | Head::Unread(ticket) => {
                         let max = home.terms.value_max;
                         self.tell(now, from, channel, FromHome::Failed(ticket, Failure::TooLarge { max }));
                     }
                     // Its sender knew the terms.
-                    Head::Grant(..) | Head::Sent => return Err("a value larger than the terms allow"),
+                    Head::Grant(..) | Head::GrantUnread(..) | Head::Sent => {
+                        return Err("a value larger than the terms allow");
+                    }
                 }
                 wanted = false;
             }
@@ -458,8 +468,8 @@ impl Machine {
         if home.phase.has_said_so() {
             // What stands will be offered again at the new home, and what was sent goes there.
             match head {
-                Head::Offer(ticket) => drop(attached.open.insert(ticket, Standing::Firm)),
-                Head::Grant(..) => {}
+                Head::Offer(ticket) | Head::Unread(ticket) => drop(attached.open.insert(ticket, Standing::Firm)),
+                Head::Grant(..) | Head::GrantUnread(..) => {}
                 Head::Sent => self.hears(channel, from, HomeHears::Sent(value)),
             }
             return Ok(());
@@ -472,13 +482,21 @@ impl Machine {
                     self.taken(now, channel, from, ticket);
                 }
             }
-            Head::Grant(ticket, request) => match attached.open.get_mut(&ticket) {
+            Head::Unread(ticket) => {
+                attached.open.insert(ticket, Standing::Firm);
+                self.hears(channel, from, HomeHears::OfferedUnread(ticket, value));
+            }
+            Head::Grant(ticket, request) | Head::GrantUnread(ticket, request) => match attached.open.get_mut(&ticket) {
                 Some(standing)
                     if *standing == Standing::Asked(request)
                         || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
                 {
                     *standing = Standing::Reserved(request, None);
-                    self.hears(channel, from, HomeHears::Granted(ticket, request, value));
+                    let heard = match head {
+                        Head::GrantUnread(..) => HomeHears::GrantedUnread(ticket, request, value),
+                        _ => HomeHears::Granted(ticket, request, value),
+                    };
+                    self.hears(channel, from, heard);
                 }
                 // It has been given up meanwhile: the value goes back.
                 Some(_) => self.tell(now, from, channel, FromHome::Abort(ticket, request)),

@@ -26,10 +26,15 @@ pub enum HomeHears {
     Attached,
     /// A value is offered.
     Offered(Ticket, Bytes),
+    /// A value is offered that stays where it is: what says where it can be read ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value here says
+    /// [`Machine::onward`](crate::Machine::onward), behind [`Machine::unread`](crate::Machine::unread) with zero: then it is offered anew, with its value.
+    OfferedUnread(Ticket, Bytes),
     /// A choice offers something.
     OfferedByChoice(Ticket, ChoiceId),
     /// The value that was asked for.
     Granted(Ticket, Request, Bytes),
+    /// Where the value can be read that was asked for. One that cannot be has [failed](Failure::Unread).
+    GrantedUnread(Ticket, Request, Bytes),
     /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but the ends in it have left their node with it:
     /// they are this node's, to be dropped.
     Sent(Bytes),
@@ -83,6 +88,8 @@ pub enum ProxyHears {
     /// What is offered is to go on to another node, and the ends in it have to be said so that they can ([`Machine::pair`](crate::Machine::pair)). An offer of a value is
     /// over, and is to be made again. A choice's stands: its reservation will be given up, and it is asked for anew.
     Onward(Ticket),
+    /// Offers of so many bytes or more are to be [unread](crate::Machine::offer_unread) from here on. Zero: none any more.
+    Unread(u64),
     /// So many more values may be sent at once.
     Credit(u32),
     /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a credit still arrives: say
@@ -152,6 +159,7 @@ pub(crate) struct Proxy {
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
     Value(Bytes),
+    Unread(Bytes),
     Choice(ChoiceId),
     /// On a credit of the home before this one.
     Sent(Bytes),
@@ -258,13 +266,19 @@ impl Attached {
 pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), &'static str> {
     match head {
         _ if from.gone => Err("a value from a sending half that is gone"),
-        Head::Offer(ticket) if from.open.contains_key(&ticket) => Err("an offer under a number that is in use"),
-        Head::Offer(_) if from.open.len() >= terms.window as usize => Err("more offers than the window has"),
-        Head::Grant(ticket, _) if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) => {
+        Head::Offer(ticket) | Head::Unread(ticket) if from.open.contains_key(&ticket) => {
+            Err("an offer under a number that is in use")
+        }
+        Head::Offer(_) | Head::Unread(_) if from.open.len() >= terms.window as usize => {
+            Err("more offers than the window has")
+        }
+        Head::Grant(ticket, _) | Head::GrantUnread(ticket, _)
+            if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) =>
+        {
             Err("a grant for what no choice offers")
         }
         Head::Sent if from.retired => Err("a value that was sent behind the end of its half"),
         Head::Sent if from.credits == 0 => Err("a value without a credit"),
-        Head::Offer(_) | Head::Grant(..) | Head::Sent => Ok(()),
+        Head::Offer(_) | Head::Unread(_) | Head::Grant(..) | Head::GrantUnread(..) | Head::Sent => Ok(()),
     }
 }

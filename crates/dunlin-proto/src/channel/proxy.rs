@@ -10,7 +10,7 @@ use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Terms, ToHome};
+use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Read, Terms, ToHome};
 
 impl Machine {
     /// The sender of this channel is here, its home at that node. Offers may follow at once. The half before it has to be over
@@ -73,6 +73,18 @@ impl Machine {
         self.offer_waiting(now, channel);
     }
 
+    /// Offers a value that stays here: `place` says where it can be [read](Self::read).
+    pub fn offer_unread(&mut self, now: Time, channel: ChannelId, ticket: Ticket, place: Bytes) {
+        self.wait_for_room(channel, ticket, Waiting::Unread(place));
+        self.use_sender(now, channel);
+        self.offer_waiting(now, channel);
+    }
+
+    /// Asks that node for the value under this key, to be sent over this channel, whose home is [open](Self::open_home_to) here for it.
+    pub fn read(&mut self, now: Time, node: NodeId, channel: ChannelId, read: Read) {
+        self.say(now, node, Frame::Read(channel, read));
+    }
+
     /// Offers a value again that the home before this one had ([`ProxyHears::Moved`]). Nothing happens if it has been asked back since: that is answered.
     pub fn offer_again(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -105,7 +117,7 @@ impl Machine {
             && let Some((ticket, what)) = proxy.backlog.pop_front()
         {
             let said = match what {
-                Waiting::Value(value) if proxy.is_too_large(&value) => {
+                Waiting::Value(value) | Waiting::Unread(value) if proxy.is_too_large(&value) => {
                     let max = proxy.terms.map_or(0, |terms| terms.value_max);
                     self.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::TooLarge { max }));
                     continue;
@@ -113,6 +125,10 @@ impl Machine {
                 Waiting::Value(value) => {
                     proxy.open.insert(ticket, Standing::Firm);
                     ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
+                }
+                Waiting::Unread(place) => {
+                    proxy.open.insert(ticket, Standing::Firm);
+                    ToHome::Value { head: Head::Unread(ticket), total: place.len() as u64, first: place }
                 }
                 Waiting::Choice(choice) => {
                     proxy.open.insert(ticket, Standing::Tentative);
@@ -146,6 +162,23 @@ impl Machine {
     /// `false`: it is not asked for any more under this number, and nothing will be heard of it. Another request may have come behind
     /// this one, which the driver has yet to hear.
     pub fn grant(&mut self, now: Time, channel: ChannelId, ticket: Ticket, request: Request, value: Bytes) -> bool {
+        self.grant_as(now, channel, Head::Grant(ticket, request), value)
+    }
+
+    /// The same, with the place where the value can be [read](Self::read).
+    pub fn grant_unread(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        ticket: Ticket,
+        request: Request,
+        place: Bytes,
+    ) -> bool {
+        self.grant_as(now, channel, Head::GrantUnread(ticket, request), place)
+    }
+
+    fn grant_as(&mut self, now: Time, channel: ChannelId, head: Head, value: Bytes) -> bool {
+        let (Head::Grant(ticket, request) | Head::GrantUnread(ticket, request)) = head else { return false };
         let Some(proxy) = self.proxies.get_mut(&channel) else { return false };
         if let Some(standing) = proxy.open.get_mut(&ticket)
             && *standing == Standing::Asked(request)
@@ -156,7 +189,7 @@ impl Machine {
             }
             *standing = Standing::Reserved(request, None);
             let total = value.len() as u64;
-            self.say_to_home(now, channel, ToHome::Value { head: Head::Grant(ticket, request), total, first: value });
+            self.say_to_home(now, channel, ToHome::Value { head, total, first: value });
             return true;
         }
         false
@@ -385,6 +418,7 @@ impl Machine {
                 Some(_) => ProxyHears::Onward(ticket),
                 None => return Ok(()),
             },
+            FromHome::Unread(size) => ProxyHears::Unread(size),
             FromHome::Credit(count) => {
                 proxy.credits += u64::from(count);
                 ProxyHears::Credit(count)

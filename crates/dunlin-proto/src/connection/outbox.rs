@@ -154,13 +154,13 @@ impl Outbox {
     /// Takes an offer back that may not have been sent yet.
     pub(crate) fn recall(&mut self, channel: ChannelId, ticket: Ticket) -> Recalled {
         let Some(stream) = self.streams.get_mut(&channel) else { return Recalled::Sent };
-        if matches!(&stream.rest, Some((Head::Offer(begun), _)) if *begun == ticket) {
+        if matches!(&stream.rest, Some((Head::Offer(begun) | Head::Unread(begun), _)) if *begun == ticket) {
             stream.rest = None;
             self.control.push_back(Frame::Cut(channel));
             return Recalled::Unsent;
         }
         let position = stream.waiting.iter().position(|said| match said {
-            ToHome::Value { head: Head::Offer(t), .. } | ToHome::OfferChoice(t, _) => *t == ticket,
+            ToHome::Value { head: Head::Offer(t) | Head::Unread(t), .. } | ToHome::OfferChoice(t, _) => *t == ticket,
             _ => false,
         });
         match position {
@@ -176,9 +176,11 @@ impl Outbox {
     pub(crate) fn is_unsent(&self, channel: ChannelId, ticket: Ticket) -> bool {
         self.streams.get(&channel).is_some_and(|stream| {
             stream.waiting.iter().any(|said| match said {
-                ToHome::Value { head: Head::Offer(t), .. } | ToHome::OfferChoice(t, _) => *t == ticket,
+                ToHome::Value { head: Head::Offer(t) | Head::Unread(t), .. } | ToHome::OfferChoice(t, _) => {
+                    *t == ticket
+                }
                 _ => false,
-            }) || matches!(&stream.rest, Some((Head::Offer(t), _)) if *t == ticket)
+            }) || matches!(&stream.rest, Some((Head::Offer(t) | Head::Unread(t), _)) if *t == ticket)
         })
     }
 

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
-    Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
+    Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -95,6 +95,7 @@ mod kind {
     pub(super) const DRAIN: u8 = 0x2c;
     pub(super) const STATE: u8 = 0x2d;
     pub(super) const ONWARD: u8 = 0x2e;
+    pub(super) const UNREAD: u8 = 0x2f;
     pub(super) const DECLARE: u8 = 0x30;
     pub(super) const UNDECLARE: u8 = 0x31;
     pub(super) const FOUND: u8 = 0x32;
@@ -111,6 +112,9 @@ mod kind {
     pub(super) const SETTLED: u8 = 0x43;
     pub(super) const OVER: u8 = 0x44;
     pub(super) const LAPSED: u8 = 0x45;
+    pub(super) const GRANT_UNREAD: u8 = 0x46;
+    pub(super) const OFFER_UNREAD: u8 = 0x47;
+    pub(super) const READ: u8 = 0x48;
     pub(super) const ASK_DIAL: u8 = 0x50;
     pub(super) const DIAL_BACK: u8 = 0x51;
     pub(super) const UNDIALLED: u8 = 0x52;
@@ -148,6 +152,11 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         }
         Frame::Travel(channel, said) => travel(out, *channel, said),
         Frame::Names(said) => names(out, said),
+        Frame::Read(channel, read) => short(out, kind::READ, |out| {
+            out.put_u128(channel.0);
+            out.put_u128(read.key);
+            number(out, read.value_max);
+        }),
         Frame::Relay(Relay::Bytes { stream, piece }) => {
             head(out, kind::RELAYED, number_len(*stream) + piece.len());
             number(out, *stream);
@@ -210,7 +219,9 @@ pub(crate) fn string(out: &mut BytesMut, text: &[u8]) {
 fn value(out: &mut BytesMut, channel: ChannelId, what: &Head, total: u64, first: &Bytes) -> Option<Bytes> {
     let (kind, numbers): (u8, &[u64]) = match what {
         Head::Offer(ticket) => (kind::OFFER, &[*ticket]),
+        Head::Unread(ticket) => (kind::UNREAD, &[*ticket]),
         Head::Grant(ticket, request) => (kind::GRANT, &[*ticket, *request]),
+        Head::GrantUnread(ticket, request) => (kind::GRANT_UNREAD, &[*ticket, *request]),
         Head::Sent => (kind::SENT, &[]),
     };
     let fields = numbers.iter().map(|n| number_len(*n)).sum::<usize>() + number_len(total);
@@ -240,6 +251,7 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
         FromHome::Superseded(_) => kind::SUPERSEDED,
         FromHome::Drained => kind::DRAINED,
         FromHome::Onward(_) => kind::ONWARD,
+        FromHome::Unread(_) => kind::OFFER_UNREAD,
     };
     let body = |out: &mut BytesMut| {
         out.put_u128(channel.0);
@@ -258,7 +270,8 @@ fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
             | FromHome::Held(ticket)
             | FromHome::Released(ticket)
             | FromHome::Withdrawn(ticket)
-            | FromHome::Onward(ticket) => number(out, *ticket),
+            | FromHome::Onward(ticket)
+            | FromHome::Unread(ticket) => number(out, *ticket),
             FromHome::Failed(ticket, why) => {
                 number(out, *ticket);
                 failure(out, why);
@@ -442,6 +455,7 @@ fn failure(out: &mut BytesMut, why: &Failure) {
         }
         Failure::OwnChannel => out.put_u8(7),
         Failure::Unknown => out.put_u8(8),
+        Failure::Unread => out.put_u8(9),
     }
 }
 
@@ -620,7 +634,9 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
         kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
-        kind::OFFER | kind::GRANT | kind::SENT | kind::MORE | kind::RELAYED => limits::CHUNK + 64,
+        kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
+            limits::CHUNK + 64
+        }
         kind::ATTACHED
         | kind::TAKEN
         | kind::HELD
@@ -644,6 +660,8 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::SUPERSEDED
         | kind::DRAINED
         | kind::ONWARD
+        | kind::OFFER_UNREAD
+        | kind::READ
         | kind::TAKE
         | kind::QUIET
         | kind::DRAIN
@@ -710,6 +728,11 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::SUPERSEDED => Frame::FromHome(r.channel()?, FromHome::Superseded(r.number("a transfer")?)),
         kind::DRAINED => Frame::FromHome(r.channel()?, FromHome::Drained),
         kind::ONWARD => Frame::FromHome(r.channel()?, FromHome::Onward(r.number("a ticket")?)),
+        kind::OFFER_UNREAD => Frame::FromHome(r.channel()?, FromHome::Unread(r.number("a size")?)),
+        kind::READ => {
+            let channel = r.channel()?;
+            Frame::Read(channel, Read { key: r.id("a key")?, value_max: r.number("a limit")? })
+        }
         kind::TAKE => Frame::ToHome(r.channel()?, ToHome::Take(r.number("a transfer")?)),
         kind::QUIET => Frame::ToHome(r.channel()?, ToHome::Quiet),
         kind::DRAIN => Frame::ToHome(r.channel()?, ToHome::Drain),
@@ -751,8 +774,16 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             let (channel, head) = (r.channel()?, Head::Offer(r.number("a ticket")?));
             r.value(channel, head)?
         }
+        kind::UNREAD => {
+            let (channel, head) = (r.channel()?, Head::Unread(r.number("a ticket")?));
+            r.value(channel, head)?
+        }
         kind::GRANT => {
             let (channel, head) = (r.channel()?, Head::Grant(r.number("a ticket")?, r.number("a request")?));
+            r.value(channel, head)?
+        }
+        kind::GRANT_UNREAD => {
+            let (channel, head) = (r.channel()?, Head::GrantUnread(r.number("a ticket")?, r.number("a request")?));
             r.value(channel, head)?
         }
         kind::SENT => {
@@ -987,6 +1018,7 @@ impl Reader {
             6 => Failure::Undecodable(self.text("a reason", limits::TEXT)?),
             7 => Failure::OwnChannel,
             8 => Failure::Unknown,
+            9 => Failure::Unread,
             value => return Err(invalid("a failure", value)),
         })
     }

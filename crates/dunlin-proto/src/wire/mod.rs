@@ -80,8 +80,19 @@ pub enum Frame {
     Travel(ChannelId, Travel),
     /// A message of the name service.
     Names(Names),
+    /// A value that was [offered unread](Head::Unread) is to be sent over this new channel, whose home is the node that says this.
+    Read(ChannelId, Read),
     /// What helps two nodes that cannot dial each other.
     Relay(Relay),
+}
+
+/// Which value, and how long it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Its number, which nobody else knows but who was told of the offer.
+    pub key: u128,
+    /// In bytes, as it was encoded.
+    pub value_max: u64,
 }
 
 /// What is said so that two nodes that cannot dial each other have a connection all the same: by dial-back, or else through a third one, the *relay*.
@@ -275,6 +286,8 @@ pub enum FromHome {
     /// What is offered is to go on to another node, and the ends in it are said so that only this one can use them. An offer of a value is over, and is made
     /// again; a choice's stands.
     Onward(Ticket),
+    /// Receivers of what is offered here are at other nodes. From here on values of so many bytes or more are to be [offered unread](Head::Unread). Zero: none any more.
+    Unread(u64),
 }
 
 /// What a sending half says to the home of its channel.
@@ -314,8 +327,12 @@ pub enum ToHome {
 pub enum Head {
     /// A send offers it.
     Offer(Ticket),
+    /// A send offers a value that stays where it is. What comes here says where it can be [read](Frame::Read), by whatever node it goes on to.
+    Unread(Ticket),
     /// It was asked for by [`FromHome::Reserve`].
     Grant(Ticket, Request),
+    /// The same, and the value is [unread](Self::Unread).
+    GrantUnread(Ticket, Request),
     /// It was sent on a credit.
     Sent,
 }
@@ -377,6 +394,8 @@ pub enum Failure {
     OwnChannel,
     /// It had gone on from there to another node, which is lost: nobody knows whether it was received.
     Unknown,
+    /// It is [unread](Head::Unread), and could not be read.
+    Unread,
 }
 
 /// Why an attachment was rejected.
@@ -593,6 +612,7 @@ impl Frame {
             | Self::ToHome(channel, _)
             | Self::More(channel, _)
             | Self::Cut(channel)
+            | Self::Read(channel, _)
             | Self::Travel(channel, _) => Some(*channel),
             Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Names(_) | Self::Relay(_) => None,
         }
@@ -604,9 +624,13 @@ impl Frame {
             Self::Heartbeat | Self::Ack { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
             // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
-            Self::Goodbye | Self::FromHome(..) | Self::Travel(..) | Self::Names(_) | Self::Relay(_) | Self::Cut(_) => {
-                Lane::Control
-            }
+            Self::Goodbye
+            | Self::FromHome(..)
+            | Self::Travel(..)
+            | Self::Names(_)
+            | Self::Read(..)
+            | Self::Relay(_)
+            | Self::Cut(_) => Lane::Control,
             Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
         }
     }

@@ -10,7 +10,7 @@ use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
 use dunlin_proto::{Action, Closed, Config, Leaving, Machine, ReceiverPlace, SenderPlace, State};
 
 use super::messages;
@@ -395,6 +395,13 @@ impl World {
                         assert!(was, "{node} is {state:?} and was not up")
                     }
                     State::Down(_) => {}
+                }
+            }
+            // As a node says that has nothing under this key.
+            Action::Read(node, channel, read) => {
+                let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
+                if self.machine.adopt(channel, node, Some(terms)) {
+                    self.machine.end_proxy(self.now, channel, End::Gone);
                 }
             }
             Action::Home(..) | Action::Proxy(..) | Action::Names(..) | Action::Introduced(..) => {}

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Rejection,
-    Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
+    Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -62,7 +62,7 @@ pub(crate) fn end(u: &mut Unstructured<'_>) -> Result<End> {
 }
 
 pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
-    Ok(match u.int_in_range(0..=7)? {
+    Ok(match u.int_in_range(0..=9)? {
         0 => Failure::Closed,
         1 => Failure::Poisoned(poison(u)?),
         2 => Failure::Refused,
@@ -70,6 +70,8 @@ pub(crate) fn failure(u: &mut Unstructured<'_>) -> Result<Failure> {
         4 => Failure::WouldBlock,
         5 => Failure::TooLarge { max: number(u)? },
         6 => Failure::OwnChannel,
+        7 => Failure::Unknown,
+        8 => Failure::Unread,
         _ => Failure::Undecodable(text(u, limits::TEXT)?),
     })
 }
@@ -148,7 +150,7 @@ fn moved(u: &mut Unstructured<'_>) -> Result<Moved> {
 }
 
 fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
-    Ok(match u.int_in_range(0..=17)? {
+    Ok(match u.int_in_range(0..=18)? {
         0 => FromHome::Attached(terms(u)?),
         1 => FromHome::Rejected(match u.int_in_range(0..=3)? {
             0 => Rejection::NoSuchChannel,
@@ -171,12 +173,13 @@ fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
         14 => FromHome::Superseded(number(u)?),
         15 => FromHome::Drained,
         16 => FromHome::Onward(number(u)?),
+        17 => FromHome::Unread(number(u)?),
         _ => FromHome::Ended(end(u)?),
     })
 }
 
 fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
-    Ok(match u.int_in_range(0..=11)? {
+    Ok(match u.int_in_range(0..=13)? {
         0 => ToHome::Attach(declaration(u)?),
         1 => ToHome::OfferChoice(number(u)?, u128::arbitrary(u)?),
         2 => ToHome::Withdraw(number(u)?),
@@ -190,6 +193,8 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
             let head = match kind {
                 5 => Head::Offer(number(u)?),
                 6 => Head::Grant(number(u)?, number(u)?),
+                12 => Head::Unread(number(u)?),
+                13 => Head::GrantUnread(number(u)?, number(u)?),
                 _ => Head::Sent,
             };
             let first = bytes(u, limits::CHUNK)?;
@@ -232,6 +237,7 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         216..=225 => Frame::Cut(channel(u)?),
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
         239..=243 => Frame::Relay(relay(u)?),
+        244..=246 => Frame::Read(channel(u)?, Read { key: u128::arbitrary(u)?, value_max: number(u)? }),
         _ => Frame::Names(names(u)?),
     })
 }

@@ -47,7 +47,7 @@ impl World {
         let from_proc = self.channels[at].halves[half].proc;
         match heard {
             HomeHears::Attached => self.broke(format!("n{from} is attached to channel {at} twice")),
-            HomeHears::Offered(ticket, value) => {
+            HomeHears::Offered(ticket, value) | HomeHears::OfferedUnread(ticket, value) => {
                 let offer = ticket as usize;
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
                     return;
@@ -74,7 +74,7 @@ impl World {
                     self.reserve(at, offer);
                 }
             }
-            HomeHears::Granted(ticket, request, bytes) => {
+            HomeHears::Granted(ticket, request, bytes) | HomeHears::GrantedUnread(ticket, request, bytes) => {
                 let offer = ticket as usize;
                 if !self.channels[at].queue.contains(&offer) || self.offers[offer].at_home != AtHome::Asked(request) {
                     if self.offers[offer].decided_in == self.coverage.events {

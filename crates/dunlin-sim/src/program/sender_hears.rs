@@ -70,7 +70,7 @@ impl World {
                 }
                 self.told(at, ticket, Outcome::NotTaken);
             }
-            ProxyHears::Onward(_) => self.broke("a value goes on, and none here does"),
+            ProxyHears::Onward(_) | ProxyHears::Unread(_) => self.broke("a value goes on, and none here does"),
             ProxyHears::Withdrawn(ticket) => {
                 if !self.offers[ticket as usize].withdrawing {
                     self.broke(format!("{ticket} is withdrawn, and nobody asked"));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use dunlin_proto::wire::{End, Expected, Face, Poison};
 
-use super::{AtHome, Choice, Offer, Outcome, Sender, Stage, declaration, value};
+use super::{AtHome, Choice, Offer, Outcome, Sender, Stage, declaration, goes_unread, value};
 use crate::world::{Event, World, node_id};
 
 impl World {
@@ -82,7 +82,12 @@ impl World {
                 let offer = self.new_offer(at, None);
                 let size = self.offers[offer].size;
                 self.note(11, offer as u64, || format!("sender {at} offers {offer}, {size} bytes"));
-                self.procs[proc].machine.offer(now, id, offer as u64, value(offer, size));
+                let machine = &mut self.procs[proc].machine;
+                if goes_unread(offer as u64) {
+                    machine.offer_unread(now, id, offer as u64, value(offer, size));
+                } else {
+                    machine.offer(now, id, offer as u64, value(offer, size));
+                }
                 self.pump(proc);
             }
             30..45 if !full => self.offer_by_choice(at),

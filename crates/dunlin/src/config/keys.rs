@@ -132,6 +132,13 @@ pub(super) const BUFFERED_MAX_BYTES: Key<u64> = Key {
     read: bytes,
 };
 
+pub(super) const STRAIGHT_MIN_BYTES: Key<u64> = Key {
+    name: "straight_min_bytes",
+    variable: Some("DUNLIN_STRAIGHT_MIN_BYTES"),
+    form: "straight_min_bytes = 65536: a number of bytes from 1 to 1099511627776",
+    read: bytes,
+};
+
 pub(super) const RELAY: Key<bool> = Key {
     name: "relay",
     variable: Some("DUNLIN_RELAY"),
@@ -176,8 +183,18 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 9] =
-    [&NAMES, &LISTEN, &ADVERTISE, &GRACE, &HEARTBEAT, &MESSAGE_MAX_BYTES, &BUFFERED_MAX_BYTES, &RELAY, &ROLE];
+pub(super) static SETTINGS: [&dyn AnyKey; 10] = [
+    &NAMES,
+    &LISTEN,
+    &ADVERTISE,
+    &GRACE,
+    &HEARTBEAT,
+    &MESSAGE_MAX_BYTES,
+    &BUFFERED_MAX_BYTES,
+    &STRAIGHT_MIN_BYTES,
+    &RELAY,
+    &ROLE,
+];
 
 /// The variables of the settings.
 pub(super) fn variables() -> impl Iterator<Item = &'static str> {

@@ -135,6 +135,8 @@ pub struct Config {
     pub message_max_bytes: Setting<u64>,
     /// So much may lie in the buffer of a channel here.
     pub buffered_max_bytes: Setting<u64>,
+    /// Values of so many bytes or more do not come through here to who receives them elsewhere.
+    pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
     pub relay: Setting<bool>,
     /// What it is in its application.
@@ -160,6 +162,7 @@ impl Default for Config {
             heartbeat: Setting::default(machine.heartbeat),
             message_max_bytes: Setting::default(machine.value_max as u64),
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
+            straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
             relay: Setting::default(true),
             role: Setting::default(None),
             run: Setting::default(None),
@@ -228,6 +231,7 @@ impl Config {
             row("heartbeat", &self.heartbeat, time),
             row("message_max_bytes", &self.message_max_bytes, number),
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
+            row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("role", &self.role, |role| {
                 let role = match role {
@@ -389,6 +393,8 @@ impl Sources {
         config.message_max_bytes = self.find(&keys::MESSAGE_MAX_BYTES, &at, None)?.unwrap_or(config.message_max_bytes);
         config.buffered_max_bytes =
             self.find(&keys::BUFFERED_MAX_BYTES, &at, None)?.unwrap_or(config.buffered_max_bytes);
+        config.straight_min_bytes =
+            self.find(&keys::STRAIGHT_MIN_BYTES, &at, None)?.unwrap_or(config.straight_min_bytes);
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
         config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
         config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);

@@ -34,6 +34,7 @@ pub struct NodeBuilder {
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
     buffered_max: Option<u64>,
+    straight_min: Option<u64>,
     relay: Option<bool>,
     pub(super) roles: Settings,
 }
@@ -146,6 +147,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Where a receiver is shared over nodes, what is sent to it from another node meets its receiver at the node that keeps it. If this node keeps it, values of so many
+    /// bytes or more do not come here for that: they wait at their sender's node, and go straight from there to the node that receives them. Smaller ones come here, and go on: they
+    /// are there before the word would have gone round. Default: 64 KiB.
+    pub fn straight_min_bytes(mut self, bytes: u64) -> Self {
+        self.straight_min = Some(bytes.max(1));
+        self
+    }
+
     /// Whether this node relays what other nodes say that cannot dial each other, for at most 64 pairs at once. Default: it does. If nobody does, and two nodes cannot dial each other,
     /// their connection fails with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
     pub fn relay(mut self, relay: bool) -> Self {
@@ -173,6 +182,7 @@ impl NodeBuilder {
         config.heartbeat.overridden(self.heartbeat);
         config.message_max_bytes.overridden(self.message_max);
         config.buffered_max_bytes.overridden(self.buffered_max);
+        config.straight_min_bytes.overridden(self.straight_min);
         config.relay.overridden(self.relay);
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
@@ -234,7 +244,10 @@ impl NodeBuilder {
         let machine = Machine::new(config, me, id::seed());
         let log = Log::new(settings.app.value.clone());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
-        driver.with(|state, _| state.buffered_max = settings.buffered_max_bytes.value);
+        driver.with(|state, _| {
+            state.buffered_max = settings.buffered_max_bytes.value;
+            state.straight_min = settings.straight_min_bytes.value;
+        });
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.
         world::spawn_own(driver.clone().run());

@@ -30,7 +30,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
-use super::message::{self, Kept, Passing};
+use super::message::{self, Kept, Passing, Shelf};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
@@ -41,6 +41,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
+
+/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are through the keeper before they would be asked for.
+pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
@@ -55,9 +58,10 @@ pub(crate) struct State {
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
     /// Receivers that have come back from a message of this node's, and through others, before it was known that it had been taken. `None`: nobody wanted it.
     pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
-    /// Messages with ends in them that are here and not received, and may go on to another node.
+    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node as they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
     pub(crate) kept: Kept,
+    pub(crate) shelf: Shelf,
     /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
     /// who sent it, and the ends in it are dropped here.
     pub(super) late: BTreeMap<ChannelId, Encoding>,
@@ -74,6 +78,8 @@ pub(crate) struct State {
     pub(crate) hub: Option<Box<Hub>>,
     /// So many bytes of a channel's values may lie here.
     pub(crate) buffered_max: u64,
+    /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
+    pub(crate) straight_min: u64,
     /// Wants to know when all that was said has been heard.
     flushed: Option<oneshot::Sender<()>>,
     /// Wants to know when this node has to answer for nothing that it has handed on.
@@ -128,6 +134,7 @@ impl Driver {
                 passing: BTreeMap::new(),
                 returned: BTreeMap::new(),
                 kept: Kept::default(),
+                shelf: Shelf::default(),
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
@@ -137,6 +144,7 @@ impl Driver {
                 hub_alarm: None,
                 hub: Some(Box::new(hub)),
                 buffered_max: BUFFERED_MAX,
+                straight_min: STRAIGHT_MIN,
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),
@@ -244,6 +252,9 @@ impl Driver {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
+            Action::Read(from, channel, read) => {
+                message::serve(from, channel, read, &mut Locked { driver: self, state, now });
+            }
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }

@@ -9,6 +9,7 @@
 //! stays, and its handles do.
 
 mod through;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -27,6 +28,7 @@ use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
 
 use self::through::Through;
 pub(crate) use self::through::{Passing, pass_on};
+pub(crate) use self::unread::{Reading, Reads, Shelf, Shelved, read, serve, shelve};
 use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
@@ -147,6 +149,8 @@ pub(crate) struct Arriving {
     name: Option<PassedOn>,
     /// It is what a choice offers.
     is_granted: bool,
+    /// It says where the message can be read.
+    is_unread: bool,
 }
 
 /// When a message is complete.
@@ -688,8 +692,15 @@ pub(crate) fn arrive(
     body.put_u8(0);
     body.put_slice(&bytes);
     let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
-    let mut arriving =
-        Arriving { ends: Vec::new(), chores: Vec::new(), bytes: whole, encoding, name: None, is_granted: false };
+    let mut arriving = Arriving {
+        ends: Vec::new(),
+        chores: Vec::new(),
+        bytes: whole,
+        encoding,
+        name: None,
+        is_granted: false,
+        is_unread: false,
+    };
     for (end, coming) in inbox.into_adopted().into_iter().zip(comings) {
         let (agents, chore) = into_list(end.agent);
         arriving.chores.extend(chore);
@@ -898,6 +909,11 @@ impl Leaving {
         !self.ends.is_empty() || self.through.is_some()
     }
 
+    /// Whether the message says where a value can be read.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.through.as_ref().is_some_and(Through::is_unread)
+    }
+
     /// The message goes back, but its ends may yet have been taken. `None`: it has none.
     pub(crate) fn part(&mut self) -> Option<Self> {
         let (ends, through) = (std::mem::take(&mut self.ends), self.through.take());
@@ -1064,11 +1080,26 @@ fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
 }
 
 impl Arriving {
+    /// Of a message that can be read elsewhere.
+    pub(crate) fn unread(bytes: Bytes, encoding: Encoding) -> Self {
+        Self { ends: Vec::new(), chores: Vec::new(), bytes, encoding, name: None, is_granted: false, is_unread: true }
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Where it can be read.
+    pub(crate) fn reading(&self) -> Option<Reading> {
+        Reading::parse(self.bytes.clone()).filter(|_| self.is_unread)
+    }
+
     /// To be said before the message can be received: who has received it may send its ends on at once. It came from that node over this channel, and may go on under this
     /// name.
     pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: NodeId, locked: &mut Locked<'_>) {
         self.name = Some(name);
-        let passing = Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding };
+        let passing =
+            Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding, is_unread: self.is_unread };
         locked.state.passing.insert(name, passing);
         locked
             .state

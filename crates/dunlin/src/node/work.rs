@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
@@ -55,6 +56,8 @@ pub(crate) enum Told {
     Lent(CarriedEnd),
     /// This offer to the home is to go on to another node, and the ends in it cannot.
     Onward(Ticket),
+    /// The value under this number has been [read](super::message::read). `None`: it could not be.
+    Read(Ticket, Option<Bytes>),
     /// The bridge is needed elsewhere; the channel is over here.
     Take(Taking),
     /// It is dropped once all has been said that the end has to say now.
@@ -89,7 +92,7 @@ pub(crate) struct Says<'a> {
 }
 
 impl Says<'_> {
-    pub(super) fn half(&self) -> Half {
+    pub(crate) fn half(&self) -> Half {
         (self.channel, self.which)
     }
 
@@ -167,6 +170,7 @@ impl Job {
                 Some(Told::Retry) => bridge.retry(&says),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
+                Some(Told::Read(ticket, message)) => bridge.read(ticket, message, &says),
                 Some(Told::ConnectionLost) => bridge.connection_lost(&says),
                 Some(Told::Until(until)) => self.until.push(until),
                 Some(Told::Take(taking)) => {

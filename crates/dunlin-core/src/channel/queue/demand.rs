@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::far::{Away, FromSender, Heard};
+use super::far::{Away, FromSender, Given, Heard, Unread};
 use super::{Ends, Handle, Offer, Queue, Standing, Value};
 use crate::channel::after::{After, Wakes};
 use crate::choice::decision::{Reserve, Reserver};
@@ -173,7 +173,7 @@ impl<T> Queue<T> {
                     && match &offer.choice {
                         Some((decision, _)) => decision.may_be_reserved(),
                         // Asked for, it will be heard of.
-                        None => !self.is_far_choice(index) || self.may_ask(index, handle),
+                        None => !self.is_absent(index) || self.is_readable(index) || self.may_ask(index, handle),
                     }
             })
     }
@@ -188,20 +188,21 @@ impl<T> Queue<T> {
                     .any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle)))
     }
 
-    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent [hears](Demanded::Try) when to try again.
+    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent [hears](Demanded::Try) when to try again. `reads`: it can have what is unread.
     pub(crate) fn demand(
         &mut self,
         handle: Handle,
         number: u64,
+        reads: bool,
         ends: Ends,
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
         after: &mut After<T>,
-    ) -> Option<T> {
+    ) -> Option<Given<T>> {
         if self.demands_of(handle)?.given.contains_key(&number) {
             // What it was reserved for before is on its way back, and who carries that reserves it anew.
             return None;
         }
-        let found = self.next_for(handle, ends, reserver, after);
+        let found = self.next_for(handle, reads, ends, reserver, after);
         let demands = self.demands_of(handle)?;
         match found {
             Some((value, source)) => {
@@ -223,16 +224,17 @@ impl<T> Queue<T> {
     fn next_for(
         &mut self,
         handle: Handle,
+        reads: bool,
         ends: Ends,
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
         after: &mut After<T>,
-    ) -> Option<(T, Source)> {
+    ) -> Option<(Given<T>, Source)> {
         if self.poison.is_some() || !self.may_take(handle) {
             return None;
         }
         if let Some((value, place)) = self.buffer.pop_on_trial() {
             self.held.push(handle);
-            return Some((value, Source::Buffer(place)));
+            return Some((Given::Value(value), Source::Buffer(place)));
         }
         if ends.no_receivers || self.buffering.is_some() && !self.held.is_empty() {
             return None;
@@ -244,7 +246,9 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            if self.is_far_choice(index) && !self.is_granted_to(index, handle) {
+            if self.is_far_choice(index) && !self.is_granted_to(index, handle)
+                || self.is_unread(index) && !(reads && self.is_readable(index))
+            {
                 self.ask_for(index, handle, after);
                 index += 1;
                 continue;
@@ -271,7 +275,8 @@ impl<T> Queue<T> {
                 Value::Pooled(pool) => pool.lock().take(),
                 value => value.take(),
             };
-            let Some(value) = value else {
+            let is_unread = offer.far.as_ref().is_some_and(|far| far.unread == Unread::Yes);
+            let Some(value) = value.map(Given::Value).or(is_unread.then_some(Given::Unread)) else {
                 index += 1;
                 continue;
             };
@@ -312,12 +317,14 @@ impl<T> Queue<T> {
         &mut self,
         handle: Handle,
         number: u64,
-        value: Option<T>,
+        value: Option<Given<T>>,
         closed: bool,
         why: Option<Why>,
         after: &mut After<T>,
     ) {
-        let Some(demands) = self.demands_of(handle) else { return after.dropped.extend(value) };
+        let Some(demands) = self.demands_of(handle) else {
+            return after.dropped.extend(value.and_then(Given::read));
+        };
         demands.wants.retain(|other| *other != number);
         if closed {
             demands.posted = demands.posted.saturating_sub(1);
@@ -334,28 +341,35 @@ impl<T> Queue<T> {
             (Some(Source::Offer(ticket)), Some(value), None) => self.far_gave_back(ticket, value, after),
             (Some(Source::Buffer(place)), value, why) => {
                 let is_lost = why.is_some() || self.poison.is_some() || self.lending.receiver_gone;
-                match value {
+                match value.and_then(Given::read) {
                     Some(value) if !is_lost => self.buffer.put_back(value, place),
                     value => after.dropped.extend(value),
                 }
                 self.release(handle, None, after);
             }
-            (_, value, _) => after.dropped.extend(value),
+            (_, value, _) => after.dropped.extend(value.and_then(Given::read)),
         }
         self.rouse(after);
     }
 
     /// The node of that half is lost, and nobody knows whether a receive there has returned the value.
-    pub(crate) fn demand_lost(&mut self, handle: Handle, number: u64, value: T, id: MessageId, after: &mut After<T>) {
+    pub(crate) fn demand_lost(
+        &mut self,
+        handle: Handle,
+        number: u64,
+        value: Given<T>,
+        id: MessageId,
+        after: &mut After<T>,
+    ) {
         let source = self.demands_of(handle).and_then(|demands| demands.given.remove(&number));
         match source {
             Some(Source::Offer(ticket)) => self.far_lost(ticket, value, id, after),
             Some(Source::Buffer(_)) => {
                 // Its send is complete; given to another one it might be received twice.
-                after.dropped.push(value);
+                after.dropped.extend(value.read());
                 self.release(handle, None, after);
             }
-            None => after.dropped.push(value),
+            None => after.dropped.extend(value.read()),
         }
     }
 

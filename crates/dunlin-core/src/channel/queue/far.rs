@@ -38,7 +38,18 @@ pub(super) struct FromFar {
     pub(super) number: u64,
     /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
     pub(super) choice: Option<u128>,
+    pub(super) unread: Unread,
     pub(super) ask: Option<Ask>,
+}
+
+/// Whether the value of an offer is still where it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    No,
+    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks for it.
+    Yes,
+    /// That has been done, or it cannot be read elsewhere: it is to come here.
+    Asked,
 }
 
 /// That a reservation was asked for.
@@ -143,12 +154,13 @@ pub enum FromReceiver<T> {
     Failed(u64, Option<T>, Why),
     /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another half: it has not been taken.
     Withdrawn(u64, Option<T>),
-    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there.
-    Lost(u64, T, MessageId),
-    /// A receiver wants this offer of a choice; the second number names the request.
+    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
+    Lost(u64, Option<T>, MessageId),
+    /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, for which it has to be
+    /// withdrawn, and offered with it.
     Reserve(u64, u64),
-    /// The receiver that had it reserved does not want it any more; the offer stands.
-    Abort(u64, T),
+    /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
+    Abort(u64, Option<T>),
     /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
     Credit(u32),
     /// The channel was retired from here.
@@ -164,8 +176,9 @@ pub enum FromReceiver<T> {
 impl<T> FromReceiver<T> {
     fn into_value(self) -> Option<T> {
         match self {
-            Self::Failed(_, value, _) | Self::Withdrawn(_, value) => value,
-            Self::Abort(_, value) | Self::Lost(_, value, _) => Some(value),
+            Self::Failed(_, value, _) | Self::Withdrawn(_, value) | Self::Lost(_, value, _) | Self::Abort(_, value) => {
+                value
+            }
             _ => None,
         }
     }
@@ -178,6 +191,33 @@ pub(crate) enum Collected<T> {
     /// An offer of the choice with this number.
     Choice(u128),
     Gone,
+}
+
+/// What a handle elsewhere is given, or gives back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Given<T> {
+    /// The value.
+    Value(T),
+    /// The offer of a value that is still where it was sent: see [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
+    Unread,
+    /// The same, given back by who could not read it.
+    Unreadable,
+}
+
+impl<T> From<T> for Given<T> {
+    fn from(value: T) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl<T> Given<T> {
+    /// The value, if it is here.
+    pub fn read(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Unread | Self::Unreadable => None,
+        }
+    }
 }
 
 /// How a value that was in the buffer goes to the receiver elsewhere.
@@ -487,12 +527,26 @@ impl<T> Queue<T> {
         self.offers[index].far.as_ref().is_some_and(|far| far.choice.is_some())
     }
 
+    /// Whether the value of this offer is not here, and comes if it is asked for.
+    pub(super) fn is_absent(&self, index: usize) -> bool {
+        self.is_far_choice(index) || self.is_unread(index)
+    }
+
+    pub(super) fn is_unread(&self, index: usize) -> bool {
+        self.offers[index].far.as_ref().is_some_and(|far| far.unread != Unread::No)
+    }
+
+    /// Whether a handle elsewhere can read its value where it was sent.
+    pub(super) fn is_readable(&self, index: usize) -> bool {
+        self.offers[index].far.as_ref().is_some_and(|far| far.unread == Unread::Yes)
+    }
+
     pub(super) fn is_granted_to(&self, index: usize, handle: Handle) -> bool {
         let ask = self.offers[index].far.as_ref().and_then(|far| far.ask);
         ask.is_some_and(|ask| ask.handle == handle && ask.granted.is_some())
     }
 
-    /// Asks for the offer of a choice elsewhere, unless somebody has, or `handle` has asked for another one here.
+    /// Asks for an offer whose value is elsewhere, unless somebody has, or `handle` has asked for another one here.
     pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
         let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
         if handle != Handle::BUFFER && handle != Handle::OUTLET && self.offers.iter().any(asked) {
@@ -501,6 +555,9 @@ impl<T> Queue<T> {
         let Some(far) = self.offers[index].far.as_mut().filter(|far| far.ask.is_none()) else { return };
         let (of, number, request) = (far.of, far.number, self.next_ask);
         far.ask = Some(Ask { number: request, handle, granted: None });
+        if far.unread == Unread::Yes {
+            far.unread = Unread::Asked;
+        }
         self.next_ask += 1;
         self.tell_inlet(of, FromReceiver::Reserve(number, request), after);
     }
@@ -510,10 +567,12 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         if let Some(far) = &mut offer.far
             && far.ask.take().is_some_and(|ask| ask.granted.is_some())
-            && let Some(value) = offer.value.take()
         {
-            let (of, number) = (far.of, far.number);
-            self.tell_inlet(of, FromReceiver::Abort(number, value), after);
+            let (of, number, value) = (far.of, far.number, offer.value.take());
+            let was_unread = std::mem::replace(&mut far.unread, Unread::No) != Unread::No;
+            if value.is_some() || was_unread {
+                self.tell_inlet(of, FromReceiver::Abort(number, value), after);
+            }
         }
         self.wake_watchers(&mut after.wakes);
     }
@@ -555,7 +614,7 @@ impl<T> Queue<T> {
         self.offers.iter().any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.granted.is_some())))
     }
 
-    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet.
+    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet. With neither it is unread.
     pub(crate) fn offer_from_far(
         &mut self,
         of: Handle,
@@ -569,8 +628,13 @@ impl<T> Queue<T> {
             // Told twice: once when it was made, and once when a claim was over.
             return;
         }
+        let unread = match (&value, choice) {
+            (Some(_), _) | (_, Some(_)) => Unread::No,
+            _ if self.unreadable => Unread::Asked,
+            _ => Unread::Yes,
+        };
         let mut slot = value;
-        let offered = if choice.is_none() {
+        let offered = if slot.is_some() {
             // A policy that panics refuses this value; it must not end the agent, who has others' offers.
             catch_unwind(AssertUnwindSafe(|| self.try_offer(of, &mut Source::Slot(&mut slot), None, ends, after)))
                 .unwrap_or(Offered::Failed(Why::Refused))
@@ -595,14 +659,32 @@ impl<T> Queue<T> {
             standing: Standing::Waiting,
             choice: None,
             waker: None,
-            far: Some(FromFar { of, number, choice, ask: None }),
+            far: Some(FromFar { of, number, choice, unread, ask: None }),
             known: Known::No,
         });
-        if choice.is_some() {
+        if choice.is_some() || unread != Unread::No {
             // A buffer with room asks for the value itself.
             self.refill(after);
         }
         self.announce(ticket, of, after);
+    }
+
+    /// The value of an offer that was unread. Given back if the offer does not stand here.
+    pub(crate) fn bring(&mut self, of: Handle, number: u64, value: T, after: &mut After<T>) -> Result<(), T> {
+        let Some(index) = self.find_far(of, number) else { return Err(value) };
+        let offer = &mut self.offers[index];
+        let (ticket, handle) = (offer.ticket, offer.handle);
+        let stands = offer.standing == Standing::Waiting;
+        let Some(far) = offer.far.as_mut().filter(|far| stands && far.unread != Unread::No) else {
+            return Err(value);
+        };
+        (far.unread, far.ask) = (Unread::No, None);
+        offer.value = Value::Here(value);
+        self.refill(after);
+        self.announce(ticket, handle, after);
+        // Who had asked for it may have asked for nothing else.
+        self.wake_watchers(&mut after.wakes);
+        Ok(())
     }
 
     /// By which agent, and under which number, this offer came from elsewhere itself.
@@ -700,6 +782,28 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// What was asked for can be read where it is. `false`: it cannot by who has asked for it.
+    pub(crate) fn grant_unread(
+        &mut self,
+        of: Handle,
+        number: u64,
+        request: u64,
+        tick: u32,
+        after: &mut After<T>,
+    ) -> bool {
+        let Some(index) = self.find_far(of, number) else { return false };
+        let Some(handle) = self.offers[index].far.as_ref().and_then(|far| far.ask).map(|ask| ask.handle) else {
+            return false;
+        };
+        let reads = !self.unreadable && self.demands_of(handle).is_some();
+        let Some(far) = self.offers[index].far.as_mut().filter(|_| reads) else { return false };
+        let Some(ask) = far.ask.as_mut().filter(|ask| ask.number == request) else { return false };
+        ask.granted = Some(tick);
+        far.unread = Unread::Yes;
+        self.wake_watchers(&mut after.wakes);
+        true
+    }
+
     /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
     /// the agent has heard or will hear.
     pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
@@ -743,7 +847,7 @@ impl<T> Queue<T> {
     }
 
     /// The agent of the receiver elsewhere takes notice of an offer.
-    pub(crate) fn collect(&mut self, ticket: u64) -> Collected<T> {
+    pub(crate) fn collect(&mut self, ticket: u64, after: &mut After<T>) -> Collected<T> {
         let Some(index) = self.find(ticket) else { return Collected::Gone };
         if !self.acts(self.offers[index].handle) {
             // Held back; it is offered again when the claim is over.
@@ -753,6 +857,10 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         if offer.standing != Standing::Waiting || self.credits.is_some() || ended {
             // With credits it waits here for one; after the end it fails here.
+            return Collected::Gone;
+        }
+        if offer.far.as_ref().is_some_and(|far| far.unread != Unread::No) {
+            self.ask_for(index, Handle::OUTLET, after);
             return Collected::Gone;
         }
         let choice = offer.choice.as_ref().map(|(decision, _)| decision.id());
@@ -859,17 +967,17 @@ impl<T> Queue<T> {
     }
 
     /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
-    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: T, after: &mut After<T>) {
+    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: Given<T>, after: &mut After<T>) {
         self.far_gave(ticket, value, false, after);
     }
 
     /// `answers`: to its having been asked back. Else that answer is still to come.
-    fn far_gave(&mut self, ticket: u64, value: T, answers: bool, after: &mut After<T>) {
-        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+    fn far_gave(&mut self, ticket: u64, value: Given<T>, answers: bool, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value.read()) };
         let offer = &mut self.offers[index];
         let away = match &mut offer.standing {
             Standing::Away(away) => std::mem::take(away),
-            _ => return after.dropped.push(value),
+            _ => return after.dropped.extend(value.read()),
         };
         offer.standing = Standing::Waiting;
         if answers {
@@ -877,9 +985,14 @@ impl<T> Queue<T> {
         } else if away.recalled && offer.known == Known::Yes {
             offer.known = Known::AskedBack;
         }
-        match &mut offer.value {
-            Value::Pooled(pool) => *pool.lock() = Some(value),
-            slot => *slot = Value::Here(value),
+        match (&mut offer.value, value) {
+            (Value::Pooled(pool), Given::Value(value)) => *pool.lock() = Some(value),
+            (slot, Given::Value(value)) => *slot = Value::Here(value),
+            (_, Given::Unread) => {}
+            (_, Given::Unreadable) => {
+                self.unreadable = true;
+                offer.far.iter_mut().for_each(|far| far.unread = Unread::Asked);
+            }
         }
         if let Some((decision, _)) = &offer.choice {
             decision.abort(&mut after.wakes);
@@ -916,6 +1029,9 @@ impl<T> Queue<T> {
             {
                 self.tell_inlet(far.of, FromReceiver::Withdrawn(far.number, offer.value.back()), after);
             }
+        } else if self.is_unread(index) && self.inlet_of(self.offers[index].handle).is_none() {
+            // Its sender is lost, and nobody can read it.
+            self.remove(index, after);
         } else if self.is_far_choice(index) {
             self.release_ask(index, after);
             if self.offers[index].known == Known::No && self.outlet.is_some() {
@@ -928,14 +1044,17 @@ impl<T> Queue<T> {
     }
 
     /// The receiver's node is lost, and nobody knows whether it has returned the value.
-    pub(crate) fn far_lost(&mut self, ticket: u64, value: T, id: MessageId, after: &mut After<T>) {
-        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+    pub(crate) fn far_lost(&mut self, ticket: u64, value: Given<T>, id: MessageId, after: &mut After<T>) {
+        let value = value.read();
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
         let offer = &mut self.offers[index];
-        let Standing::Away(away) = &offer.standing else { return after.dropped.push(value) };
+        let Standing::Away(away) = &offer.standing else { return after.dropped.extend(value) };
         if let Some((of, number)) = offer.far.as_ref().map(|far| (far.of, far.number)) {
             self.remove(index, after);
             return self.tell_inlet(of, FromReceiver::Lost(number, value, id), after);
         }
+        // Only what came from elsewhere is unread.
+        let Some(value) = value else { return };
         if away.abandoned || offer.owner == Owner::Nobody {
             let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
             if let Some((decision, branch)) = &offer.choice {
@@ -983,10 +1102,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent is gone: what its choices offered is granted to nobody any more.
+    /// The agent is gone: what its choices offered is granted to nobody any more, and what is unread is read by nobody.
     pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| {
-            let is_open = |far: &FromFar| far.of == of && far.choice.is_some() && matches!(o.value, Value::Gone);
+            let is_open = |far: &FromFar| {
+                let is_absent = far.choice.is_some() || far.unread != Unread::No;
+                far.of == of && is_absent && matches!(o.value, Value::Gone)
+            };
             o.standing == Standing::Waiting && o.far.as_ref().is_some_and(is_open)
         };
         while let Some(index) = self.offers.iter().position(theirs) {
@@ -1016,7 +1138,7 @@ impl<T> Queue<T> {
                     away.failing = Some(Why::TimedOut);
                 }
                 if let Some(value) = value {
-                    self.far_gave(ticket, value, true, after);
+                    self.far_gave(ticket, Given::Value(value), true, after);
                 }
             }
             Standing::Waiting if offer.known == Known::AskedBack => {
@@ -1037,8 +1159,9 @@ impl<T> Queue<T> {
     }
 
     /// The offer has failed over there.
-    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<T>, why: Why, after: &mut After<T>) {
-        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<Given<T>>, why: Why, after: &mut After<T>) {
+        let read = |value: Option<Given<T>>| value.and_then(Given::read);
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
         match (&mut self.offers[index].standing, value) {
             (Standing::Away(away), value) => {
                 away.failing = Some(why);
@@ -1049,7 +1172,7 @@ impl<T> Queue<T> {
             (Standing::Waiting, _) => {
                 self.fail(index, why, after);
             }
-            (_, value) => after.dropped.extend(value),
+            (_, value) => after.dropped.extend(read(value)),
         }
     }
 

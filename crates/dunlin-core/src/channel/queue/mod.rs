@@ -302,6 +302,8 @@ pub(crate) struct Queue<T> {
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
+    /// What is unread could not be read by a handle elsewhere: it comes here from now on.
+    unreadable: bool,
     /// The sender is gone, and its agent has not been told.
     sender_leaving: bool,
     /// The node of the sender, or of the receiver, is lost for good.
@@ -350,6 +352,7 @@ impl<T> Queue<T> {
             lone_inlets: Vec::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
+            unreadable: false,
             sender_leaving: false,
             sender_lost: false,
             receiver_lost: false,
@@ -612,7 +615,7 @@ impl<T> Queue<T> {
             if admit == Admit::Wait {
                 return;
             }
-            if self.is_far_choice(index) {
+            if self.is_absent(index) {
                 self.ask_for(index, Handle::BUFFER, after);
                 index += 1;
                 continue;
@@ -942,7 +945,7 @@ impl<T> Queue<T> {
                 index = self.fail(index, Why::OwnChannel, after);
                 continue;
             }
-            if self.is_far_choice(index) && !self.is_granted_to(index, handle) {
+            if self.is_absent(index) && !self.is_granted_to(index, handle) {
                 self.ask_for(index, handle, after);
                 index += 1;
                 continue;
@@ -1017,6 +1020,11 @@ impl<T> Queue<T> {
             wakes.add(watcher.waker.take());
         }
         woke
+    }
+
+    /// Whether agents stand here for handles of a shared receiver that are elsewhere.
+    pub(crate) fn is_demanded(&self) -> bool {
+        !self.demands.is_empty()
     }
 
     /// Whether an agent stands here for a receiver elsewhere.

@@ -10,6 +10,7 @@ mod sending;
 
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use dunlin_core::Reason;
 use dunlin_core::carrier::{AnyInlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
@@ -52,6 +53,8 @@ pub(crate) trait Bridge: Send {
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.
     fn onward(&mut self, _: Ticket, _: &Says<'_>) {}
+    /// The value under this number has been read. `None`: it could not be.
+    fn read(&mut self, _: Ticket, _: Option<Bytes>, _: &Says<'_>) {}
     /// The connection has lost its socket, and may come back.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.

@@ -8,7 +8,7 @@ use dunlin_core::Why;
 use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::id::{ChannelId, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
@@ -16,7 +16,7 @@ use dunlin_proto::{HomeHears, Machine, ProxyHears};
 use super::{Bridge, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
-use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, WINDOW};
+use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
 use crate::node::work::Says;
 
 /// At the receiver's half: the channel's home.
@@ -37,6 +37,10 @@ pub(crate) struct ReceivingBridge {
     arriving: BTreeMap<Ticket, Arriving>,
     /// Offers that are to be made anew, once they have come back.
     onward: BTreeSet<Ticket>,
+    /// Whether large values are to be offered unread.
+    unread: Unread,
+    /// Values that are being read, and for which request. `None`: for whoever receives here.
+    reading: BTreeMap<Ticket, (Option<Request>, Reads)>,
     /// The receiver came in a message, and the channel is still to follow.
     visits: bool,
     /// How the receiver has ended it meanwhile.
@@ -61,6 +65,16 @@ pub(crate) struct ReceivingBridge {
     over: Option<End>,
 }
 
+/// Whether the sender's half is to offer large values unread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unread {
+    /// It has not been told, and does not.
+    Unsaid,
+    Said,
+    /// Not any more: somebody receives them here, or cannot read them.
+    Never,
+}
+
 impl ReceivingBridge {
     /// `from`: if the node of the sender is known already.
     pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
@@ -74,6 +88,8 @@ impl ReceivingBridge {
             from,
             arriving: BTreeMap::new(),
             onward: BTreeSet::new(),
+            unread: Unread::Unsaid,
+            reading: BTreeMap::new(),
             visits: false,
             early_ends: Vec::new(),
             lent: None,
@@ -145,6 +161,72 @@ impl ReceivingBridge {
         if !says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket)) {
             let why = "an end in a value of a sender that is gone cannot go on to another node";
             says.failed(from, ticket, Failure::Undecodable(why.to_owned()));
+        }
+    }
+
+    /// If receivers of what is offered here are at other nodes, large values are to stay where they are until it is known who receives them.
+    fn say_unread(&mut self, says: &Says<'_>) {
+        if self.unread == Unread::Unsaid
+            && let Some(from) = self.from
+            && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
+        {
+            self.unread = Unread::Said;
+            says.speak(|locked| {
+                let size = locked.state.straight_min;
+                locked.state.machine.unread(locked.now, says.channel, from, size);
+            });
+        }
+    }
+
+    /// This value is wanted here, and is read.
+    fn bring(&mut self, ticket: Ticket, says: &Says<'_>) {
+        let reading = self.arriving.get(&ticket).and_then(Arriving::reading);
+        let (Some(reading), Some(from)) = (reading, self.from) else { return };
+        if self.unread == Unread::Said {
+            says.speak(|locked| locked.state.machine.unread(locked.now, says.channel, from, 0));
+        }
+        self.unread = Unread::Never;
+        self.reading.entry(ticket).or_insert_with(|| (None, message::read(reading, ticket, from, says)));
+    }
+
+    /// A value that was wanted here has been read.
+    fn brought(&mut self, ticket: Ticket, message: Option<Bytes>, encoding: Encoding, says: &Says<'_>) {
+        let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
+        let read = message.ok_or_else(|| "it could not be read where it was sent".to_owned());
+        match read.and_then(|message| read_whole(inlet, message, encoding, says)) {
+            // It may be with another node, which has read it: then that is heard.
+            Ok(value) => {
+                if inlet.bring(ticket, value).is_ok() {
+                    self.forget(ticket, says);
+                }
+            }
+            Err(why) => {
+                if inlet.withdraw(ticket).is_some() {
+                    self.forget(ticket, says);
+                    says.failed(from, ticket, Failure::Undecodable(why));
+                }
+            }
+        }
+    }
+
+    /// The value that was asked for is here.
+    fn grant(
+        &mut self,
+        ticket: Ticket,
+        request: Request,
+        value: Value,
+        arriving: Option<Arriving>,
+        from: NodeId,
+        says: &Says<'_>,
+    ) {
+        self.announce(ticket, arriving, from, says);
+        let Some(inlet) = &self.inlet else { return };
+        if let Err(copy) = inlet.grant(ticket, request, value) {
+            says.speak(|locked| locked.state.machine.decline(locked.now, says.channel, from, ticket, request));
+            self.forget(ticket, says);
+            drop(copy);
+        } else {
+            self.arriving.entry(ticket).and_modify(Arriving::granted);
         }
     }
 
@@ -293,6 +375,7 @@ impl ReceivingBridge {
         | FromReceiver::Lost(ticket, ..) = event
         {
             self.onward.remove(&ticket);
+            self.reading.remove(&ticket);
         }
         match event {
             FromReceiver::Taken(ticket) => self.received(ticket, from, says, Machine::taken),
@@ -319,6 +402,13 @@ impl ReceivingBridge {
                 self.forget(ticket, says);
                 says.failed(from, ticket, Failure::Unknown);
                 drop(copy);
+            }
+            FromReceiver::Reserve(ticket, _) if self.arriving.get(&ticket).is_some_and(Arriving::is_unread) => {
+                self.bring(ticket, says);
+            }
+            // It is on its way, asked for by one who has given that up.
+            FromReceiver::Reserve(ticket, request) if self.reading.contains_key(&ticket) => {
+                self.reading.entry(ticket).and_modify(|(wanted, _)| *wanted = Some(request));
             }
             FromReceiver::Reserve(ticket, request) => {
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));
@@ -351,6 +441,16 @@ fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
         has_sender && !machine.has_home(says.channel)
     });
     !is_last && !is_over
+}
+
+const NO_PLACE: &str = "what it says of where the message can be read is not dunlin's";
+
+/// A message that was [read](message::read), which has no ends.
+fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<'_>) -> Result<Value, String> {
+    match message::arrive(inlet.shape(), message, encoding, says)? {
+        (value, None) => Ok(value),
+        (_, Some(_)) => Err("a message that was offered unread has ends in it".to_owned()),
+    }
 }
 
 fn failure(why: Why) -> Failure {
@@ -419,32 +519,48 @@ impl Bridge for ReceivingBridge {
             return;
         };
         match heard {
-            HomeHears::Attached => self.from = Some(from),
+            HomeHears::Attached => {
+                self.from = Some(from);
+                self.say_unread(says);
+            }
+            HomeHears::OfferedUnread(ticket, bytes) => match Reading::parse(bytes.clone()) {
+                Some(_) => {
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
+                    if let Some(inlet) = &self.inlet {
+                        inlet.offer_unread(ticket);
+                    }
+                }
+                None => says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned())),
+            },
+            HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
+                Some(reading) => {
+                    // Before somebody passes it on. It is forgotten if nobody does.
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
+                    if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
+                        self.forget(ticket, says);
+                        let reads = message::read(reading, ticket, from, says);
+                        self.reading.insert(ticket, (Some(request), reads));
+                    }
+                }
+                None => {
+                    inlet.withdraw(ticket);
+                    says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned()));
+                }
+            },
             HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                 Ok((value, arriving)) => {
                     self.announce(ticket, arriving, from, says);
                     if let Some(inlet) = &self.inlet {
                         inlet.offer(ticket, value);
                     }
+                    self.say_unread(says);
                 }
                 Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
             },
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => {
                 match message::arrive(inlet.shape(), bytes, self.encoding, says) {
-                    Ok((value, arriving)) => {
-                        self.announce(ticket, arriving, from, says);
-                        let Some(inlet) = &self.inlet else { return };
-                        if let Err(copy) = inlet.grant(ticket, request, value) {
-                            says.speak(|locked| {
-                                locked.state.machine.decline(locked.now, channel, from, ticket, request);
-                            });
-                            self.forget(ticket, says);
-                            drop(copy);
-                        } else {
-                            self.arriving.entry(ticket).and_modify(Arriving::granted);
-                        }
-                    }
+                    Ok((value, arriving)) => self.grant(ticket, request, value, arriving, from, says),
                     Err(why) => {
                         inlet.withdraw(ticket);
                         says.failed(from, ticket, Failure::Undecodable(why));
@@ -482,12 +598,19 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
+                    self.reading.remove(&ticket);
                     self.forget(ticket, says);
                     says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
                     drop(copy);
                 }
             }
-            HomeHears::Revoke(ticket) => inlet.revoke(ticket),
+            HomeHears::Revoke(ticket) => {
+                inlet.revoke(ticket);
+                // What has not come yet has not been granted here.
+                if let Some((Some(request), _)) = self.reading.remove(&ticket) {
+                    says.speak(|locked| locked.state.machine.decline(locked.now, channel, from, ticket, request));
+                }
+            }
             HomeHears::Ended(how) => self.ended(how, says),
             HomeHears::Take => {
                 self.from = Some(from);
@@ -499,6 +622,11 @@ impl Bridge for ReceivingBridge {
                     value_max: says.speak(|locked| locked.state.machine.value_max()),
                 };
                 says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
+                // It is another half.
+                if self.unread == Unread::Said {
+                    self.unread = Unread::Unsaid;
+                }
+                self.say_unread(says);
             }
             HomeHears::Leave => {
                 // Nobody receives here; but what was received before has to be said first.
@@ -539,6 +667,23 @@ impl Bridge for ReceivingBridge {
                 self.lent = None;
             }
             HomeHears::Lost(_) => self.ended(End::Lost, says),
+        }
+    }
+
+    fn read(&mut self, ticket: Ticket, message: Option<Bytes>, says: &Says<'_>) {
+        let Some((request, reads)) = self.reading.remove(&ticket) else { return };
+        let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
+        let Some(request) = request else { return self.brought(ticket, message, reads.encoding, says) };
+        let Some(message) = message else {
+            inlet.withdraw(ticket);
+            return says.failed(from, ticket, Failure::Unread);
+        };
+        match read_whole(inlet, message, reads.encoding, says) {
+            Ok(value) => self.grant(ticket, request, value, None, from, says),
+            Err(why) => {
+                inlet.withdraw(ticket);
+                says.failed(from, ticket, Failure::Undecodable(why));
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use dunlin_proto::{HomeHears, ProxyHears};
 use super::{Bridge, full_poison, poison, reason};
 use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
-use crate::node::message::{self, Completion, Leaving, NotNow};
+use crate::node::message::{self, Completion, Leaving, NotNow, Shelved};
 use crate::node::name::describe;
 use crate::node::work::Says;
 
@@ -29,6 +29,8 @@ struct Kept {
     bytes: u64,
     /// It has gone as a grant.
     granted: bool,
+    /// It can be read here: it was offered unread.
+    _shelved: Option<Shelved>,
 }
 
 impl Kept {
@@ -88,6 +90,8 @@ pub(crate) struct SendingBridge {
     is_reply: bool,
     /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go on.
     onward: bool,
+    /// Values of so many bytes or more are offered unread. 0: none.
+    unread_min: u64,
 }
 
 impl SendingBridge {
@@ -110,6 +114,7 @@ impl SendingBridge {
             fail_fast,
             is_reply: false,
             onward: false,
+            unread_min: 0,
         }
     }
 
@@ -235,7 +240,21 @@ impl SendingBridge {
         {
             return self.watch_size(written, says);
         }
+        if value.is_unread() {
+            let why = "its sender is gone, and with it the value, which was still there";
+            return Err(NotNow::Never(Why::Unsendable(why.into())));
+        }
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
+    }
+
+    /// A large message may stay here: then what is sent says where it can be read. With how long it is.
+    fn shelve(&self, message: Bytes, leaving: &Leaving, says: &Says<'_>) -> (Bytes, Option<Shelved>, u64) {
+        let bytes = message.len() as u64;
+        if self.unread_min == 0 || bytes < self.unread_min || leaving.has_ends() {
+            return (message, None, bytes);
+        }
+        let (place, shelved) = message::shelve(message, self.encoding, says);
+        (place, Some(shelved), bytes)
     }
 
     fn watch_size(
@@ -253,11 +272,18 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
             Reserved::Granted(value) => match self.encode_offer(ticket, &value, says) {
-                Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: true };
+                Ok((message, leaving)) => {
+                    let (message, shelved, bytes) = self.shelve(message, &leaving, says);
+                    let is_unread = shelved.is_some() || leaving.is_unread();
+                    let kept = Kept { value, leaving, bytes, granted: true, _shelved: shelved };
                     let granted = says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
-                        locked.state.machine.grant(locked.now, says.channel, ticket, request, bytes)
+                        let (machine, now) = (&mut locked.state.machine, locked.now);
+                        if is_unread {
+                            machine.grant_unread(now, says.channel, ticket, request, message)
+                        } else {
+                            machine.grant(now, says.channel, ticket, request, message)
+                        }
                     });
                     if granted {
                         self.kept.insert(ticket, kept);
@@ -328,11 +354,17 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return false };
         match event {
             Event::FirmOffer(ticket, value) => match self.encode_offer(ticket, &value, says) {
-                Ok((bytes, leaving)) => {
-                    let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                Ok((message, leaving)) => {
+                    let (message, shelved, bytes) = self.shelve(message, &leaving, says);
+                    let is_unread = shelved.is_some();
+                    let kept = Kept { value, leaving, bytes, granted: false, _shelved: shelved };
                     says.speak(|locked| {
                         self.open_homes(&kept.leaving, locked);
-                        locked.state.machine.offer(locked.now, says.channel, ticket, bytes);
+                        if is_unread {
+                            locked.state.machine.offer_unread(locked.now, says.channel, ticket, message);
+                        } else {
+                            locked.state.machine.offer(locked.now, says.channel, ticket, message);
+                        }
                     });
                     self.kept.insert(ticket, kept);
                 }
@@ -531,6 +563,7 @@ impl SendingBridge {
             }
             ProxyHears::Moved(home, tickets) => {
                 self.home = Some(home);
+                self.unread_min = 0;
                 self.offer_again(tickets, says);
                 // A receiver cannot go to this node over its own channel: it may have waited for another home.
                 self.retry(says);
@@ -563,7 +596,11 @@ impl SendingBridge {
             ProxyHears::Failed(ticket, why) => {
                 let kept = self.kept.remove(&ticket);
                 let bytes = kept.as_ref().map_or(0, |kept| kept.bytes);
-                outlet.failed(ticket, kept.map(|kept| kept.back(says)), why_failed(why, bytes));
+                let mut value = kept.map(|kept| kept.back(says));
+                if why == Failure::Unread && value.as_ref().is_some_and(Value::is_unread) {
+                    value = Some(Value::unreadable());
+                }
+                outlet.failed(ticket, value, why_failed(why, bytes));
             }
             ProxyHears::Withdrawn(ticket) => {
                 let anew = self.anew.iter().position(|(other, _)| *other == ticket);
@@ -593,6 +630,7 @@ impl SendingBridge {
                     self.hear_in_turn(Event::FirmOffer(ticket, kept.back(says)), says);
                 }
             }
+            ProxyHears::Unread(size) => self.unread_min = size,
             ProxyHears::Credit(count) => outlet.credit(count),
             ProxyHears::Ended(how) => self.end(&how, says),
             ProxyHears::Lost { unknown, not_taken: _, taken } => self.lost(&unknown, &taken, says),
@@ -653,7 +691,7 @@ impl SendingBridge {
         let Some(outlet) = &self.outlet else { return };
         match self.encode_offer(ticket, &value, says) {
             Ok((bytes, leaving)) => {
-                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false };
+                let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false, _shelved: None };
                 says.speak(|locked| {
                     self.open_homes(&kept.leaving, locked);
                     locked.state.machine.offer_again(locked.now, says.channel, ticket, bytes);
@@ -839,6 +877,8 @@ fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
         // Whoever kept the value says so; without it nothing had been sent.
         Failure::Unknown => Why::NodeLost,
+        // Of who was to read it: others may.
+        Failure::Unread => Why::NodeLost,
     }
 }
 

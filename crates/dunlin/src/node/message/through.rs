@@ -10,18 +10,20 @@ use dunlin_proto::Trip;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::Which;
 
-use super::{Coming, Leaving, NotNow, Place, read_ends};
+use super::{Coming, Leaving, NotNow, Place, Reading, read_ends};
 use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
 use crate::node::work::{Says, Told};
 
-/// A message with ends in it that has arrived in an offer, and has not been received here.
+/// A message with ends in it, or one that is [unread](super::unread), that has arrived in an offer, and has not been received here.
 pub(crate) struct Passing {
     /// Over which channel.
     pub(super) over: ChannelId,
     pub(super) from: NodeId,
     pub(super) bytes: Bytes,
     pub(super) encoding: Encoding,
+    /// The message itself is still where it was sent, and this says where it can be read.
+    pub(super) is_unread: bool,
 }
 
 /// The ends of a message that goes through this node, until it is known what became of it.
@@ -29,6 +31,7 @@ pub(super) struct Through {
     name: PassedOn,
     from: NodeId,
     ends: Vec<(ChannelId, Place, Trip)>,
+    is_unread: bool,
 }
 
 const OWN_NODE: &str = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has both ends \
@@ -37,7 +40,7 @@ const OWN_NODE: &str = "a value with an end in it cannot come back to the node t
 const OTHER_ENCODING: &str = "a value with an end in it goes on to another node as it was written, and the two channels write their messages differently: \
      send the shared end's handles over channels of the encoding that it was declared with";
 
-/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is written as any other.
+/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is here, and is written as any other.
 pub(crate) fn pass_on(
     name: PassedOn,
     to: Option<NodeId>,
@@ -46,11 +49,19 @@ pub(crate) fn pass_on(
     says: &Says<'_>,
 ) -> Option<Result<(Bytes, Leaving), NotNow>> {
     says.speak(|locked| {
-        let (over, from, bytes, written) = {
+        let (over, from, bytes, written, is_unread) = {
             let passing = locked.state.passing.get(&name)?;
-            (passing.over, passing.from, passing.bytes.clone(), passing.encoding)
+            (passing.over, passing.from, passing.bytes.clone(), passing.encoding, passing.is_unread)
         };
         let never = |why: &'static str| Some(Err(NotNow::Never(Why::Unsendable(why.into()))));
+        if is_unread {
+            let length = Reading::parse(bytes.clone()).map_or(0, |reading| reading.bytes);
+            if length > bytes_max {
+                return Some(Err(Why::TooLarge { bytes: length, bytes_max }.into()));
+            }
+            let through = Some(Through { name, from, ends: Vec::new(), is_unread });
+            return Some(Ok((bytes, Leaving { sealed: None, ends: Vec::new(), encoding, through })));
+        }
         if to == Some(locked.state.machine.me().node) {
             return never(OWN_NODE);
         }
@@ -80,12 +91,16 @@ pub(crate) fn pass_on(
                 ends.push((end.channel, place.clone(), trip));
             }
         }
-        let through = Some(Through { name, from, ends });
+        let through = Some(Through { name, from, ends, is_unread });
         Some(Ok((message.freeze(), Leaving { sealed: None, ends: Vec::new(), encoding, through })))
     })
 }
 
 impl Through {
+    pub(super) fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
     /// The message has not been taken, or nobody knows: what came stays as it is.
     pub(super) fn stay(&self, locked: &mut Locked<'_>) {
         self.ends.iter().for_each(|(_, _, trip)| locked.state.machine.end_stays(*trip));

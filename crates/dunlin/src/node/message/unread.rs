@@ -1,0 +1,157 @@
+//! Large values that are offered *unread*: they stay at their sender's node until it is known at which node they are received, and go there straight.
+//!
+//! That is for a receiver that several nodes share. What is offered to it comes to the node that keeps it, where it meets a demand of another node. The keeper passes on
+//! where the value can be read ([`Reading`]), and that node reads it from the sender's: over a new channel, as a reply comes. To the offer nothing has happened by that: whoever
+//! has received the value says so by the way that the offer has come, and if nobody has, others can read it again. If it cannot be read there, the keeper reads it, and passes it on.
+//!
+//! (The protocol of `docs/claim.md`, section 3, in which the sender is told of the match and sends the value. Here who has been matched asks for it: so nothing has to be known of a value
+//! that is on its way for nobody, and the keeper, which can always reach the sender, reads in the same way.)
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use dunlin_core::agent::{Inlet, Outlet};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet};
+use dunlin_core::{Sender, channel};
+use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::wire::{End, Read};
+
+use super::{declaration, read_node, terms_of_reply, write_node};
+use crate::node::bell::lock;
+use crate::node::bridge::{ReceivingBridge, SendingBridge};
+use crate::node::budget::Budget;
+use crate::node::codec::Encoding;
+use crate::node::driver::Locked;
+use crate::node::id;
+use crate::node::work::{Says, Told};
+use crate::world;
+
+/// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and that is not known yet.
+const READERS_MAX: usize = 16;
+
+/// What is said of a value in its place.
+pub(crate) struct Reading {
+    node: NodeId,
+    addresses: Vec<String>,
+    /// Whoever knows it may read the value.
+    key: u128,
+    /// How long the value is.
+    pub(crate) bytes: u64,
+    /// How it is written.
+    pub(crate) encoding: Encoding,
+}
+
+impl Reading {
+    fn write(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        write_node(self.node, &self.addresses, &mut out);
+        out.put_u128(self.key);
+        out.put_u64(self.bytes);
+        out.put_u8(self.encoding.code());
+        out.freeze()
+    }
+
+    /// `None`: the bytes are not dunlin's.
+    pub(crate) fn parse(mut bytes: Bytes) -> Option<Self> {
+        let (node, addresses) = read_node(&mut bytes)?;
+        let key = bytes.try_get_u128().ok()?;
+        let length = bytes.try_get_u64().ok()?;
+        let encoding = Encoding::from_code(bytes.try_get_u8().ok()?)?;
+        bytes.is_empty().then_some(Self { node, addresses, key, bytes: length, encoding })
+    }
+}
+
+/// The values of this node that are offered unread, by their keys.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf(Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
+
+/// Such a value. Dropped, when its offer stands no more, it cannot be read any more.
+pub(crate) struct Shelved {
+    shelf: Shelf,
+    key: u128,
+}
+
+impl Drop for Shelved {
+    fn drop(&mut self) {
+        lock(&self.shelf.0).remove(&self.key);
+    }
+}
+
+/// Puts a message on the shelf. Gives what is offered in its place.
+pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (Bytes, Shelved) {
+    let key = id::channel().0;
+    says.speak(|locked| {
+        let machine = &locked.state.machine;
+        let (node, addresses) = (machine.me().node, machine.addresses_here().to_vec());
+        let reading = Reading { node, addresses, key, bytes: message.len() as u64, encoding };
+        let shelf = locked.state.shelf.clone();
+        lock(&shelf.0).insert(key, Arc::new(message));
+        (reading.write(), Shelved { shelf, key })
+    })
+}
+
+/// Another node reads a value of this one.
+pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut Locked<'_>) {
+    if !locked.state.machine.adopt(channel_id, to, Some(terms_of_reply(read.value_max))) {
+        // No honest node gives two channels one number.
+        return;
+    }
+    let message = lock(&locked.state.shelf.0).get(&read.key).cloned();
+    let Some(message) = message.filter(|message| Arc::strong_count(message) <= READERS_MAX) else {
+        return locked.state.machine.end_proxy(locked.now, channel_id, End::Gone);
+    };
+    let (mut tx, rx) = channel::<Bytes>();
+    let outlet = AnyOutlet::from(Outlet::new(rx));
+    let bridge = SendingBridge::new(outlet, Some(to), Encoding::default(), false).for_reply(read.value_max);
+    locked.driver.stretch(locked.state, channel_id, Some(to), Box::new(bridge));
+    world::spawn_own(async move {
+        // Who does not want it any more has ended the channel.
+        let _ = tx.send(Bytes::clone(&message)).await;
+    });
+}
+
+/// A value that is being read. Dropped, nobody wants it any more.
+pub(crate) struct Reads {
+    /// Whose it is when it has come.
+    pub(crate) encoding: Encoding,
+    _stop: Option<Sender<()>>,
+}
+
+/// Reads a value: the bridge of this half is [told](Told::Read) under this number. `by`: the node that has said where it is.
+pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>) -> Reads {
+    let Reading { node, addresses, key, encoding, .. } = reading;
+    let half = says.half();
+    let is_here = says.speak(|locked| {
+        let is_here = locked.state.machine.me().node == node;
+        if is_here {
+            let message = lock(&locked.state.shelf.0).get(&key).map(|message| Bytes::clone(message));
+            locked.state.tell(half, Told::Read(ticket, message));
+        }
+        is_here
+    });
+    if is_here {
+        return Reads { encoding, _stop: None };
+    }
+    let (tx, mut rx) = channel::<Bytes>();
+    let inlet = AnyInlet::from(Inlet::new(tx));
+    let (stop, mut stopped) = channel::<()>();
+    let driver = says.speak(|locked| {
+        let (channel_id, value_max) = (id::channel(), locked.state.machine.value_max());
+        locked.state.machine.introduced(node, by, &addresses);
+        locked.state.machine.open_home_to(channel_id, terms_of_reply(value_max), declaration(), node);
+        let budget = Budget::of(&inlet, locked.state.buffered_max);
+        let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, Some(node)).of_reply();
+        locked.driver.stretch(locked.state, channel_id, Some(node), Box::new(bridge));
+        locked.state.machine.read(locked.now, node, channel_id, Read { key, value_max });
+        locked.driver.clone()
+    });
+    world::spawn_own(async move {
+        let message = crate::alt! {
+            message = rx.recv() => message.ok(),
+            _ = stopped.recv() => return,
+        };
+        driver.with(|state, _| state.tell(half, Told::Read(ticket, message)));
+    });
+    Reads { encoding, _stop: Some(stop) }
+}

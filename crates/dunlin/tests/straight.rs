@@ -1,0 +1,249 @@
+//! Large values for a receiver that several nodes share go straight from their sender's node to the one that receives them, and not through the one that keeps the receiver.
+#![cfg(feature = "net")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin::prelude::*;
+
+const LARGE: usize = 300_000;
+
+/// Nodes of an application of their own, which is named for the test.
+async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+fn run(test: impl Future<Output = Result>) {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
+}
+
+/// Sends the end from one node to another, over a channel by this name.
+async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    let (mut tx, mut rx) = (tx?, rx?);
+    let (sent, received) = par!(tx.send(end), rx.recv());
+    sent?;
+    Ok(received?)
+}
+
+/// How many bytes this node has said to that one, and heard from it.
+fn said(node: &Node, to: &Node) -> u64 {
+    let with = node.traffic().into_iter().find(|(peer, _)| *peer == to.me());
+    with.map_or(0, |(_, traffic)| traffic.written + traffic.read)
+}
+
+fn value(number: u8) -> Bytes {
+    vec![number; LARGE].into()
+}
+
+/// The keeper is `a`, the sender at `b`, who receives at `c`.
+#[test]
+fn they_do_not_pass_the_keeper() {
+    run(async {
+        let [a, b, c] = nodes("they_do_not_pass").await;
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let mut there = carry(here.clone(), &a, &c, "handle").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        let (sent, got) = par!(
+            async {
+                for number in 0..20 {
+                    tx.send(value(number)).await?;
+                }
+                drop(tx);
+                Ok::<_, SendError<Bytes>>(())
+            },
+            async {
+                let mut got = Vec::new();
+                while let Some(value) = there.next().await? {
+                    assert_eq!(value.len(), LARGE);
+                    got.push(value[LARGE - 1]);
+                }
+                Ok::<_, dunlin::Error>(got)
+            }
+        );
+        sent?;
+        assert_eq!(got?, (0..20).collect::<Vec<u8>>());
+        let (through, straight) = (said(&c, &a), said(&c, &b));
+        // The first one has come before the sender was told that receivers are elsewhere.
+        assert!(through < 2 * LARGE as u64, "{through} bytes came through the keeper");
+        assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
+        Ok(())
+    });
+}
+
+/// Five for the first claimer, five for the next, and so on: what is on its way to one who gives its claim up goes to the next.
+#[test]
+fn claimers_at_two_nodes_have_five_each() {
+    run(async {
+        let [a, b, c, d] = nodes("claimers_at_two").await;
+        let (tx, rx) = channel::<(u32, Bytes)>();
+        let here = rx.share();
+        let mut at_c = carry(here.clone(), &a, &c, "ac").await?;
+        let mut at_d = carry(here.clone(), &a, &d, "ad").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        let claimer = async |shared: &mut Shared<Receiver<(u32, Bytes)>>| {
+            let mut got = Vec::new();
+            for _ in 0..3 {
+                let mut claim = shared.claim().await?;
+                let mut five = Vec::new();
+                while five.len() < 5 {
+                    // Given up now and then while the value is on its way.
+                    if let Ok((number, _)) = claim.recv().within(Duration::from_micros(1500)).await {
+                        five.push(number);
+                    }
+                }
+                got.push(five);
+            }
+            Ok::<_, dunlin::Error>(got)
+        };
+        let (sent, at_c, at_d) = par!(
+            async {
+                for number in 0..30 {
+                    tx.send((number, value(0))).await?;
+                }
+                Ok::<_, SendError<(u32, Bytes)>>(())
+            },
+            claimer(&mut at_c),
+            claimer(&mut at_d)
+        );
+        sent?;
+        let fives: Vec<Vec<u32>> = at_c?.into_iter().chain(at_d?).collect();
+        let mut all: Vec<u32> = fives.iter().flatten().copied().collect();
+        assert!(fives.iter().all(|five| five.windows(2).all(|two| two[0] + 1 == two[1])), "{fives:?}");
+        all.sort_unstable();
+        assert_eq!(all, (0..30).collect::<Vec<u32>>());
+        Ok(())
+    });
+}
+
+/// Who receives at the keeper's own node gets them as well, and each is received once.
+#[test]
+fn the_keeper_receives_too() {
+    run(async {
+        let [a, b, c] = nodes("the_keeper_receives").await;
+        let (tx, rx) = channel::<(u32, Bytes)>();
+        let mut here = rx.share();
+        let mut there = carry(here.clone(), &a, &c, "handle").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        let all = async |shared: &mut Shared<Receiver<(u32, Bytes)>>| {
+            let mut got = Vec::new();
+            while let Some((number, value)) = shared.next().await? {
+                assert_eq!(value.len(), LARGE);
+                got.push(number);
+            }
+            Ok::<_, dunlin::Error>(got)
+        };
+        // One first, that is read elsewhere, and one for who receives here.
+        let (sent, got) = par!(tx.send((0, value(0))), there.recv());
+        sent?;
+        assert_eq!(got?.0, 0);
+        let (sent, got) = par!(tx.send((1, value(0))), here.recv());
+        sent?;
+        assert_eq!(got?.0, 1);
+        let (sent, at_a, at_c) = par!(
+            async {
+                for number in 0..40 {
+                    tx.send((number, value(0))).await?;
+                }
+                drop(tx);
+                Ok::<_, SendError<(u32, Bytes)>>(())
+            },
+            all(&mut here),
+            all(&mut there)
+        );
+        sent?;
+        let mut all: Vec<u32> = at_a?.into_iter().chain(at_c?).collect();
+        all.sort_unstable();
+        assert_eq!(all, (0..40).collect::<Vec<u32>>());
+        Ok(())
+    });
+}
+
+/// What was posted by a sender that is gone is still read at its node.
+#[test]
+fn a_posted_value_outlives_its_sender() {
+    run(async {
+        let [a, b, c] = nodes("a_posted_value").await;
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let mut there = carry(here.clone(), &a, &c, "handle").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        let (sent, got) = par!(tx.send(value(1)), there.recv());
+        sent?;
+        assert_eq!(got?[0], 1);
+        drop(tx.send_nowait(value(2)));
+        drop(tx);
+        assert_eq!(there.recv().await?[0], 2);
+        assert_eq!(there.recv().await, Err(RecvError::Closed));
+        Ok(())
+    });
+}
+
+/// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the keeper after all.
+#[cfg(feature = "sim")]
+#[test]
+fn what_cannot_be_read_comes_through_the_keeper() {
+    let sim = dunlin::sim::Sim::new(1);
+    sim.run(async {
+        let join = || Node::builder().app("unread").relay(false).grace(Duration::from_secs(2)).join();
+        let (a, b, c) = (join().await?, join().await?, join().await?);
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let mut there = carry(here.clone(), &a, &c, "handle").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        sim.block(&b, &c);
+        sim.block(&c, &b);
+        for number in 0..4 {
+            let began = sim.elapsed();
+            let (sent, got) = par!(tx.send(value(number)), there.recv());
+            sent?;
+            assert_eq!(got?[0], number);
+            // Only once it is waited for what does not come.
+            assert_eq!(sim.elapsed() - began > Duration::from_secs(1), number == 1, "value {number}");
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}
+
+/// The sender's node is lost while its value is offered: nobody waits for that value for ever.
+#[cfg(feature = "sim")]
+#[test]
+fn a_sender_that_is_lost_is_not_waited_for() {
+    for seed in 0..20 {
+        let sim = dunlin::sim::Sim::new(seed);
+        sim.run(async {
+            let join = || Node::builder().app("unread").grace(Duration::from_secs(2)).join();
+            let (a, b, c) = (join().await?, join().await?, join().await?);
+            let (tx, rx) = channel::<Bytes>();
+            let here = rx.share();
+            let mut there = carry(here.clone(), &a, &c, "handle").await?;
+            let mut tx = carry(tx, &a, &b, "sender").await?;
+            let (sent, got) = par!(tx.send(value(1)), there.recv());
+            sent?;
+            assert_eq!(got?[0], 1);
+            let (sent, got, ()) = par!(tx.send(value(2)), there.recv(), async {
+                sleep(Duration::from_micros(sim.below(4000))).await;
+                sim.part(&a, &b);
+                sim.part(&c, &b);
+            });
+            match got {
+                Ok(value) => assert_eq!(value[0], 2, "seed {seed}"),
+                Err(error) => {
+                    assert_eq!(error, RecvError::NodeLost, "seed {seed}");
+                    assert!(sent.is_err(), "seed {seed}");
+                }
+            }
+            assert_eq!(there.recv().await, Err(RecvError::NodeLost), "seed {seed}");
+            Result::<()>::Ok(())
+        })
+        .unwrap();
+    }
+}
