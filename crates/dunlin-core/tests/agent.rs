@@ -1092,6 +1092,26 @@ fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
     assert_eq!(once(receive), Some(Ok(15)));
 }
 
+/// A choice that is granted unread to one handle elsewhere is nothing for another one, who waits. (Found by `dunlin-models unreadable-chosen`: it tried again for ever.)
+#[test]
+fn what_another_handle_is_granted_is_waited_for() {
+    let (tx, mut agents, _here) = handles_elsewhere::<u8>(rendezvous(), 2);
+    let mut inlet = Inlet::new(tx);
+    agents.iter_mut().for_each(|agent| drop(all(|cx| agent.poll(cx))));
+    inlet.offer_choice(5, 1);
+    assert!(agents.iter().all(|agent| matches!(agent.reserve_unread(1), Reserved::Later)));
+    assert!(inlet.grant_unread(5, 0));
+    let mut tries = 0;
+    while let Poll::Ready(event) = agents[1].poll(&mut Context::from_waker(Waker::noop())) {
+        assert!(matches!(event, Event::Unlocked(1)) && matches!(agents[1].reserve_unread(1), Reserved::Later));
+        tries += 1;
+        assert!(tries < 3, "it turns in circles");
+    }
+    assert!(matches!(agents[0].reserve_unread(1), Reserved::Granted(Given::Unread)));
+    agents[0].taken(1);
+    assert!(show(&all(|cx| inlet.poll(cx))).ends_with("Taken(5)"));
+}
+
 /// What two handles elsewhere were granted out of a buffer, and did not take.
 #[test]
 fn what_comes_back_to_a_buffer_comes_back_in_order() {

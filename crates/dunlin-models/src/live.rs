@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::agent::{Event, FromReceiver, Reserved};
+use dunlin_core::agent::{Event, FromReceiver, PassedOn, Reserved};
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, Inbox, Outbox, Several, Value, WeakSharedEnd};
 use dunlin_core::waits::{self, ChannelId};
 use dunlin_core::{MessageId, PATIENCE_TICKS, Portable, Why, rendezvous};
@@ -60,10 +60,24 @@ pub struct Bounds {
     pub deaths: &'static [Node],
     /// Values are in the words that give them back, as [`dunlin_core::agent::join`] has it; else a node keeps each until it knows what became of it, and what goes is a copy.
     pub moves: bool,
+    /// Users' values stay where they are until it is known who receives them: what goes says where each can be read, and reading takes its time.
+    pub unread: Unread,
     /// What the first words say has not been heard when the search begins.
     pub young: bool,
     /// What goes wrong: a bug, planted.
     pub plant: Plant,
+}
+
+/// Where users' values are while they are offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unread {
+    /// In the offers.
+    #[default]
+    No,
+    /// Where they were sent, and read from there.
+    Straight,
+    /// The same, but only the keeper of the receiver can read them.
+    Unreachable,
 }
 
 /// A bug, planted: the laws must find it.
@@ -166,8 +180,11 @@ type Key = (Node, u32);
 enum Forth {
     Sent(Value),
     Offer(u64, Value),
+    /// The same without the value, which can be read.
+    Unread(u64, Word),
     OfferChoice(u64, u128),
     Grant(u64, u64, Value),
+    GrantUnread(u64, u64, Word),
     Refuse(u64),
     Withdraw(u64),
     Revoke(u64),
@@ -180,7 +197,13 @@ enum Back {
     Said(FromReceiver<Value>),
     Withdrawn(u64, Option<Value>),
     NotWanted(u64, Option<Value>),
+    /// What can be read elsewhere could not.
+    Unreadable(u64),
 }
+
+/// The values that were offered without themselves, and may go on so.
+#[derive(Clone, Default)]
+struct Passing(Rc<RefCell<BTreeMap<PassedOn, Word>>>);
 
 /// A channel whose ends are at two nodes: its agents, and what they have said.
 struct Link {
@@ -195,6 +218,14 @@ struct Link {
     later: BTreeMap<u64, u64>,
     /// Users' values that are not settled: a node keeps what it has sent.
     kept: BTreeMap<u64, Word>,
+    /// The same of those that it has not read itself.
+    markers: BTreeMap<u64, Value>,
+    unread: Unread,
+    /// At the receiver's half: what was offered without its value.
+    offered_unread: BTreeMap<u64, Word>,
+    /// What is being read there, and for which request. `None`: for who receives there.
+    reading: BTreeMap<u64, (Option<u64>, Word)>,
+    passing: Passing,
     /// It keeps none: a value that is given back is in the word that says so.
     moves: bool,
     receiver_gone: bool,
@@ -214,6 +245,11 @@ impl Link {
             back: VecDeque::new(),
             later: BTreeMap::new(),
             kept: BTreeMap::new(),
+            markers: BTreeMap::new(),
+            unread: Unread::No,
+            offered_unread: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            passing: Passing::default(),
             moves: false,
             receiver_gone: false,
             lost: false,
@@ -254,9 +290,29 @@ impl Link {
             let waker = Waker::from(self.flags.1.clone());
             while let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(&waker)) {
                 busy = true;
+                let settled = |event: &FromReceiver<Value>| match event {
+                    FromReceiver::Taken(ticket)
+                    | FromReceiver::Held(ticket)
+                    | FromReceiver::Failed(ticket, ..)
+                    | FromReceiver::Withdrawn(ticket, _)
+                    | FromReceiver::Lost(ticket, ..)
+                    | FromReceiver::Abort(ticket, _) => Some(*ticket),
+                    _ => None,
+                };
+                if let Some(ticket) = settled(&event) {
+                    self.offered_unread.remove(&ticket);
+                    self.reading.remove(&ticket);
+                }
                 match (event, &self.outlet) {
                     // Nobody waits for it, which is checked; so it is the same when it comes.
                     (FromReceiver::Credit(places), Some(outlet)) => outlet.credit(places),
+                    (FromReceiver::Reserve(ticket, _), _) if self.offered_unread.contains_key(&ticket) => {
+                        let word = self.offered_unread[&ticket];
+                        self.reading.entry(ticket).or_insert((None, word));
+                    }
+                    (FromReceiver::Reserve(ticket, request), _) if self.reading.contains_key(&ticket) => {
+                        self.reading.entry(ticket).and_modify(|(wanted, _)| *wanted = Some(request));
+                    }
                     (event, _) => self.back.push_back(Back::Said(event)),
                 }
             }
@@ -270,7 +326,10 @@ impl Link {
             Event::FirmOffer(ticket, value) => {
                 assert!(self.is_of_users() || self.inlet.is_none(), "a word has to wait: {}", text(&value).0);
                 self.keep(ticket, &value);
-                Forth::Offer(ticket, value)
+                match value.downcast_ref::<Word>() {
+                    Some(word) if self.stays() => Forth::Unread(ticket, *word),
+                    _ => Forth::Offer(ticket, value),
+                }
             }
             Event::ChoiceOffer(ticket, choice) => Forth::OfferChoice(ticket, choice),
             Event::AskedBack(ticket) => {
@@ -299,9 +358,18 @@ impl Link {
     fn reserve(&mut self, ticket: u64, request: u64) {
         let Some(outlet) = &self.outlet else { return };
         match outlet.reserve(ticket) {
+            Reserved::Granted(value) if value.is_unread() => {
+                let name = outlet.passed_on(ticket).expect("it came from elsewhere");
+                let word = self.passing.0.borrow()[&name];
+                self.markers.insert(ticket, value);
+                self.forth.push_back(Forth::GrantUnread(ticket, request, word));
+            }
             Reserved::Granted(value) => {
                 self.keep(ticket, &value);
-                self.forth.push_back(Forth::Grant(ticket, request, value));
+                self.forth.push_back(match value.downcast_ref::<Word>() {
+                    Some(word) if self.stays() => Forth::GrantUnread(ticket, request, *word),
+                    _ => Forth::Grant(ticket, request, value),
+                });
             }
             Reserved::Later => {
                 self.later.insert(ticket, request);
@@ -310,19 +378,64 @@ impl Link {
         }
     }
 
+    /// Whether values stay at this sender's half: receivers of what it offers are elsewhere.
+    fn stays(&self) -> bool {
+        self.unread != Unread::No && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
+    }
+
+    /// What is read first has been read.
+    fn read(&mut self) {
+        let Some((ticket, (request, word))) = self.reading.pop_first() else { return };
+        let Some(inlet) = &self.inlet else { return };
+        let Ok(value) = inlet.shape().wrap(word) else { unreachable!("it is of users") };
+        match request {
+            None => {
+                if inlet.bring(ticket, value).is_ok() {
+                    self.offered_unread.remove(&ticket);
+                }
+            }
+            Some(_) if self.unread == Unread::Unreachable && !inlet.is_demanded() => {
+                inlet.withdraw(ticket);
+                self.say_back(Back::Unreadable(ticket));
+            }
+            Some(request) => {
+                if let Err(value) = inlet.grant(ticket, request, value) {
+                    self.say_back(Back::NotWanted(ticket, Some(value)));
+                }
+            }
+        }
+    }
+
     fn deliver_forth(&mut self) {
         let Some(message) = self.forth.pop_front() else { return };
         let Some(inlet) = &mut self.inlet else {
             // Whoever would receive it is gone, and has said so.
-            if let Forth::Offer(ticket, value) | Forth::Grant(ticket, _, value) = message {
-                self.back.push_back(Back::Said(FromReceiver::Failed(ticket, Some(value), Why::Closed)));
+            match message {
+                Forth::Offer(ticket, value) | Forth::Grant(ticket, _, value) => {
+                    self.back.push_back(Back::Said(FromReceiver::Failed(ticket, Some(value), Why::Closed)));
+                }
+                Forth::Unread(ticket, _) | Forth::GrantUnread(ticket, ..) => {
+                    self.back.push_back(Back::Said(FromReceiver::Failed(ticket, None, Why::Closed)));
+                }
+                _ => {}
             }
             return;
         };
         match message {
             Forth::Sent(value) => assert!(inlet.push(value).is_ok(), "sent without a credit"),
             Forth::Offer(ticket, value) => inlet.offer(ticket, value),
+            Forth::Unread(ticket, word) => {
+                self.passing.0.borrow_mut().insert(inlet.passes_on(ticket), word);
+                self.offered_unread.insert(ticket, word);
+                inlet.offer_unread(ticket);
+            }
             Forth::OfferChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
+            Forth::GrantUnread(ticket, request, word) => {
+                self.passing.0.borrow_mut().insert(inlet.passes_on(ticket), word);
+                if !inlet.grant_unread(ticket, request) {
+                    self.reading.insert(ticket, (Some(request), word));
+                }
+            }
             Forth::Grant(ticket, request, value) => {
                 if let Err(value) = inlet.grant(ticket, request, value) {
                     self.say_back(Back::NotWanted(ticket, Some(value)));
@@ -331,10 +444,17 @@ impl Link {
             Forth::Refuse(ticket) => drop(inlet.withdraw(ticket)),
             Forth::Withdraw(ticket) => {
                 if let Some(value) = inlet.withdraw(ticket) {
+                    self.offered_unread.remove(&ticket);
+                    self.reading.remove(&ticket);
                     self.say_back(Back::Withdrawn(ticket, value));
                 }
             }
-            Forth::Revoke(ticket) => inlet.revoke(ticket),
+            Forth::Revoke(ticket) => {
+                inlet.revoke(ticket);
+                if let Some((Some(_), _)) = self.reading.remove(&ticket) {
+                    self.say_back(Back::NotWanted(ticket, None));
+                }
+            }
             Forth::Retire => inlet.retire(),
             Forth::Gone => self.inlet = None,
         }
@@ -351,6 +471,9 @@ impl Link {
     fn back(&mut self, ticket: u64, copy: Option<Value>) -> Option<Value> {
         if self.moves || !self.is_of_users() {
             return copy;
+        }
+        if let Some(marker) = self.markers.remove(&ticket) {
+            return Some(marker);
         }
         let (word, outlet) = (self.kept.remove(&ticket)?, self.outlet.as_ref()?);
         outlet.shape().wrap(word).ok()
@@ -373,16 +496,23 @@ impl Link {
                     }
                 }
             }
+            Back::Unreadable(ticket) => {
+                let value =
+                    self.back(ticket, None).map(|value| if value.is_unread() { Value::unreadable() } else { value });
+                self.tell(|outlet| outlet.failed(ticket, value, Why::NodeLost));
+            }
             Back::Said(FromReceiver::Failed(ticket, copy, why)) => {
                 let value = self.back(ticket, copy);
                 self.tell(|outlet| outlet.failed(ticket, value, why));
             }
             Back::Said(FromReceiver::Taken(ticket) | FromReceiver::Released(ticket)) => {
                 self.kept.remove(&ticket);
+                self.markers.remove(&ticket);
                 self.tell(|outlet| outlet.taken(ticket));
             }
             Back::Said(FromReceiver::Held(ticket)) => {
                 self.kept.remove(&ticket);
+                self.markers.remove(&ticket);
                 self.tell(|outlet| outlet.held(ticket));
             }
             Back::Said(FromReceiver::Lost(ticket, copy, id)) => {
@@ -419,6 +549,9 @@ impl Link {
                 if let Ok(value) = shape.wrap(word) {
                     outlet.lost(number, value, MessageId { channel, number });
                 }
+            }
+            for (number, marker) in std::mem::take(&mut self.markers) {
+                outlet.lost(number, marker, MessageId { channel, number });
             }
             outlet.down();
         }
@@ -486,6 +619,8 @@ struct Begun {
     links: Vec<(Key, Link)>,
     next: BTreeMap<Node, u32>,
     moves: bool,
+    unread: Unread,
+    passing: Passing,
     kept: BTreeMap<u128, (Node, WeakSharedEnd)>,
 }
 
@@ -571,6 +706,8 @@ impl Ground {
                 (one, other) => unreachable!("{one:?} does not fit {other:?}"),
             };
             link.moves = self.0.borrow().moves;
+            link.unread = self.0.borrow().unread;
+            link.passing = self.0.borrow().passing.clone();
             let key = self.key(from);
             self.0.borrow_mut().links.push((key, link));
         }
@@ -588,6 +725,8 @@ impl Ground {
 enum Step {
     Forth(Key),
     Back(Key),
+    /// What is being read at the receiver's half has come.
+    Read(Key),
     Go(Key),
     Run(Key),
     Dies(Node),
@@ -648,6 +787,7 @@ impl<L: Laws> Stage<L> {
     fn new<P: Play<Laws = L>>(play: &P) -> Self {
         let (ground, bounds) = (Ground::default(), play.bounds());
         ground.0.borrow_mut().moves = bounds.moves;
+        ground.0.borrow_mut().unread = bounds.unread;
         let laws = play.begin(&ground);
         let mut stage = Self {
             bounds,
@@ -662,7 +802,8 @@ impl<L: Laws> Stage<L> {
         };
         stage.settle();
         while !stage.bounds.young
-            && let Some(word) = stage.steps().into_iter().find(|step| matches!(step, Step::Forth(_) | Step::Back(_)))
+            && let Some(word) =
+                stage.steps().into_iter().find(|step| matches!(step, Step::Forth(_) | Step::Back(_) | Step::Read(_)))
         {
             stage.take(word);
         }
@@ -736,6 +877,9 @@ impl<L: Laws> Stage<L> {
             if !link.back.is_empty() && !link.lost {
                 steps.push(Step::Back(*key));
             }
+            if !link.reading.is_empty() && !link.lost {
+                steps.push(Step::Read(*key));
+            }
         }
         for (key, task) in &self.tasks {
             if task.flag.0.load(Relaxed) {
@@ -786,6 +930,12 @@ impl<L: Laws> Stage<L> {
         }
         match step {
             Step::Forth(key) => self.deliver(key),
+            Step::Read(key) => {
+                if let Some(link) = self.links.get_mut(&key) {
+                    self.ran.insert(link.at.1);
+                    link.read();
+                }
+            }
             Step::Back(key) => {
                 if let Some(link) = self.links.get_mut(&key) {
                     if self.bounds.plant == Plant::NotGivenBack && matches!(link.back[0], Back::NotWanted(..)) {
@@ -921,6 +1071,8 @@ impl<L: Laws> Stage<L> {
                 match &link.forth[0] {
                     Forth::Sent(value) => write!(name, "{from} -> {to}: {}", text(value).0),
                     Forth::Offer(n, value) => write!(name, "{from} -> {to}: offer {n} of {}", text(value).0),
+                    Forth::Unread(n, word) => write!(name, "{from} -> {to}: offer {n} of {word:?}, unread"),
+                    Forth::GrantUnread(n, _, word) => write!(name, "{from} -> {to}: {n} is granted: {word:?}, unread"),
                     Forth::OfferChoice(n, _) => write!(name, "{from} -> {to}: offer {n}, of a choice"),
                     Forth::Grant(n, _, value) => write!(name, "{from} -> {to}: {n} is granted: {}", text(value).0),
                     Forth::Refuse(n) => write!(name, "{from} -> {to}: {n} is refused"),
@@ -937,7 +1089,12 @@ impl<L: Laws> Stage<L> {
                     Back::Said(said) => write!(name, "{from} => {to}: {said:?}"),
                     Back::Withdrawn(n, _) => write!(name, "{from} => {to}: {n} is withdrawn"),
                     Back::NotWanted(n, _) => write!(name, "{from} => {to}: {n} is not wanted"),
+                    Back::Unreadable(n) => write!(name, "{from} => {to}: {n} could not be read"),
                 }
+            }
+            Step::Read(key) => {
+                let link = &self.links[&key];
+                write!(name, "{} has read {:?}", link.at.1, link.reading.first_key_value())
             }
             Step::Go(key) => {
                 let task = &self.tasks[&key];

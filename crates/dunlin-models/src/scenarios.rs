@@ -4,7 +4,7 @@ use crate::barriers;
 use crate::choices::{self, Ring};
 use crate::claims;
 use crate::explore::{Broken, Seen, explore};
-use crate::live::{Bounds, Order, search};
+use crate::live::{Bounds, Order, Unread, search};
 use crate::travel::{Scenario, Travel};
 
 /// Something to search.
@@ -63,6 +63,7 @@ fn claimed() -> Vec<claims::Scenario> {
     let last = Bounds { order: Order::Last, ..Bounds::default() };
     let young = Bounds { young: true, ..Bounds::default() };
     let late = Bounds { ticks: 1, ..Bounds::default() };
+    let unread = |drops| Bounds { unread: Unread::Straight, drops, ..Bounds::default() };
     let drops = |drops| Bounds { drops, ..Bounds::default() };
     let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
     vec![
@@ -144,6 +145,105 @@ fn claimed() -> Vec<claims::Scenario> {
             other: 2,
             values: 2,
             bounds: drops(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread",
+            users: &[(0, "o."), (1, "o.")],
+            other: 2,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-two",
+            users: &[(1, "o."), (3, "o.")],
+            other: 2,
+            values: 2,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-claims",
+            users: &[(1, "1."), (3, "1.")],
+            other: 2,
+            values: 2,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-mixed",
+            users: &[(0, "o."), (1, "1.")],
+            other: 2,
+            values: 2,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-chosen",
+            users: &[(0, "o."), (1, "o.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-choices",
+            users: &[(0, "x."), (1, "x.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-extended",
+            users: &[(0, "e."), (1, "e.")],
+            other: 2,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-retires",
+            users: &[(1, "r."), (0, "z.")],
+            other: 2,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-death",
+            users: &[(0, "o."), (1, "o.")],
+            other: 2,
+            values: 2,
+            bounds: Bounds { deaths: &[0, 1, 2], ..unread(0) },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unreadable",
+            users: &[(1, "o."), (3, "o.")],
+            other: 2,
+            values: 2,
+            bounds: Bounds { unread: Unread::Unreachable, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unreadable-drops",
+            users: &[(0, "o."), (1, "1.")],
+            other: 2,
+            values: 2,
+            bounds: Bounds { unread: Unread::Unreachable, drops: 1, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unreadable-chosen",
+            users: &[(1, "o."), (3, "o.")],
+            other: 2,
+            values: 2,
+            by_choice: true,
+            bounds: Bounds { unread: Unread::Unreachable, ..Bounds::default() },
             ..receive.clone()
         },
         Scenario {

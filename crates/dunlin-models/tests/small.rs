@@ -54,6 +54,7 @@ fn claims_hold_in_small_worlds() {
         "receive-third",
     ]);
     hold(&["claim-wished", "claim-wished-three", "receive-retires", "receive-retires-buffer"]);
+    hold(&["unread", "unread-choices", "unread-extended", "unreadable", "unreadable-chosen"]);
 }
 
 #[test]

@@ -173,6 +173,8 @@ impl<T> Queue<T> {
                     && match &offer.choice {
                         Some((decision, _)) => decision.may_be_reserved(),
                         // Asked for, it will be heard of.
+                        None if self.is_far_choice(index) => self.may_ask(index, handle),
+                        // It can be read where it is.
                         None => !self.is_absent(index) || self.is_readable(index) || self.may_ask(index, handle),
                     }
             })
