@@ -1022,10 +1022,14 @@ fn what_is_unread_is_brought_for_who_receives_here() {
     let heard = all(|cx| inlet.poll(cx));
     assert!(matches!(heard[..], [FromReceiver::Reserve(5, 0), FromReceiver::Taken(6), FromReceiver::Reserve(5, 1)]));
     assert!(matches!(there.reserve_unread(1), Reserved::Later));
-    inlet.offer(7, 17);
+    inlet.offer_choice(7, 1);
     assert_eq!(inlet.bring(5, 15), Ok(()));
     assert_eq!(inlet.bring(5, 15), Err(15), "once");
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Value(15))), "it kept its place");
+    // Who had asked for it may ask for another one.
+    assert_eq!(once(receive.as_mut()), None);
+    assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(7, 2)");
+    assert_eq!(inlet.grant(7, 2, 17), Ok(()));
     assert_eq!(once(receive), Some(Ok(17)));
     there.taken(1);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(7) Taken(5)");
