@@ -247,3 +247,27 @@ fn a_sender_that_is_lost_is_not_waited_for() {
         .unwrap();
     }
 }
+
+/// A handle that has gone on from where it came to.
+#[test]
+fn a_handle_that_went_on_gets_them_too() {
+    run(async {
+        let [a, b, c, d] = nodes("a_handle_that_went_on").await;
+        let (tx, rx) = channel::<(u32, Bytes, Sender<u32>)>();
+        let here = rx.share();
+        let at_c = carry(here.clone(), &a, &c, "ac").await?;
+        let mut there = carry(at_c, &c, &d, "cd").await?;
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        for number in 0..4 {
+            let (answer, mut answered) = channel::<u32>();
+            let (sent, got) = par!(tx.send((number, value(0), answer)), there.recv());
+            sent?;
+            let (got, _, mut answer) = got?;
+            assert_eq!(got, number);
+            let (sent, heard) = par!(answer.send(number), answered.recv());
+            sent?;
+            assert_eq!(heard?, number);
+        }
+        Ok(())
+    });
+}

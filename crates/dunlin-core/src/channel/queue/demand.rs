@@ -38,6 +38,8 @@ pub(crate) struct Demands<T> {
     wants: VecDeque<u64>,
     /// Answered.
     given: BTreeMap<u64, Source>,
+    /// Who reserves can have what is unread.
+    pub(super) reads: bool,
     /// The half elsewhere has been told how the channel ended.
     ended: bool,
 }
@@ -76,6 +78,7 @@ impl<T> Queue<T> {
             posted: 0,
             wants: VecDeque::new(),
             given: BTreeMap::new(),
+            reads: false,
             ended: false,
         });
     }
@@ -166,6 +169,7 @@ impl<T> Queue<T> {
             return true;
         }
         let blocked = ends.no_receivers || self.buffering.is_some() && !self.held.is_empty();
+        let reads = self.demands.iter().any(|demands| demands.handle == handle && demands.reads);
         !blocked
             && self.offers.iter().enumerate().any(|(index, offer)| {
                 offer.standing == Standing::Waiting
@@ -174,8 +178,10 @@ impl<T> Queue<T> {
                         Some((decision, _)) => decision.may_be_reserved(),
                         // Asked for, it will be heard of.
                         None if self.is_far_choice(index) => self.may_ask(index, handle),
-                        // It can be read where it is.
-                        None => !self.is_absent(index) || self.is_readable(index) || self.may_ask(index, handle),
+                        None if self.is_unread(index) => {
+                            reads && self.is_readable(index) || self.may_ask(index, handle)
+                        }
+                        None => true,
                     }
             })
     }
@@ -200,7 +206,9 @@ impl<T> Queue<T> {
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
         after: &mut After<T>,
     ) -> Option<Given<T>> {
-        if self.demands_of(handle)?.given.contains_key(&number) {
+        let demands = self.demands_of(handle)?;
+        demands.reads = reads;
+        if demands.given.contains_key(&number) {
             // What it was reserved for before is on its way back, and who carries that reserves it anew.
             return None;
         }

@@ -795,7 +795,7 @@ impl<T> Queue<T> {
         let Some(handle) = self.offers[index].far.as_ref().and_then(|far| far.ask).map(|ask| ask.handle) else {
             return false;
         };
-        let reads = !self.unreadable && self.demands_of(handle).is_some();
+        let reads = !self.unreadable && self.demands_of(handle).is_some_and(|demands| demands.reads);
         let Some(far) = self.offers[index].far.as_mut().filter(|_| reads) else { return false };
         let Some(ask) = far.ask.as_mut().filter(|ask| ask.number == request) else { return false };
         ask.granted = Some(tick);
