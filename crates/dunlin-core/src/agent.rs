@@ -124,6 +124,19 @@ impl PassedOn {
     }
 }
 
+/// What an offer of an outlet is called that came from elsewhere itself, by its ticket.
+pub(crate) type Names = Arc<dyn Fn(u64) -> Option<PassedOn> + Send + Sync>;
+
+/// What the offer of this inlet, under this number, is called. If it came from another half within this memory, as it was called there: only who carries it over the network knows a name.
+fn name_of<T>(chan: &Chan<T>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
+    let (of, number) = far?;
+    // Each name is asked for where nothing is locked.
+    match chan.with_queue(|queue, _, _| queue.names_of(of)) {
+        Some(names) => names(number),
+        None => Some(PassedOn { channel: chan.record.id(), of, number }),
+    }
+}
+
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
@@ -273,8 +286,17 @@ impl<T: Send + 'static> Outlet<T> {
     /// If this offer came from elsewhere itself, and has not been received here: which one of [its inlet](Inlet::passes_on) it is. Only its receive, wherever that is,
     /// says that the ends in it may be used.
     pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
-        let (of, number) = self.chan.with_queue(|queue, _, _| queue.far_source(ticket))?;
-        Some(PassedOn { channel: self.chan.record.id(), of, number })
+        let far = self.chan.with_queue(|queue, _, _| queue.far_source(ticket));
+        name_of(&self.chan, far)
+    }
+
+    fn names(&self) -> Names {
+        let chan = Arc::downgrade(&self.chan);
+        Arc::new(move |ticket| {
+            let chan = chan.upgrade()?;
+            let far = chan.with_queue(|queue, _, _| queue.far_source(ticket));
+            name_of(&chan, far)
+        })
     }
 
     /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
@@ -529,6 +551,12 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.bring(of, number, value, after))
     }
 
+    /// What is offered here comes from an outlet that calls it so.
+    fn comes_from(&self, names: Names) {
+        let of = self.of();
+        self.chan.with_queue(|queue, _, _| queue.has_names(of, names));
+    }
+
     /// Whether handles of a shared receiver that are elsewhere may receive what is offered here.
     pub fn is_demanded(&self) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_demanded())
@@ -670,6 +698,7 @@ pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Futur
 
 /// What stands for the receiver at the sender's half.
 pub(crate) trait SendingHalf<T>: Send {
+    fn names(&self) -> Names;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>>;
     fn credit(&self, places: u32);
     fn reserve(&self, ticket: u64) -> Reserved<T>;
@@ -688,6 +717,10 @@ pub(crate) trait SendingHalf<T>: Send {
 macro_rules! sending_half {
     ($($agent:ident)*) => { $(
         impl<T: Send + 'static> SendingHalf<T> for $agent<T> {
+            fn names(&self) -> Names {
+                self.names()
+            }
+
             fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
                 self.poll(cx)
             }
@@ -750,6 +783,7 @@ pub(crate) fn join_with<T: Send + 'static>(
     outlet: impl SendingHalf<T>,
     inlet: Inlet<T>,
 ) -> impl Future<Output = ()> + Send {
+    inlet.comes_from(outlet.names());
     let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {

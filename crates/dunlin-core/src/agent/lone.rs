@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Event, Given, PassedOn, Reserved};
+use super::{Event, Given, Names, PassedOn, Reserved, name_of};
 use crate::channel::queue::Handle;
 use crate::channel::queue::demand::Demanded;
 use crate::channel::queue::far::FromSender;
@@ -163,8 +163,17 @@ impl<T: Send + 'static> LoneOutlet<T> {
 
     /// As of an [`Outlet`](super::Outlet::passed_on).
     pub fn passed_on(&self, number: u64) -> Option<PassedOn> {
-        let (of, number) = self.chan.with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number))?;
-        Some(PassedOn { channel: self.chan.record.id(), of, number })
+        let far = self.chan.with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number));
+        name_of(&self.chan, far)
+    }
+
+    pub(super) fn names(&self) -> Names {
+        let (chan, handle) = (Arc::downgrade(&self.chan), self.lone.handle);
+        Arc::new(move |number| {
+            let chan = chan.upgrade()?;
+            let far = chan.with_queue(|queue, _, _| queue.demanded_far_source(handle, number));
+            name_of(&chan, far)
+        })
     }
 
     /// The receive has returned the value.

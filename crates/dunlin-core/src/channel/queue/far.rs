@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Ends, Handle, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use crate::agent::Names;
 use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
@@ -693,6 +694,16 @@ impl<T> Queue<T> {
         Some((far.of, far.number))
     }
 
+    /// What comes by this agent is called so.
+    pub(crate) fn has_names(&mut self, of: Handle, names: Names) {
+        self.names.retain(|(other, _)| *other != of);
+        self.names.push((of, names));
+    }
+
+    pub(crate) fn names_of(&self, of: Handle) -> Option<Names> {
+        self.names.iter().find(|(other, _)| *other == of).map(|(_, names)| names.clone())
+    }
+
     fn find_far(&self, of: Handle, number: u64) -> Option<usize> {
         self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
     }
@@ -730,6 +741,7 @@ impl<T> Queue<T> {
             self.withdraw_all_from_far(of, after);
         }
         self.drop_choices_from_far(of, after);
+        self.names.retain(|(other, _)| *other != of);
         Some(self.lone_inlets.swap_remove(at).1)
     }
 

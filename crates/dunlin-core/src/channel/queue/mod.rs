@@ -21,6 +21,7 @@ use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 
 use super::after::{After, Wakes};
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
+use crate::agent::Names;
 use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
@@ -302,6 +303,8 @@ pub(crate) struct Queue<T> {
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
+    /// Of agents whose offers come from another half in this memory: what those are called there.
+    pub(super) names: Vec<(Handle, Names)>,
     /// What is unread could not be read by a handle elsewhere: it comes here from now on.
     unreadable: bool,
     /// The sender is gone, and its agent has not been told.
@@ -352,6 +355,7 @@ impl<T> Queue<T> {
             lone_inlets: Vec::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
+            names: Vec::new(),
             unreadable: false,
             sender_leaving: false,
             sender_lost: false,
