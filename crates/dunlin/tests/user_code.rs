@@ -19,7 +19,7 @@ fn run(test: impl Future<Output = Result>) {
 
 async fn node(test: &str) -> Node {
     let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
-    node.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
+    node.heartbeat(Duration::from_millis(400)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
 }
 
 /// Stops whoever comes until it is opened.
@@ -94,9 +94,13 @@ macro_rules! stops {
 
 stops!(StopsWriting, WRITING, writing: true, reading: false, dropping: false);
 stops!(StopsReading, READING, writing: false, reading: true, dropping: false);
+stops!(StopsWritingLate, WRITING_LATE, writing: true, reading: false, dropping: false);
+stops!(StopsReadingLate, READING_LATE, writing: false, reading: true, dropping: false);
 
 /// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of `T` up; so does the node.
-async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate) -> Result {
+///
+/// `late`: the nodes have been quiet before.
+async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate, late: bool) -> Result {
     let (a, b, c) = (node(test).await, node(test).await, node(test).await);
     let (mut held_tx, mut held_rx) = (a.sender::<T>("held").await?, b.receiver::<T>("held").await?);
     let (mut same_tx, mut same_rx) = (a.sender::<u32>("same").await?, b.receiver::<u32>("same").await?);
@@ -113,6 +117,10 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
         let (sent, received) = par!(third_tx.send(n), third_rx.recv());
         assert_eq!((sent?, received?), ((), n));
+    }
+    if late {
+        // So long that nobody looks any more whether tasks are held up: somebody has to be called anew.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let held = tokio::spawn(async move {
         let (sent, received) = par!(held_tx.send(message(7)), held_rx.recv());
@@ -131,7 +139,7 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
     }
     // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is held up has no virtual time.
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep(Duration::from_millis(2000)).await;
     assert!(!held.is_finished());
     gate.open();
     assert_eq!(held.await.unwrap(), (true, true));
@@ -144,12 +152,22 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
 
 #[test]
 fn a_message_that_is_long_in_writing_holds_nobody_up() {
-    run(others_go_on("u-writing", StopsWriting, &WRITING));
+    run(others_go_on("u-writing", StopsWriting, &WRITING, false));
+}
+
+#[test]
+fn a_message_that_is_long_in_writing_holds_nobody_up_at_a_node_that_was_quiet() {
+    run(others_go_on("u-writing-late", StopsWritingLate, &WRITING_LATE, true));
 }
 
 #[test]
 fn a_message_that_is_long_in_reading_holds_nobody_up() {
-    run(others_go_on("u-reading", StopsReading, &READING));
+    run(others_go_on("u-reading", StopsReading, &READING, false));
+}
+
+#[test]
+fn a_message_that_is_long_in_reading_holds_nobody_up_at_a_node_that_was_quiet() {
+    run(others_go_on("u-reading-late", StopsReadingLate, &READING_LATE, true));
 }
 
 static GUARDED: Mutex<u32> = Mutex::new(0);
