@@ -170,6 +170,66 @@ fn a_message_that_is_long_in_reading_holds_nobody_up_at_a_node_that_was_quiet() 
     run(others_go_on("u-reading-late", StopsReadingLate, &READING_LATE, true));
 }
 
+static WRITING_ENDS: Gate = Gate::new();
+
+/// It is long in writing if there are ends in it.
+#[derive(Deserialize)]
+struct Ends(Option<(Sender<u32>, Receiver<u32>)>);
+
+impl Serialize for Ends {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.0.is_some() {
+            WRITING_ENDS.pass();
+        }
+        serializer.serialize_newtype_struct("Ends", &self.0)
+    }
+}
+
+/// Sends the end from one node to another, over a channel by this name.
+async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    let (mut tx, mut rx) = (from.sender::<T>(name).await?, to.receiver::<T>(name).await?);
+    let (sent, received) = par!(tx.send(end), rx.recv());
+    sent.map_err(|error| Error::other(error.to_string()))?;
+    Ok(received?)
+}
+
+#[test]
+fn while_a_message_is_written_its_receiver_goes_on_and_the_ends_go_there() {
+    run(async {
+        let (a, b, c) = (node("u-goes-on").await, node("u-goes-on").await, node("u-goes-on").await);
+        let mut connections = [a.connections(), b.connections(), c.connections()];
+        let (mut tx, rx) = channel::<Ends>();
+        let mut rx = carry(rx, &c, &b, "to b").await?;
+        let (sent, received) = par!(tx.send(Ends(None)), rx.recv());
+        assert!(sent.is_ok() && received?.0.is_none());
+        let (there, mut here) = channel::<u32>();
+        let (mut says, hears) = channel::<u32>();
+        let sending = tokio::spawn(async move { tx.send(Ends(Some((there, hears)))).await.map_err(|_| "not sent") });
+        WRITING_ENDS.somebody_came().await;
+        let before = c.heard();
+        let mut rx = carry(rx, &b, &a, "to a").await?;
+        let receiving = tokio::spawn(async move { rx.recv().await });
+        // From the one node that the receiver moves, and from the other that it is there.
+        while c.heard() < before + 2 {
+            tokio::task::yield_now().await;
+        }
+        WRITING_ENDS.open();
+        let (mut there, mut hears) = receiving.await.unwrap()?.0.unwrap();
+        assert_eq!(sending.await.unwrap(), Ok(()));
+        let (sent, received) = par!(there.send(1), here.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let (sent, received) = par!(says.send(2), hears.recv());
+        assert_eq!((sent?, received?), ((), 2));
+        // Nobody has broken the protocol.
+        for connections in &mut connections {
+            while let Ok((_, state)) = connections.try_recv() {
+                assert_eq!(state, dunlin::node::ConnectionState::Up);
+            }
+        }
+        Ok(())
+    });
+}
+
 static GUARDED: Mutex<u32> = Mutex::new(0);
 static COME: AtomicBool = AtomicBool::new(false);
 
