@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// With a thread for each of those that stand, and some that go on.
 fn run(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await });
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await });
     // What stands, if the test has failed, is not waited for.
     runtime.shutdown_background();
     result.expect("the test hangs").unwrap();
@@ -311,8 +311,8 @@ fn apart(test: &str, then: impl AsyncFnOnce(Node, Node) -> Result) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().thread_name("the node's").build().unwrap();
     let nodes = async { (node(test).await, node(test).await) };
-    let (a, b) = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), nodes).await.unwrap() });
-    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), then(a, b)).await });
+    let (a, b) = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), nodes).await.unwrap() });
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), then(a, b)).await });
     result.expect("the test hangs").unwrap();
 }
 
