@@ -272,6 +272,18 @@ mod node {
         Own::Tokio(tokio::spawn(future))
     }
 
+    /// What was woken last may run on any thread. Tokio keeps it for the thread that woke it, until that has done what it does, and lets no other steal
+    /// it; but of two only the last.
+    pub(crate) fn let_anybody_run_it() {
+        if super::is_simulated() {
+            // It has one thread.
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(std::future::ready(())));
+        }
+    }
+
     /// Does what may take long where it holds up no task.
     pub(crate) fn apart(work: impl FnOnce() + Send + 'static) {
         #[cfg(feature = "sim")]

@@ -72,8 +72,9 @@ fn an_enrolment_goes_home_and_on() {
         let mut stays = barrier();
         let mut goes = stays.enrol();
         for round in 0..10 {
-            for (from, to) in [(&a, &b), (&b, &c), (&c, &a)] {
-                goes = carry(goes, from, to, &format!("way {round}")).await?;
+            for (stop, (from, to)) in [(&a, &b), (&b, &c), (&c, &a)].into_iter().enumerate() {
+                // (Who takes a name again has to wait until it is free.)
+                goes = carry(goes, from, to, &format!("way {round} {stop}")).await?;
                 let waits = stays.sync().within(Duration::from_millis(2)).await;
                 assert_eq!(waits, Err(SyncError::TimedOut));
                 let (one, other) = par!(stays.sync(), goes.sync());

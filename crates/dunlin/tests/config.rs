@@ -86,8 +86,9 @@ fn the_default_route_has_an_address() {
         node.leave().await?;
 
         // The name service there is the node's that listens there.
-        let at = "default-route:7491";
-        let node = alone().listen(at).names(at).join().await?;
+        let port = std::net::TcpListener::bind((here.ip(), 0))?.local_addr()?.port();
+        let at = format!("default-route:{port}");
+        let node = alone().listen(&at).names(&at).join().await?;
         let names = node.inquire(None, Duration::from_secs(10)).await?.names(Duration::from_secs(10)).await?;
         assert_eq!((names.address.as_ref(), names.serves), (Some(&node.listening()[0]), true));
         node.leave().await
@@ -216,7 +217,8 @@ fn another_node_at_an_old_address_is_another_node() {
     run(async {
         let stays =
             alone().app("again").names("memory:names-of-again").grace(Duration::from_millis(600)).join().await?;
-        let goes = alone().app("again").names("memory:names-of-again").join().await?;
+        // (Its port is not the first that another test would take as soon as it is free.)
+        let goes = alone().app("again").names("memory:names-of-again").listen("127.0.0.1:0").join().await?;
         let mut connections = stays.connections();
         let mut tx = stays.sender::<u32>("n").await?;
         let mut rx = goes.receiver::<u32>("n").await?;

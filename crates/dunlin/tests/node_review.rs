@@ -15,7 +15,7 @@ use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(8), test).await.expect("the test hangs") })
+    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") })
         .unwrap();
 }
 
@@ -101,9 +101,13 @@ fn a_send_whose_answer_is_out_is_unknown_when_the_node_is_dropped() {
         let mut rx = b.receiver::<u32>("n").await?;
         let (sent, received) = par!(tx.send(1), rx.recv());
         assert_eq!((sent?, received?), ((), 1));
+        let heard = b.heard();
         let mut sending = Box::pin(tx.send(7));
         assert!(poll_once(&mut sending).await.is_pending());
-        quiet().await;
+        // The offer.
+        while b.heard() == heard {
+            tokio::task::yield_now().await;
+        }
         gate.shut();
         drop(a);
         let sent = sending.await;
@@ -520,7 +524,7 @@ fn a_server_that_is_lost_before_it_has_answered_its_client() {
 /// Whoever is polled first is known here.
 fn run_alone(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let limit = Duration::from_secs(8);
+    let limit = Duration::from_secs(60);
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
@@ -625,8 +629,8 @@ fn an_end_that_has_failed_fast_frees_its_name() {
 fn an_end_in_a_value_that_failed_fast_is_over_where_it_was_taken() {
     run(async {
         let test = "r-fast-end";
-        let (a, _) = gated_for(test, Duration::from_secs(5)).await;
-        let (b, gate) = gated_for(test, Duration::from_secs(5)).await;
+        let (a, _) = gated_for(test, Duration::from_secs(50)).await;
+        let (b, gate) = gated_for(test, Duration::from_secs(50)).await;
         let mut tx = a.sender::<Sender<u32>>("n").fail_fast().await?;
         let mut rx = b.receiver::<Sender<u32>>("n").await?;
         let (end, mut first) = channel::<u32>();
@@ -656,7 +660,7 @@ fn an_end_in_a_value_that_failed_fast_is_over_where_it_was_taken() {
             panic!("{:?}", sent.map_err(|_| "another error"))
         };
         let mut received = received?;
-        let error = received.send(2).within(Duration::from_secs(4)).await.unwrap_err();
+        let error = received.send(2).within(Duration::from_secs(40)).await.unwrap_err();
         assert_eq!(error.why(), Some(&Why::Closed));
         // Here it stayed.
         let mut end = end;

@@ -566,8 +566,10 @@ fn a_forgotten_scope_detaches_unless_it_was_finished_in_vain() {
 
         let (rings, mut rung) = bell();
         let scope = Scope::new();
+        // (It may be cancelled before it has begun.)
+        let rings = Rings(Some(rings));
         let process = scope.child().fork(async move {
-            let _rings = Rings(Some(rings));
+            let _rings = rings;
             pending::<()>().await;
         });
         let other = scope.clone();

@@ -433,6 +433,8 @@ fn what_shared_ends_cost() {
         // What was said before may be heard only now: what counts is the least of several.
         let (mut lone, mut again, mut with_send, mut in_turn) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
         for _ in 0..20 {
+            // Before each is counted, a send: its answer comes after all that was said before.
+            passes(at_b.send(0), &mut rx, 0).await?;
             let before = heard();
             for n in 0..10 {
                 passes(at_b.send(n), &mut rx, n).await?;
@@ -440,12 +442,14 @@ fn what_shared_ends_cost() {
             lone = lone.min(heard() - before);
 
             drop(at_b.claim().await?);
+            passes(at_b.send(0), &mut rx, 0).await?;
             let before = heard();
             for _ in 0..10 {
                 drop(at_b.claim().await?);
             }
             again = again.min(heard() - before);
 
+            passes(at_b.send(0), &mut rx, 0).await?;
             let before = heard();
             for n in 0..10 {
                 let mut stage = at_b.claim().await?;

@@ -10,6 +10,8 @@ use dunlin::{RecvError, rendezvous};
 /// Runs on two workers.
 fn on_two<F: Future<Output: Send> + Send + 'static>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // Not every test uses what does that, and each has to pass alone.
+    dunlin::start_clock();
     runtime.block_on(async { tokio::spawn(future).await.unwrap() })
 }
 

@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
+use dunlin::Operation;
+use dunlin::node::Encoding;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use serde::{Deserialize, Serialize};
@@ -458,4 +460,72 @@ fn a_node_is_lost_while_ends_go_through() {
             Ok(())
         })
     });
+}
+
+/// It was refused for this reason, and nobody has received it: the end in it is where it was and works.
+async fn is_refused(
+    sends: impl Future<Output = Result<(), SendError<Parcel>>>,
+    receives: impl Operation<Output = Result<Parcel, RecvError>>,
+    ear: &mut Receiver<u32>,
+    reason: &str,
+) -> Result {
+    let (sent, received) = par!(sends, receives.within(Duration::from_secs(1)));
+    let Err(SendError::NotTaken { value, why: Why::Unsendable(why) }) = sent else { return Err(wrong(sent)) };
+    assert_eq!(why.to_string(), reason);
+    assert_eq!(received.map(|parcel| parcel.number), Err(RecvError::TimedOut));
+    let (used, heard) = par!(value.used(), ear.recv());
+    used?;
+    assert_eq!(heard, Ok(1));
+    Ok(())
+}
+
+/// A parcel with a sender in it, and the receiver of that.
+fn with_sender() -> (Parcel, Receiver<u32>) {
+    let (tx, rx) = channel();
+    (Parcel { number: 1, cargo: Cargo::Says(tx) }, rx)
+}
+
+/// A shared receiver is declared with one encoding, and a handle of it goes over a channel with another one: what comes with an end in it is only for the keeper.
+#[test]
+fn a_value_with_an_end_does_not_go_on_in_another_encoding() {
+    let done = Sim::new(1).run(async {
+        let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
+        let mut tx = a.sender::<Parcel>("parcels").encoding(Encoding::Compact).await?;
+        let mut keeper = b.receiver::<Parcel>("parcels").encoding(Encoding::Compact).shared().await?;
+        let mut handle = carry(&b, &c, "handle", keeper.clone()).await?;
+        let (parcel, mut ear) = with_sender();
+        let reason = "a value with an end in it goes on to another node as it was written, and the two channels write their messages \
+                      differently: send the shared end's handles over channels of the encoding that it was declared with";
+        is_refused(tx.send(parcel), handle.recv(), &mut ear, reason).await?;
+        // The keeper itself receives it.
+        let (parcel, mut ear) = with_sender();
+        let (sent, received) = par!(tx.send(parcel), keeper.recv());
+        sent.map_err(wrong)?;
+        let (used, heard) = par!(received?.used(), ear.recv());
+        used?;
+        assert_eq!(heard, Ok(1));
+        drop((tx, keeper, handle));
+        nothing_is_left(&[a, b, c]).await
+    });
+    done.unwrap();
+}
+
+/// The receiver of a shared sender has come back to the keeper: what a handle elsewhere sends with an end in it does not come there.
+#[test]
+fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
+    let done = Sim::new(1).run(async {
+        let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
+        let (tx, rx) = channel::<Parcel>();
+        let keeper = tx.share();
+        let away = carry(&b, &c, "away", rx).await?;
+        let mut back = carry(&c, &b, "back", away).await?;
+        let mut handle = carry(&b, &a, "handle", keeper.clone()).await?;
+        let (parcel, mut ear) = with_sender();
+        let reason = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has \
+                      both ends there: make a new channel there";
+        is_refused(handle.send(parcel), back.recv(), &mut ear, reason).await?;
+        drop((keeper, handle, back));
+        nothing_is_left(&[a, b, c]).await
+    });
+    done.unwrap();
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// With a thread for each of those that stand, and some that go on.
 fn run(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
-    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), test).await });
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await });
     // What stands, if the test has failed, is not waited for.
     runtime.shutdown_background();
     result.expect("the test hangs").unwrap();
@@ -19,7 +19,7 @@ fn run(test: impl Future<Output = Result>) {
 
 async fn node(test: &str) -> Node {
     let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
-    node.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
+    node.heartbeat(Duration::from_millis(400)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
 }
 
 /// Stops whoever comes until it is opened.
@@ -94,9 +94,13 @@ macro_rules! stops {
 
 stops!(StopsWriting, WRITING, writing: true, reading: false, dropping: false);
 stops!(StopsReading, READING, writing: false, reading: true, dropping: false);
+stops!(StopsWritingLate, WRITING_LATE, writing: true, reading: false, dropping: false);
+stops!(StopsReadingLate, READING_LATE, writing: false, reading: true, dropping: false);
 
 /// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of `T` up; so does the node.
-async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate) -> Result {
+///
+/// `late`: the nodes have been quiet before.
+async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate, late: bool) -> Result {
     let (a, b, c) = (node(test).await, node(test).await, node(test).await);
     let (mut held_tx, mut held_rx) = (a.sender::<T>("held").await?, b.receiver::<T>("held").await?);
     let (mut same_tx, mut same_rx) = (a.sender::<u32>("same").await?, b.receiver::<u32>("same").await?);
@@ -113,6 +117,10 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
         let (sent, received) = par!(third_tx.send(n), third_rx.recv());
         assert_eq!((sent?, received?), ((), n));
+    }
+    if late {
+        // So long that nobody looks any more whether tasks are held up: somebody has to be called anew.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let held = tokio::spawn(async move {
         let (sent, received) = par!(held_tx.send(message(7)), held_rx.recv());
@@ -131,7 +139,7 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
     }
     // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is held up has no virtual time.
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep(Duration::from_millis(2000)).await;
     assert!(!held.is_finished());
     gate.open();
     assert_eq!(held.await.unwrap(), (true, true));
@@ -144,12 +152,82 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
 
 #[test]
 fn a_message_that_is_long_in_writing_holds_nobody_up() {
-    run(others_go_on("u-writing", StopsWriting, &WRITING));
+    run(others_go_on("u-writing", StopsWriting, &WRITING, false));
+}
+
+#[test]
+fn a_message_that_is_long_in_writing_holds_nobody_up_at_a_node_that_was_quiet() {
+    run(others_go_on("u-writing-late", StopsWritingLate, &WRITING_LATE, true));
 }
 
 #[test]
 fn a_message_that_is_long_in_reading_holds_nobody_up() {
-    run(others_go_on("u-reading", StopsReading, &READING));
+    run(others_go_on("u-reading", StopsReading, &READING, false));
+}
+
+#[test]
+fn a_message_that_is_long_in_reading_holds_nobody_up_at_a_node_that_was_quiet() {
+    run(others_go_on("u-reading-late", StopsReadingLate, &READING_LATE, true));
+}
+
+static WRITING_ENDS: Gate = Gate::new();
+
+/// It is long in writing if there are ends in it.
+#[derive(Deserialize)]
+struct Ends(Option<(Sender<u32>, Receiver<u32>)>);
+
+impl Serialize for Ends {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.0.is_some() {
+            WRITING_ENDS.pass();
+        }
+        serializer.serialize_newtype_struct("Ends", &self.0)
+    }
+}
+
+/// Sends the end from one node to another, over a channel by this name.
+async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    let (mut tx, mut rx) = (from.sender::<T>(name).await?, to.receiver::<T>(name).await?);
+    let (sent, received) = par!(tx.send(end), rx.recv());
+    sent.map_err(|error| Error::other(error.to_string()))?;
+    Ok(received?)
+}
+
+#[test]
+fn while_a_message_is_written_its_receiver_goes_on_and_the_ends_go_there() {
+    run(async {
+        let (a, b, c) = (node("u-goes-on").await, node("u-goes-on").await, node("u-goes-on").await);
+        let mut connections = [a.connections(), b.connections(), c.connections()];
+        let (mut tx, rx) = channel::<Ends>();
+        let mut rx = carry(rx, &c, &b, "to b").await?;
+        let (sent, received) = par!(tx.send(Ends(None)), rx.recv());
+        assert!(sent.is_ok() && received?.0.is_none());
+        let (there, mut here) = channel::<u32>();
+        let (mut says, hears) = channel::<u32>();
+        let sending = tokio::spawn(async move { tx.send(Ends(Some((there, hears)))).await.map_err(|_| "not sent") });
+        WRITING_ENDS.somebody_came().await;
+        let before = c.heard();
+        let mut rx = carry(rx, &b, &a, "to a").await?;
+        let receiving = tokio::spawn(async move { rx.recv().await });
+        // From the one node that the receiver moves, and from the other that it is there.
+        while c.heard() < before + 2 {
+            tokio::task::yield_now().await;
+        }
+        WRITING_ENDS.open();
+        let (mut there, mut hears) = receiving.await.unwrap()?.0.unwrap();
+        assert_eq!(sending.await.unwrap(), Ok(()));
+        let (sent, received) = par!(there.send(1), here.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let (sent, received) = par!(says.send(2), hears.recv());
+        assert_eq!((sent?, received?), ((), 2));
+        // Nobody has broken the protocol.
+        for connections in &mut connections {
+            while let Ok((_, state)) = connections.try_recv() {
+                assert_eq!(state, dunlin::node::ConnectionState::Up);
+            }
+        }
+        Ok(())
+    });
 }
 
 static GUARDED: Mutex<u32> = Mutex::new(0);
@@ -233,8 +311,8 @@ fn apart(test: &str, then: impl AsyncFnOnce(Node, Node) -> Result) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().thread_name("the node's").build().unwrap();
     let nodes = async { (node(test).await, node(test).await) };
-    let (a, b) = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), nodes).await.unwrap() });
-    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), then(a, b)).await });
+    let (a, b) = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), nodes).await.unwrap() });
+    let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), then(a, b)).await });
     result.expect("the test hangs").unwrap();
 }
 

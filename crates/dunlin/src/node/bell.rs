@@ -7,6 +7,7 @@ use std::task::{Context, Wake, Waker};
 
 use super::driver::Driver;
 use super::work::Half;
+use crate::world;
 
 /// Locks. What is locked in a node is whole whenever a panic can come.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -19,6 +20,8 @@ pub(crate) struct Bell {
     rung: AtomicBool,
     waker: Mutex<Option<Waker>>,
     stirred: Mutex<Stirred>,
+    /// Who is woken must not wait until whoever rings has done what it does.
+    for_anybody: bool,
 }
 
 #[derive(Default)]
@@ -29,12 +32,20 @@ struct Stirred {
 }
 
 impl Bell {
+    /// Of a task that looks after others, and so after those who ring: users' code may hold them up.
+    pub(super) fn of_who_looks() -> Self {
+        Self { for_anybody: true, ..Self::default() }
+    }
+
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
             // Not within the lock: who is woken may want to wait again at once.
             let waker = lock(&self.waker).take();
             if let Some(waker) = waker {
                 waker.wake();
+                if self.for_anybody {
+                    world::let_anybody_run_it();
+                }
             }
         }
     }

@@ -152,7 +152,7 @@ impl Driver {
             }),
             given_up: Mutex::default(),
             abandoned: AtomicBool::new(false),
-            bell: Arc::default(),
+            bell: Arc::new(Bell::of_who_looks()),
             watch: Watch::default(),
             networks,
             dial_max,

@@ -8,7 +8,7 @@ use dunlin_core::agent::{Event, Reserved};
 use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
-use dunlin_proto::id::{ChoiceId, NodeId, Request, Ticket};
+use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
@@ -277,7 +277,7 @@ impl SendingBridge {
                     let is_unread = shelved.is_some() || leaving.is_unread();
                     let kept = Kept { value, leaving, bytes, granted: true, _shelved: shelved };
                     let granted = says.speak(|locked| {
-                        self.open_homes(&kept.leaving, locked);
+                        Self::open_homes(&kept.leaving, says.channel, locked);
                         let (machine, now) = (&mut locked.state.machine, locked.now);
                         if is_unread {
                             machine.grant_unread(now, says.channel, ticket, request, message)
@@ -359,7 +359,7 @@ impl SendingBridge {
                     let is_unread = shelved.is_some();
                     let kept = Kept { value, leaving, bytes, granted: false, _shelved: shelved };
                     says.speak(|locked| {
-                        self.open_homes(&kept.leaving, locked);
+                        Self::open_homes(&kept.leaving, says.channel, locked);
                         if is_unread {
                             locked.state.machine.offer_unread(locked.now, says.channel, ticket, message);
                         } else {
@@ -381,16 +381,16 @@ impl SendingBridge {
             }),
             Event::Sent(value) => match self.encode(&value, Completion::Sent, says) {
                 Ok((bytes, leaving)) => {
-                    let (has_gone, waits) = says.speak(|locked| {
+                    let (home, waits) = says.speak(|locked| {
                         if leaving.has_ends() && !locked.state.machine.speaks_to_home(says.channel) {
-                            return (false, locked.state.machine.has_half(says.channel));
+                            return (None, locked.state.machine.has_half(says.channel));
                         }
-                        self.open_homes(&leaving, locked);
+                        let home = Self::open_homes(&leaving, says.channel, locked);
                         locked.state.machine.send_on_credit(locked.now, says.channel, bytes);
-                        (true, false)
+                        (home, false)
                     });
-                    if has_gone {
-                        self.leave(leaving, value, says);
+                    if let Some(home) = home {
+                        leaving.hand_over(value, home, says);
                         return true;
                     }
                     // Its ends go to the home that takes it. If that is not known, the channel moves; if there is none any more, they are dropped here.
@@ -467,20 +467,18 @@ impl SendingBridge {
             return drop(kept.value);
         }
         // Once it is heard, the ends are not here any more, and the names by which they were found are free.
-        self.leave(kept.leaving, kept.value, says);
-    }
-
-    fn open_homes(&self, leaving: &Leaving, locked: &mut Locked<'_>) {
-        if let Some(home) = self.home {
-            leaving.open_homes(home, locked);
-        }
-    }
-
-    fn leave(&self, leaving: Leaving, value: Value, says: &Says<'_>) {
         match self.home {
-            Some(home) => leaving.hand_over(value, home, says),
-            None => drop(value),
+            Some(home) => kept.leaving.hand_over(kept.value, home, says),
+            None => drop(kept.value),
         }
+    }
+
+    /// Who is to have the ends is the home that the machine says the message to, and that may be another one already than this bridge has heard of: others speak to
+    /// the machine while the message is written.
+    fn open_homes(leaving: &Leaving, channel: ChannelId, locked: &mut Locked<'_>) -> Option<NodeId> {
+        let home = locked.state.machine.home_of(channel)?;
+        leaving.open_homes(home, locked);
+        Some(home)
     }
 
     /// The receiver is gone as far as this half is concerned.
@@ -693,7 +691,7 @@ impl SendingBridge {
             Ok((bytes, leaving)) => {
                 let kept = Kept { value, leaving, bytes: bytes.len() as u64, granted: false, _shelved: None };
                 says.speak(|locked| {
-                    self.open_homes(&kept.leaving, locked);
+                    Self::open_homes(&kept.leaving, says.channel, locked);
                     locked.state.machine.offer_again(locked.now, says.channel, ticket, bytes);
                 });
                 self.kept.insert(ticket, kept);
