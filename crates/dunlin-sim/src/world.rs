@@ -493,9 +493,12 @@ impl World {
             }
             if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
                 self.resting = true;
-                // The last acknowledgements.
+                // The last acknowledgements. And a hello over a relay that was on its way may have taken the place of a socket: until that is tried again, the two are relayed.
                 self.run_until(self.now + 100_000);
-                self.rest();
+                if self.wait_for(patience, Self::unmet).is_none() {
+                    self.run_until(self.now + 100_000);
+                    self.rest();
+                }
             }
         }
         let stuck = self.broken.is_none().then(|| self.stuck.take()).flatten();
