@@ -1068,14 +1068,13 @@ impl World {
                     }
                     waited_for || !idle
                 } else {
-                    match self.random.below(100) {
-                        0..2 => {
-                            if let Some(home) = self.home(at, proc) {
-                                home.retires = true;
-                            }
-                            true
-                        }
-                        0..30 if !self.plan.restless || self.random.chance(20) => true,
+                    let pick = self.random.below(100);
+                    let retires = pick < 2;
+                    if let Some(home) = self.home(at, proc) {
+                        home.retires = retires;
+                    }
+                    match pick {
+                        0..30 if retires || !self.plan.restless || self.random.chance(20) => true,
                         0..70 => return self.sends_end(at, proc, false),
                         70..71 => return self.drop_receiver(at, proc),
                         _ => false,
