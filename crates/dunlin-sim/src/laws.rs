@@ -7,7 +7,7 @@ use dunlin_proto::{Census, Down, State};
 
 use crate::network::end_of;
 use crate::program::Stage;
-use crate::world::{Event, Proc, World, micros, node_id};
+use crate::world::{Event, Proc, World, address, micros, node_id};
 
 /// How a connection is, by what its node was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,8 +317,11 @@ impl World {
                     }
                     [mine, theirs] => mine == theirs,
                 };
-                let can = |from: usize, to: usize| !self.plan.is_walled(from, to) && !self.plan.shy[to];
-                if relays[0].is_some() && (can(one.node, other.node) || can(other.node, one.node)) {
+                // The address of a node that tells nobody where it is may have been learnt by an introduction.
+                let can = |from: &Proc, to: usize| {
+                    !self.plan.is_walled(from.node, to) && from.machine.addresses_of(node_id(to)).contains(&address(to))
+                };
+                if relays[0].is_some() && (can(one, other.node) || can(other, one.node)) {
                     return Some(format!(
                         "n{}'s connection to n{} is relayed, though one of them can dial the other",
                         one.node, other.node
