@@ -145,6 +145,10 @@ mod chosen {
         WakeOne = "wake-one",
         /// A node that hears of a later life of itself ends only the connection with who has said so.
         ReplacedGoesOn = "replaced-goes-on",
+        /// A home that is retired admits no half, not even one of which it has heard.
+        RetiredRefuses = "retired-refuses",
+        /// A home that is retired does not hear that its sender is lost.
+        RetiredUntold = "retired-untold",
     }
 
     thread_local! {

@@ -217,6 +217,8 @@ pub struct Coverage {
     pub relayed: u64,
     /// Earlier lives that heard that they are replaced.
     pub replaced: u64,
+    /// Channels with ends that travel whose receiver retired them.
+    pub retired: u64,
 }
 
 impl Coverage {
@@ -236,6 +238,7 @@ impl Coverage {
         self.resumed += other.resumed;
         self.relayed += other.relayed;
         self.replaced += other.replaced;
+        self.retired += other.retired;
     }
 
     /// The counts as a JSON object.
@@ -249,7 +252,7 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"replaced\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"replaced\":{},\"retired\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
@@ -257,6 +260,7 @@ impl Coverage {
             self.resumed,
             self.relayed,
             self.replaced,
+            self.retired,
             rows.join(",")
         )
     }
@@ -276,8 +280,8 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed, {} replaced",
-            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed, self.replaced
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed, {} replaced, {} retired",
+            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed, self.replaced, self.retired
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -99,6 +99,10 @@ struct Home {
     left: bool,
     /// It has said that the channel is over.
     over: bool,
+    /// It is to be retired as soon as it is at home.
+    retires: bool,
+    /// It has retired the channel, and receives what was sent before the sender has heard that.
+    retired: bool,
     /// What the message that brought it said of it.
     claim: u64,
 }
@@ -116,6 +120,8 @@ impl Home {
             ended: None,
             left: false,
             over: false,
+            retires: false,
+            retired: false,
             claim: 0,
         }
     }
@@ -137,6 +143,8 @@ pub(crate) struct Line {
     /// How its programs have ended it, from either side.
     sender_said: Vec<End>,
     receiver_said: Vec<End>,
+    /// A receiver that had retired the channel has received all there was, and is gone.
+    drained: bool,
     asks: u64,
     /// Who was told to have the sender, under which number.
     admitted: BTreeMap<u64, usize>,
@@ -220,6 +228,7 @@ impl World {
             touched: vec![self.procs[proc].node],
             sender_said: Vec::new(),
             receiver_said: Vec::new(),
+            drained: false,
             asks: 0,
             admitted: BTreeMap::new(),
             void: Vec::new(),
@@ -517,7 +526,8 @@ impl World {
 
     fn pack_receiver(&mut self, at: usize, proc: usize) -> Option<usize> {
         let id = self.lines[at].id;
-        let home = self.lines[at].homes.get_mut(&proc).filter(|home| home.in_hand && home.held.is_none())?;
+        let may_go = |home: &&mut Home| home.in_hand && home.held.is_none() && !home.retires && !home.retired;
+        let home = self.lines[at].homes.get_mut(&proc).filter(may_go)?;
         let Leaving::Ready(place, trip) = self.procs[proc].machine.pack_receiver(id) else { return None };
         home.in_hand = false;
         self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
@@ -867,7 +877,8 @@ impl World {
             }
             ProxyHears::Ended(how) => {
                 let said = &self.lines[at];
-                if !said.receiver_said.contains(&how) && !said.sender_said.contains(&how) {
+                let is_said = said.receiver_said.contains(&how) || (said.drained && how == End::Gone);
+                if !is_said && !said.sender_said.contains(&how) {
                     if how != End::Lost {
                         return self.broke(format!("line {at}: the sender hears {how:?}, and nobody has said so"));
                     }
@@ -875,7 +886,10 @@ impl World {
                 }
                 self.half_over(at, proc, Some(Outcome::NotTaken));
                 if self.procs[proc].machine.has_half(id) && how == End::Retired {
-                    self.procs[proc].machine.end_proxy(now, id, End::Gone);
+                    // Some keep the end for a while.
+                    let keeps = self.half(at, proc).is_some_and(|half| half.in_hand) && self.random.chance(50);
+                    let answer = if keeps { End::Retired } else { End::Gone };
+                    self.procs[proc].machine.end_proxy(now, id, answer);
                 }
             }
             ProxyHears::Lost { unknown, not_taken, taken } => {
@@ -1062,8 +1076,13 @@ impl World {
                     }
                     waited_for || !idle
                 } else {
-                    match self.random.below(100) {
-                        0..30 if !self.plan.restless || self.random.chance(20) => true,
+                    let pick = self.random.below(100);
+                    let retires = pick < 2;
+                    if let Some(home) = self.home(at, proc) {
+                        home.retires = retires;
+                    }
+                    match pick {
+                        0..30 if retires || !self.plan.restless || self.random.chance(20) => true,
                         0..70 => return self.sends_end(at, proc, false),
                         70..71 => return self.drop_receiver(at, proc),
                         _ => false,
@@ -1085,6 +1104,9 @@ impl World {
                     }
                     return;
                 }
+                if home.retired && home.ended.is_some() && home.buffer.is_empty() {
+                    return self.is_drained(at, proc);
+                }
                 match self.random.below(100) {
                     _ if self.healed => (0..3).for_each(|_| self.receives(at, proc)),
                     0..50 => (0..self.random.between(1, 3)).for_each(|_| self.receives(at, proc)),
@@ -1092,6 +1114,7 @@ impl World {
                     54..60 => self.gives_up(at, proc),
                     60..90 => self.sends_end(at, proc, false),
                     90..91 if self.random.chance(50) => self.drop_receiver(at, proc),
+                    91..92 if self.random.chance(50) => self.retires(at, proc),
                     _ => {}
                 }
             }
@@ -1256,6 +1279,7 @@ impl World {
             && home.state == Receiver::Home
             && !home.left
             && !home.over
+            && !home.retired
             && home.ended.is_none()
             && (home.buffer.len() as u64 + home.granted) < room
         {
@@ -1306,6 +1330,33 @@ impl World {
         self.pump(proc);
     }
 
+    /// The receiver retires the channel: what stands fails, and what has been sent on credits is received yet.
+    fn retires(&mut self, at: usize, proc: usize) {
+        let Some(home) = self.home(at, proc).filter(|home| !home.retired && home.ended.is_none()) else { return };
+        home.retired = true;
+        let queue = std::mem::take(&mut home.queue);
+        self.releases(at, proc);
+        self.note(95, at as u64, || format!("line {at}: the receiver retires it"));
+        self.coverage.retired += 1;
+        self.lines[at].receiver_said.push(End::Retired);
+        for (from, value, _) in queue {
+            self.fails(at, proc, from, value, Failure::Closed);
+        }
+        let (id, now) = (self.lines[at].id, self.time());
+        self.procs[proc].machine.end_home(now, id, End::Retired);
+        self.pump(proc);
+    }
+
+    /// Its sender has heard that the channel is retired, and all that it had sent has been received: the receiver is dropped.
+    fn is_drained(&mut self, at: usize, proc: usize) {
+        self.note(96, at as u64, || format!("line {at}: the receiver has received all, and is dropped"));
+        self.lines[at].homes.remove(&proc);
+        self.lines[at].drained = true;
+        let (id, now) = (self.lines[at].id, self.time());
+        self.procs[proc].machine.end_home(now, id, End::Gone);
+        self.pump(proc);
+    }
+
     /// The sender has poisoned the channel: what stands fails, and nothing more is received here.
     fn is_poisoned(&mut self, at: usize, proc: usize, how: End) {
         let Some(home) = self.home(at, proc).filter(|home| !home.over) else { return };
@@ -1347,7 +1398,8 @@ impl World {
                 | HomeHears::GrantedUnread(..)
                 | HomeHears::Sent(_)
         );
-        if is_value && self.lines[at].homes[&proc].over {
+        let home = &self.lines[at].homes[&proc];
+        if is_value && (home.over || (home.retired && !matches!(heard, HomeHears::Sent(_)))) {
             // It was told before the channel ended here.
             return;
         }
@@ -1431,14 +1483,18 @@ impl World {
                 }
             }
             HomeHears::Ended(how) => {
-                let poisoned = self.lines[at].receiver_said.iter().any(|how| matches!(how, End::Poisoned(_)));
-                // A half answers poison by itself.
-                if !(poisoned && how == End::Gone) {
+                // A half answers poison by itself, and its program retirement.
+                let answers = self.lines[at].receiver_said.iter().any(|said| match said {
+                    End::Poisoned(_) => how == End::Gone,
+                    End::Retired => matches!(how, End::Gone | End::Retired),
+                    End::Gone | End::Lost => false,
+                });
+                if !answers {
                     self.sender_ended(at, &how);
                 }
                 if let Some(home) = self.home(at, proc) {
                     home.granted = 0;
-                    let poison = matches!(how, End::Poisoned(_) | End::Retired);
+                    let poison = matches!(how, End::Poisoned(_));
                     home.ended.get_or_insert(how.clone());
                     if poison {
                         self.is_poisoned(at, proc, how);
@@ -1500,6 +1556,8 @@ impl World {
                 self.procs[proc].machine.install(now, id);
                 if let Some(how @ End::Poisoned(_)) = ended {
                     self.is_poisoned(at, proc, how);
+                } else if self.home(at, proc).is_some_and(|home| home.retires) {
+                    self.retires(at, proc);
                 }
             }
             HomeHears::Lapsed(how) => {
@@ -1664,7 +1722,7 @@ impl World {
                     ));
                 }
             }
-            if line.receiver_said.is_empty() {
+            if line.receiver_said.iter().all(|how| *how == End::Retired) {
                 let lost = line
                     .values
                     .iter()

@@ -526,7 +526,8 @@ impl Machine {
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
             // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go into a message.
-            let over = matches!(home.ended, Some(End::Gone | End::Lost));
+            let over = matches!(home.ended, Some(End::Gone | End::Lost))
+                || (planted!(RetiredUntold) && home.ended == Some(End::Retired));
             if !over && !planted!(DeadOffers) {
                 let stood = attached.map_or_else(Vec::new, |attached| attached.open.into_keys().collect());
                 self.hears(channel, node, HomeHears::Lost(stood));

@@ -32,7 +32,9 @@ impl Machine {
         }
         // What a half that is known here has sent on credits still comes to a home that is retired: that one is admitted, and then hears of the end.
         let comes = |half: &Attached| !half.gone && !half.retired;
-        let admits = home.ended == Some(End::Retired) && home.attached.get(&from).is_some_and(comes);
+        let admits = home.ended == Some(End::Retired)
+            && home.attached.get(&from).is_some_and(comes)
+            && !planted!(RetiredRefuses);
         if let Some(how) = home.ended.clone().filter(|_| !admits) {
             home.attached.remove(&from);
             self.forget_home_if_over(channel);
