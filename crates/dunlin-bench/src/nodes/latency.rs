@@ -35,7 +35,7 @@ pub(super) fn window(who: &str, places: u64) -> Result<f64> {
     }
     let sim = simulation(FAR);
     sim.run(async {
-        let nodes = simulated(2).await?;
+        let nodes = simulated(2, None).await?;
         let policy = if places == 0 { rendezvous() } else { fifo(places as usize) };
         let (tx, rx) = par!(async { nodes[0].sender::<u64>("numbers").await }, async {
             nodes[1].receiver::<u64>("numbers").policy(policy).await
@@ -115,7 +115,7 @@ async fn feed(mut tasks: Sender<u64>) {
 
 /// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them on; the farmer receives from all workers.
 async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
-    let nodes = simulated(1 + WORKERS as usize).await?;
+    let nodes = simulated(1 + WORKERS as usize, None).await?;
     let (to_feeders, feeders) = channel::<u64>();
     let feeders = feeders.share();
     let mut results = Vec::new();
@@ -133,7 +133,7 @@ async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
 
 /// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
 async fn shared(sim: &Sim, tasks: u64, worker: Worker, is_all_shared: bool) -> Result<f64> {
-    let nodes = simulated(1 + WORKERS as usize).await?;
+    let nodes = simulated(1 + WORKERS as usize, None).await?;
     // A rendezvous with somebody elsewhere takes a round trip, and the farmer would make one after the other.
     let (to_workers, given) = channel_with::<u64>(fifo(WORKERS as usize));
     let given = given.share();

@@ -18,6 +18,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use dunlin::node::NodeBuilder;
 use dunlin::prelude::*;
 #[cfg(feature = "sim")]
 use dunlin::sim::Sim;
@@ -80,7 +81,7 @@ pub(crate) fn run(one: &One) -> Result<f64> {
         Program::MoveMessages | Program::MoveTcp | Program::ChoiceMessages | Program::ChoiceTcp => {
             let moves = matches!(one.program, Program::MoveMessages | Program::MoveTcp);
             let spent = on_workers(one.threads, async move {
-                let nodes = over_tcp(if moves { 4 } else { 3 }).await?;
+                let nodes = over_tcp(if moves { 4 } else { 3 }, straight_min(&who)).await?;
                 let began = Instant::now();
                 let now = || began.elapsed();
                 if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
@@ -97,14 +98,14 @@ pub(crate) fn run(one: &One) -> Result<f64> {
             sim.delay(Duration::from_millis(1), Duration::from_millis(1));
             let spent = sim.run(async {
                 let moves = one.program == Program::MoveSim;
-                let nodes = simulated(if moves { 4 } else { 3 }).await?;
+                let nodes = simulated(if moves { 4 } else { 3 }, straight_min(&who)).await?;
                 let now = || sim.elapsed();
                 if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
             })?;
             Ok(1e-6 * nanoseconds_each(spent.time, spent.events))
         }
         Program::Names => on_workers(one.threads, async move {
-            let nodes = over_tcp(1).await?;
+            let nodes = over_tcp(1, None).await?;
             let began = Instant::now();
             let time = names::run(&who, nodes[0].clone(), n, || began.elapsed()).await?;
             Ok(nanoseconds_each(time, n))
@@ -120,21 +121,34 @@ pub(crate) fn run(one: &One) -> Result<f64> {
     }
 }
 
+/// From which size on values do not come through the node that keeps a shared receiver.
+fn straight_min(who: &str) -> Option<u64> {
+    (who == moves::SHARED_THROUGH).then_some(1 << 40)
+}
+
 /// Nodes of an application of their own.
-async fn over_tcp(count: usize) -> Result<Vec<Node>> {
+async fn over_tcp(count: usize, straight_min: Option<u64>) -> Result<Vec<Node>> {
     let names = format!("127.0.0.1:{}", free_port()?);
-    let mut nodes = Vec::new();
-    for _ in 0..count {
-        nodes.push(Node::builder().app("dunlin-bench").names(&names).join().await?);
-    }
-    Ok(nodes)
+    joined(count, straight_min, |builder| builder.names(&names)).await
 }
 
 #[cfg(feature = "sim")]
-async fn simulated(count: usize) -> Result<Vec<Node>> {
+async fn simulated(count: usize, straight_min: Option<u64>) -> Result<Vec<Node>> {
+    joined(count, straight_min, |builder| builder).await
+}
+
+async fn joined(
+    count: usize,
+    straight_min: Option<u64>,
+    set: impl Fn(NodeBuilder) -> NodeBuilder,
+) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
     for _ in 0..count {
-        nodes.push(Node::join("dunlin-bench").await?);
+        let mut builder = set(Node::builder().app("dunlin-bench"));
+        if let Some(bytes) = straight_min {
+            builder = builder.straight_min_bytes(bytes);
+        }
+        nodes.push(builder.join().await?);
     }
     Ok(nodes)
 }

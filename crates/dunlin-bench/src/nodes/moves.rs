@@ -1,8 +1,9 @@
-//! An end goes round three nodes; the other end of its channel is at a fourth.
+//! An end goes round three nodes; the other end of its channel is at a fourth. And a value goes to a handle of a shared receiver, with its sender at another node than the keeper's.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use bytes::Bytes;
 use dunlin::prelude::*;
 
 use super::{QUIET, Spent, heard, way};
@@ -14,7 +15,20 @@ const SENDER_PASSED_ON: &str = "sender, passed on unused";
 const RECEIVER_USED: &str = "receiver, one value received at each node";
 const RECEIVER_PASSED_ON: &str = "receiver, passed on unused";
 
-pub(super) const ALL: [&str; 5] = [VALUE, SENDER_USED, SENDER_PASSED_ON, RECEIVER_USED, RECEIVER_PASSED_ON];
+const SHARED_SMALL: &str = "8 bytes to a shared receiver at a third node";
+pub(super) const SHARED_THROUGH: &str = "1 MB to a shared receiver at a third node, through its keeper";
+const SHARED_STRAIGHT: &str = "1 MB to a shared receiver at a third node, straight";
+
+pub(super) const ALL: [&str; 8] = [
+    VALUE,
+    SENDER_USED,
+    SENDER_PASSED_ON,
+    RECEIVER_USED,
+    RECEIVER_PASSED_ON,
+    SHARED_SMALL,
+    SHARED_THROUGH,
+    SHARED_STRAIGHT,
+];
 
 /// What goes round.
 trait Moves: Portable {
@@ -62,8 +76,40 @@ pub(super) async fn run(who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Dur
             let (tx, rx) = way(&nodes[3], &nodes[0], "values").await?;
             round(nodes, n, now, (rx, tx), used).await
         }
+        SHARED_SMALL => shared(nodes, n, now, 8).await,
+        SHARED_THROUGH | SHARED_STRAIGHT => shared(nodes, n.min(2000), now, 1_000_000).await,
         _ => bail!("there is no {who:?} that moves"),
     }
+}
+
+/// `n` values of so many bytes from the second node to the third, for a receiver that the first one keeps.
+async fn shared(nodes: &[Node], n: u64, now: impl Fn() -> Duration, bytes: usize) -> Result<Spent> {
+    let (tx, rx) = channel::<Bytes>();
+    let kept = rx.share();
+    let mut handle = carried(kept.clone(), &nodes[0], &nodes[2], "handle").await?;
+    let mut tx = carried(tx, &nodes[0], &nodes[1], "sender").await?;
+    let value = Bytes::from(vec![7; bytes]);
+    let (mut began, mut before) = (Duration::ZERO, 0);
+    for number in 0..n + 3 {
+        // Before that connections are made, and the sender is told how to offer.
+        if number == 3 {
+            sleep(QUIET).await;
+            (began, before) = (now(), heard(nodes));
+        }
+        let sent = async { tx.send(value.clone()).await.map_err(|error| anyhow::anyhow!("it was not sent: {error}")) };
+        let ((), received) = tokio::try_join!(sent, async { Ok(handle.recv().await?) })?;
+        ensure!(received.len() == bytes, "another value came");
+    }
+    let time = now() - began;
+    sleep(QUIET).await;
+    Ok(Spent { events: n, time, messages: heard(nodes) - before })
+}
+
+async fn carried<E: Portable>(end: E, from: &Node, to: &Node, name: &str) -> Result<E> {
+    let (mut tx, mut rx) = way::<E>(from, to, name).await?;
+    let sent = async { tx.send(end).await.map_err(|error| anyhow::anyhow!("it has not moved: {error}")) };
+    let ((), end) = tokio::try_join!(sent, async { Ok(rx.recv().await?) })?;
+    Ok(end)
 }
 
 async fn round<E: Moves>(

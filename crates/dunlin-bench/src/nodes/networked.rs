@@ -31,7 +31,7 @@ pub(super) fn run(one: &One) -> Result<f64> {
     on_workers(one.threads, async move {
         match Shape::of(program) {
             Some(shape) => {
-                let nodes = over_tcp(2).await?;
+                let nodes = over_tcp(2, None).await?;
                 let channels = stressed_channels(&who, &nodes, networked, shape.channels()).await?;
                 stressed::networked(channels, shape, n).await
             }
@@ -67,7 +67,7 @@ async fn stressed_channels(
 
 /// A node for each process. If only one channel is networked, it is that from prefix to delta.
 async fn over_dunlin(who: &str, networked: Networked, n: u64) -> Result<Duration> {
-    let nodes = over_tcp(4).await?;
+    let nodes = over_tcp(4, None).await?;
     let [prefix, delta, successor, consumer] = &nodes[..] else { bail!("these are not four nodes") };
     if who == LOCAL {
         return commstime(channel(), channel(), channel(), channel(), n).await;
