@@ -427,7 +427,7 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
         // Nobody says where.
         for (ticket, bytes) in [(1, Bytes::new()), (2, Bytes::from_static(b"there")), (3, place(NodeId(0), 1))] {
             intruder.say(&[unread(ticket, bytes)]).await;
-            let heard = intruder.hear().await;
+            let heard = intruder.hear_at_last().await;
             assert!(
                 matches!(heard, Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(_))) if failed == ticket)
             );
@@ -437,14 +437,14 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
         for (ticket, answer) in [(4, Some(ends)), (5, Some(Bytes::from_static(&[0, 0x61]))), (6, None)] {
             let (got, ()) = par!(rx.recv().within(Duration::from_secs(10)), async {
                 intruder.say(&[unread(ticket, place(here, 9))]).await;
-                let Frame::Read(asked, Read { key: 9, .. }) = intruder.hear().await else { panic!("{ticket}") };
+                let Frame::Read(asked, Read { key: 9, .. }) = intruder.hear_at_last().await else { panic!("{ticket}") };
                 match answer {
                     Some(bytes) => intruder.say(&offer(asked, 0, &bytes)).await,
                     None => intruder.say(&[Frame::ToHome(asked, ToHome::Ended(End::Gone))]).await,
                 }
                 // That it has been taken, or that the channel is over, and what has become of the offer.
                 loop {
-                    match intruder.hear().await {
+                    match intruder.hear_at_last().await {
                         Frame::FromHome(of, FromHome::Failed(failed, Failure::Undecodable(why))) if of == channel => {
                             assert!(failed == ticket && !why.is_empty());
                             break;
@@ -454,7 +454,7 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
                     }
                 }
                 intruder.say(&offer(channel, 10 + ticket, &Bytes::from_static(&[0, 7]))).await;
-                let heard = intruder.hear().await;
+                let heard = intruder.hear_at_last().await;
                 assert_eq!(heard, Frame::FromHome(channel, FromHome::Taken(10 + ticket)));
             });
             assert_eq!(got, Ok(7));
@@ -476,7 +476,7 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
         // Who asks for what is not there hears so.
         intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await;
         loop {
-            match intruder.hear().await {
+            match intruder.hear_at_last().await {
                 Frame::ToHome(ChannelId(50), ToHome::Ended(End::Gone)) => break,
                 Frame::FromHome(_, FromHome::Taken(8)) | Frame::Relay(_) => {}
                 heard => panic!("{heard:?}"),
