@@ -367,6 +367,7 @@ impl World {
         assert!(census.relays <= RELAYS_MAX, "{census:?}");
         assert!(census.unfinished <= self.arrived / 18, "{census:?}");
         let nodes = self.up.values().filter(|up| **up).count();
+        assert!(nodes == 0 || self.machine.replaced_by().is_none(), "a node that is replaced has {nodes} connections");
         assert!(census.attached <= ATTACHED_MAX * nodes + self.given, "{census:?}, {nodes} nodes");
         assert!(census.offers <= self.asked + WINDOW_MAX * census.attached, "{census:?}");
     }
@@ -388,7 +389,12 @@ impl World {
             Action::Connection(node, state) => {
                 let up = matches!(state, State::Up(_) | State::Resumed | State::Relayed(_) | State::Lost(_));
                 let was = self.up.insert(node, up).unwrap_or(false);
-                assert!(!up || self.machine.replaced_by().is_none(), "{node} is {state:?}, and this node is replaced");
+                // (What was relayed is lost with its relay, and over when its turn has come.)
+                let goes_on = up && !matches!(state, State::Lost(_));
+                assert!(
+                    !goes_on || self.machine.replaced_by().is_none(),
+                    "{node} is {state:?}, and this node is replaced"
+                );
                 match state {
                     State::Up(life) => assert!(!was && life.node == node, "{node} is up twice"),
                     State::Lost(_) | State::Resumed | State::Relayed(_) => {
