@@ -11,7 +11,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
-use dunlin_proto::{Action, Closed, Config, Leaving, Machine, ReceiverPlace, SenderPlace, State};
+use dunlin_proto::{Action, Closed, Config, HomeHears, Leaving, Machine, ReceiverPlace, SenderPlace, State};
 
 use super::messages;
 
@@ -410,6 +410,8 @@ impl World {
                     self.machine.end_proxy(self.now, channel, End::Gone);
                 }
             }
+            // A half has gone to another node, which has it beside those that it has attached itself: of a home there is one at most.
+            Action::Home(_, _, HomeHears::Take) => self.given += 1,
             Action::Home(..) | Action::Proxy(..) | Action::Names(..) | Action::Introduced(..) => {}
         }
     }
