@@ -534,8 +534,8 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// Offers a value that stays where it was sent until somebody is found for it. A handle of a shared receiver that is elsewhere can have the offer as it is
-    /// ([`LoneOutlet::reserve_unread`]), and read the value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to be withdrawn and
-    /// [offered](Self::offer) with its value.
+    /// ([`LoneOutlet::reserve_unread`]), and read the value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to be read, and
+    /// [brought](Self::bring).
     pub fn offer_unread(&self, number: u64) {
         self.waits(number, true);
         let of = self.of();

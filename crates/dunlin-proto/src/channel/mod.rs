@@ -26,8 +26,8 @@ pub enum HomeHears {
     Attached,
     /// A value is offered.
     Offered(Ticket, Bytes),
-    /// A value is offered that stays where it is: what says where it can be read ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value here says
-    /// [`Machine::onward`](crate::Machine::onward), behind [`Machine::unread`](crate::Machine::unread) with zero: then it is offered anew, with its value.
+    /// A value is offered that stays where it is: what says where it can be read ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value here
+    /// reads it, too; the offer stands as it did.
     OfferedUnread(Ticket, Bytes),
     /// A choice offers something.
     OfferedByChoice(Ticket, ChoiceId),

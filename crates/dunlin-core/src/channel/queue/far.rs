@@ -157,8 +157,8 @@ pub enum FromReceiver<T> {
     Withdrawn(u64, Option<T>),
     /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
     Lost(u64, Option<T>, MessageId),
-    /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, for which it has to be
-    /// withdrawn, and offered with it.
+    /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, which is
+    /// to be [brought](crate::agent::Inlet::bring).
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
     Abort(u64, Option<T>),
