@@ -19,6 +19,18 @@ pub struct Life {
     pub incarnation: Incarnation,
 }
 
+/// A node, in one life of the connection with it.
+///
+/// What two nodes owe each other for the ends that they have given and taken is over with that life. Of what was said in it a program may hear when it is over, and the next one up: so it is told by
+/// whom it was said, and says this again when it says of an end who gave it, or who took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Which node.
+    pub node: NodeId,
+    /// So many lives of the connection were over before that.
+    pub(crate) lives: u64,
+}
+
 /// A channel: 128 random bits, handed in by whoever drives the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u128);

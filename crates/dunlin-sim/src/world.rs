@@ -436,7 +436,7 @@ impl World {
                 }
                 Action::Close(socket, why) => self.close_end(proc, socket, &why),
                 Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
-                Action::Home(channel, from, heard) => self.home_hears(proc, channel, node_index(from), heard),
+                Action::Home(channel, from, heard) => self.home_hears(proc, channel, from, heard),
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and nobody reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),

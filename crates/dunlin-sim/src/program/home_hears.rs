@@ -2,18 +2,19 @@
 
 use bytes::Bytes;
 use dunlin_proto::HomeHears;
-use dunlin_proto::id::ChannelId;
+use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::End;
 
 use super::{AtHome, Channel, Half, Outcome, Stage, offer_in, value};
 use crate::world::World;
-use crate::world::node_id;
+use crate::world::node_index;
 
 impl World {
-    pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, from: usize, heard: HomeHears) {
+    pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, giver: Contact, heard: HomeHears) {
         if let Some(line) = self.line_of(channel) {
-            return self.line_home_hears(line, proc, node_id(from), heard);
+            return self.line_home_hears(line, proc, giver, heard);
         }
+        let from = node_index(giver.node);
         let found = self.channels.iter().position(|known| known.id == channel && known.proc == proc);
         let Some(at) = found else {
             return self.broke(format!("a channel that is not there hears {heard:?}"));
@@ -45,6 +46,12 @@ impl World {
             return;
         };
         let from_proc = self.channels[at].halves[half].proc;
+        if let HomeHears::Offered(ticket, _) | HomeHears::OfferedUnread(ticket, _) | HomeHears::OfferedByChoice(ticket, _) =
+            heard
+            && let Some(offer) = self.offers.get_mut(ticket as usize)
+        {
+            offer.giver = Some(giver);
+        }
         match heard {
             HomeHears::Attached => self.broke(format!("n{from} is attached to channel {at} twice")),
             HomeHears::Offered(ticket, value) | HomeHears::OfferedUnread(ticket, value) => {
@@ -96,7 +103,7 @@ impl World {
                 };
                 if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
                     // Nobody receives it.
-                    return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, from);
+                    return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, giver);
                 }
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
                     return;
@@ -118,7 +125,7 @@ impl World {
                 self.happens(offer);
                 self.offers[offer].at_home = AtHome::Done;
                 self.channels[at].buffer.push_back(offer);
-                self.ends_arrive(self.offers[offer].cargo.clone(), proc, from);
+                self.ends_arrive(self.offers[offer].cargo.clone(), proc, giver);
             }
             HomeHears::Withdraw(ticket) => {
                 let offer = ticket as usize;
