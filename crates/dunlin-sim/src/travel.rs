@@ -167,8 +167,8 @@ pub(crate) struct Cargo {
     line: usize,
     place: Place,
     trip: Trip,
-    /// The one who sent it knows that it was taken.
-    left: bool,
+    /// The one who sent it knows that it was taken, and by whom.
+    taker: Option<Contact>,
     /// Another one has come to where it was, so that this one is void.
     void: bool,
     by: usize,
@@ -505,7 +505,7 @@ impl World {
                     line: at,
                     place: Place::Sender(place),
                     trip,
-                    left: false,
+                    taker: None,
                     void: false,
                     by: proc,
                 });
@@ -535,7 +535,7 @@ impl World {
         let home = self.lines[at].homes.get_mut(&proc).filter(may_go)?;
         let Leaving::Ready(place, trip) = self.procs[proc].machine.pack_receiver(id) else { return None };
         home.in_hand = false;
-        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
+        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, taker: None, void: false, by: proc });
         let cargo = self.cargos.len() - 1;
         let node = self.procs[proc].node;
         self.note(78, at as u64, || format!("line {at}: the receiver is to leave n{node}: {cargo}"));
@@ -618,20 +618,31 @@ impl World {
     /// The message was taken.
     pub(crate) fn ends_left(&mut self, cargo: Vec<usize>, proc: usize, taker: Contact) {
         for cargo in cargo {
-            let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
-            if std::mem::replace(&mut self.cargos[cargo].left, true) {
+            if self.cargos[cargo].taker.replace(taker).is_some() {
                 continue;
             }
-            let (id, now) = (self.lines[at].id, self.time());
-            self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
-            self.touches(at, node_index(taker.node));
-            let machine = &mut self.procs[proc].machine;
-            match self.cargos[cargo].place {
-                Place::Sender(_) => drop(machine.sender_left(now, id, trip, taker)),
-                Place::Receiver(_) => machine.receiver_left(now, id, trip, taker),
+            self.touches(self.cargos[cargo].line, node_index(taker.node));
+            if !self.healed && self.random.chance(20) {
+                // A program may be slow to hear it: meanwhile the life of the connection may end, and another one begin.
+                let wait = self.random.below(50_000);
+                self.after(wait, Event::EndLeft(cargo, proc));
+            } else {
+                self.end_left(cargo, proc);
             }
-            self.pump(proc);
         }
+    }
+
+    pub(crate) fn end_left(&mut self, cargo: usize, proc: usize) {
+        let Cargo { line: at, trip, taker, .. } = self.cargos[cargo];
+        let Some(taker) = taker else { return };
+        let (id, now) = (self.lines[at].id, self.time());
+        self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
+        let machine = &mut self.procs[proc].machine;
+        match self.cargos[cargo].place {
+            Place::Sender(_) => drop(machine.sender_left(now, id, trip, taker)),
+            Place::Receiver(_) => machine.receiver_left(now, id, trip, taker),
+        }
+        self.pump(proc);
     }
 
     /// An end of this line is at that node, or on its way there.

@@ -59,6 +59,8 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
+    /// An end in a message, and the process that sent it.
+    EndLeft(usize, usize),
 }
 
 struct Entry {
@@ -318,6 +320,7 @@ impl World {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) | Event::LineLeaves(_, proc) => Some(proc),
+            Event::EndLeft(_, proc) => Some(proc),
             Event::Deliver(socket, side)
             | Event::Writable(socket, side)
             | Event::HearClose(socket, side)
@@ -393,6 +396,7 @@ impl World {
             Event::LineGrant(line, proc, value, request) => self.grants_value(line, proc, value, request),
             Event::LineAgain(line, proc) => self.offers_again(line, proc),
             Event::LineLeaves(line, proc) => self.leaves_home(line, proc),
+            Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
         }
     }
 
