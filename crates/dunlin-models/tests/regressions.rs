@@ -191,7 +191,11 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     nodes.run();
     nodes.machines[0].taken(NOW, CHANNEL, id(1), 1);
     nodes.run();
-    assert!(nodes.proxies.contains(&(1, ProxyHears::Taken(1, nodes.machines[1].contact(id(0))))), "{:?}", nodes.proxies);
+    assert!(
+        nodes.proxies.contains(&(1, ProxyHears::Taken(1, nodes.machines[1].contact(id(0))))),
+        "{:?}",
+        nodes.proxies
+    );
 }
 
 /// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that end came to its node.

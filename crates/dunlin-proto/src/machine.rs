@@ -388,10 +388,9 @@ impl Machine {
         Contact { node, lives: self.connections.get(&node).map_or(0, |connection| connection.lives) }
     }
 
-    /// Whether that life of the connection is over: an end that was given or taken in it is nobody's to answer for at the other side. Who is told of the message may be told of this first, or
-    /// later, and the connection may be up again.
+    /// Whether that life of the connection is over. Nobody at the other side answers any more for an end that was given or taken in it; and here that is known, if the connection is up again or not.
     pub fn is_over(&self, contact: Contact) -> bool {
-        let is_up = |connection: &Connection| connection.was_up && (connection.lives == contact.lives || planted!(LifeIgnored));
+        let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
         !self.is_me(contact.node) && !self.connections.get(&contact.node).is_some_and(is_up)
     }
 

@@ -653,13 +653,7 @@ impl World {
     }
 
     /// The sender of the message has heard what became of it.
-    pub(crate) fn ends_concluded(
-        &mut self,
-        cargo: Vec<usize>,
-        proc: usize,
-        taker: Option<Contact>,
-        outcome: Outcome,
-    ) {
+    pub(crate) fn ends_concluded(&mut self, cargo: Vec<usize>, proc: usize, taker: Option<Contact>, outcome: Outcome) {
         match outcome {
             Outcome::Taken | Outcome::Sent => match taker {
                 Some(taker) => self.ends_left(cargo, proc, taker),
@@ -1024,7 +1018,9 @@ impl World {
         match taker {
             _ if taken_at.is_none() => {}
             Some(taker) if taken_at == told && home == told => self.ends_left(cargo, by, taker),
-            _ => self.broke(format!("line {at}: {value} was taken at {taken_at:?}, and its sender hears {told:?}, and thinks {home:?}")),
+            _ => self.broke(format!(
+                "line {at}: {value} was taken at {taken_at:?}, and its sender hears {told:?}, and thinks {home:?}"
+            )),
         }
     }
 
@@ -1437,8 +1433,9 @@ impl World {
                 | HomeHears::GrantedUnread(..)
                 | HomeHears::Sent(_)
         );
-        if let HomeHears::Offered(ticket, _) | HomeHears::OfferedUnread(ticket, _) | HomeHears::OfferedByChoice(ticket, _) =
-            heard
+        if let HomeHears::Offered(ticket, _)
+        | HomeHears::OfferedUnread(ticket, _)
+        | HomeHears::OfferedByChoice(ticket, _) = heard
             && let Some(value) = self.lines[at].values.get_mut(ticket as usize)
         {
             value.giver = Some(giver);

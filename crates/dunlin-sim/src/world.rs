@@ -44,7 +44,11 @@ pub(crate) enum Event {
     Writable(usize, usize),
     HearClose(usize, usize),
     OwnClosed(usize, usize),
-    DialDone { by: usize, dial: DialId, to: Option<usize> },
+    DialDone {
+        by: usize,
+        dial: DialId,
+        to: Option<usize>,
+    },
     Accept(usize),
     Sender(usize),
     Home(usize),
@@ -59,6 +63,8 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
+    /// The ends in an offer.
+    EndsCome(usize),
     /// An end in a message, and the process that sent it.
     EndLeft(usize, usize),
 }
@@ -319,8 +325,8 @@ impl World {
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
-            Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) | Event::LineLeaves(_, proc) => Some(proc),
-            Event::EndLeft(_, proc) => Some(proc),
+            Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
+            Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) => Some(proc),
             Event::Deliver(socket, side)
             | Event::Writable(socket, side)
             | Event::HearClose(socket, side)
@@ -329,7 +335,7 @@ impl World {
             Event::Sender(sender) => Some(self.senders[sender].proc),
             Event::Grant(offer, _) => Some(self.senders[self.offers[offer].sender].proc),
             Event::Home(channel) => Some(self.channels[channel].proc),
-            Event::Release(offer) => Some(self.channels[self.offers[offer].channel].proc),
+            Event::Release(offer) | Event::EndsCome(offer) => Some(self.channels[self.offers[offer].channel].proc),
             Event::Accept(_) | Event::Fault | Event::Restart(_) | Event::Unmute(..) => None,
         }
     }
@@ -397,6 +403,7 @@ impl World {
             Event::LineAgain(line, proc) => self.offers_again(line, proc),
             Event::LineLeaves(line, proc) => self.leaves_home(line, proc),
             Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
+            Event::EndsCome(offer) => self.ends_come(offer),
         }
     }
 

@@ -5,9 +5,8 @@ use dunlin_proto::HomeHears;
 use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::End;
 
-use super::{AtHome, Channel, Half, Outcome, Stage, offer_in, value};
-use crate::world::World;
-use crate::world::node_index;
+use super::{AtHome, Channel, Half, Offer, Outcome, Stage, offer_in, value};
+use crate::world::{Event, World, node_index};
 
 impl World {
     pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, giver: Contact, heard: HomeHears) {
@@ -46,8 +45,9 @@ impl World {
             return;
         };
         let from_proc = self.channels[at].halves[half].proc;
-        if let HomeHears::Offered(ticket, _) | HomeHears::OfferedUnread(ticket, _) | HomeHears::OfferedByChoice(ticket, _) =
-            heard
+        if let HomeHears::Offered(ticket, _)
+        | HomeHears::OfferedUnread(ticket, _)
+        | HomeHears::OfferedByChoice(ticket, _) = heard
             && let Some(offer) = self.offers.get_mut(ticket as usize)
         {
             offer.giver = Some(giver);
@@ -125,7 +125,14 @@ impl World {
                 self.happens(offer);
                 self.offers[offer].at_home = AtHome::Done;
                 self.channels[at].buffer.push_back(offer);
-                self.ends_arrive(self.offers[offer].cargo.clone(), proc, giver);
+                self.offers[offer].giver = Some(giver);
+                if !self.healed && !self.offers[offer].cargo.is_empty() && self.random.chance(20) {
+                    // As who took them, its program may be slow to say so.
+                    let wait = self.random.below(50_000);
+                    self.after(wait, Event::EndsCome(offer));
+                } else {
+                    self.ends_come(offer);
+                }
             }
             HomeHears::Withdraw(ticket) => {
                 let offer = ticket as usize;
@@ -216,6 +223,14 @@ impl World {
         if !over.is_empty() {
             self.channels[at].forgot_in = self.coverage.events;
             self.channels[at].halves.retain(|half| !over.contains(&half.proc));
+        }
+    }
+
+    /// The ends in a value that was sent on a credit are the home's.
+    pub(crate) fn ends_come(&mut self, offer: usize) {
+        let Offer { channel, giver, ref cargo, .. } = self.offers[offer];
+        if let Some(giver) = giver {
+            self.ends_arrive(cargo.clone(), self.channels[channel].proc, giver);
         }
     }
 

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use super::{Proxy, Waiting};
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Ticket};
 use crate::machine::Machine;
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Poison, Travel, Which};
 
@@ -316,6 +317,18 @@ impl Machine {
         let mut addresses = if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
         addresses.truncate(crate::wire::limits::ADDRESSES);
         addresses
+    }
+
+    /// Whether who took an end is lost, and the end with it.
+    fn has_lost_taker(&self, taker: Contact) -> bool {
+        self.is_over(if planted!(TakersLifeIgnored) { self.contact(taker.node) } else { taker })
+            && !planted!(LeftToNobody)
+    }
+
+    /// Whether who gave an end will not say when it is in use: it is lost, or this node.
+    fn is_silent(&self, giver: Contact) -> bool {
+        self.is_over(if planted!(GiversLifeIgnored) { self.contact(giver.node) } else { giver })
+            || self.is_me(giver.node)
     }
 
     /// Says of an end who has it, to who gave it or took it. If that life of the connection is over, it has been given up there.

@@ -158,7 +158,7 @@ impl Machine {
         if self.is_me(to) {
             return;
         }
-        let lost = (self.is_over(taker) && !planted!(LeftToNobody)).then_some(End::Lost);
+        let lost = self.has_lost_taker(taker).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
             visitor.lent = Some((to, trip));
@@ -207,13 +207,7 @@ impl Machine {
     }
 
     /// A receiver has come to this node in a message from `giver`, and was taken.
-    pub fn receiver_arrives(
-        &mut self,
-        now: Time,
-        channel: ChannelId,
-        place: ReceiverPlace,
-        giver: Contact,
-    ) -> Arrival {
+    pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, giver: Contact) -> Arrival {
         let from = giver.node;
         let settled = |trip| Frame::Travel(channel, Travel::Settled(Which::Receiver, trip));
         let lost = Travel::Lapsed(Which::Receiver, place.trip, End::Lost);
@@ -238,7 +232,7 @@ impl Machine {
             self.answer(now, giver, channel, lost);
             return Arrival::Stale;
         }
-        let (mut late_answers, silent) = (Vec::new(), self.is_over(giver) || self.is_me(from));
+        let (mut late_answers, silent) = (Vec::new(), self.is_silent(giver));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;

@@ -108,7 +108,7 @@ impl Machine {
             self.end_way(now, channel, how);
             return true;
         }
-        let lost = (self.is_over(taker) && !planted!(LeftToNobody)).then_some(End::Lost);
+        let lost = self.has_lost_taker(taker).then_some(End::Lost);
         if let Some(how) = gone.or(lost) {
             self.sender_lapsed(now, channel, (to, trip), how);
         }
@@ -152,8 +152,7 @@ impl Machine {
     /// one [is lost](ProxyHears::Lost) first.
     pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, giver: Contact) -> Arrival {
         let from = giver.node;
-        // Whether it will not say when the end is in use.
-        let silent = self.is_over(giver) || self.is_me(from);
+        let silent = self.is_silent(giver);
         let lost = Travel::Lapsed(Which::Sender, place.trip, End::Lost);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };

@@ -68,7 +68,7 @@ impl Machine {
         (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let silent = self.is_over(giver) || self.is_me(giver.node);
+        let silent = self.is_silent(giver);
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && place.transfer <= proxy.way.transfer
             && is_later(proxy.way.packed, proxy.way.lent, trip)
@@ -98,7 +98,7 @@ impl Machine {
         (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let (is_mine, silent) = (self.is_me(place.home), self.is_over(giver) || self.is_me(giver.node));
+        let (is_mine, silent) = (self.is_me(place.home), self.is_silent(giver));
         if is_mine
             && let Some(home) = self.homes.get_mut(&channel)
             && home.phase.claim == place.claim
