@@ -327,8 +327,7 @@ impl Machine {
 
     /// Whether who gave an end will not say when it is in use: it is lost, or this node.
     fn is_silent(&self, giver: Contact) -> bool {
-        self.is_over(if planted!(GiversLifeIgnored) { self.contact(giver.node) } else { giver })
-            || self.is_me(giver.node)
+        self.is_over(giver) || self.is_me(giver.node)
     }
 
     /// Says of an end who has it, to who gave it or took it. If that life of the connection is over, it has been given up there.
