@@ -21,8 +21,8 @@ pub struct Life {
 
 /// A node, in one life of the connection with it.
 ///
-/// What two nodes owe each other for the ends that they have given and taken is over with that life. Of what was said in it a program may hear when it is over, and the next one up: so it is told by
-/// whom it was said, and says this again when it says of an end who gave it, or who took it.
+/// With that life each side forgets what it had with the other one. A program may hear of what was said in it when it is over, and the next one is up: so it is told who has said it, as this, and hands it back
+/// when it says of an end who gave it, or who took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
     /// Which node.

@@ -383,12 +383,12 @@ impl Machine {
             .map(|(node, connection)| Life { node: *node, incarnation: connection.met.expect("the handshake told") })
     }
 
-    /// This node, in the present life of the connection with it. (Is there none, the next one's.)
+    /// That node, in the present life of the connection with it, or, if there is none, in the next.
     pub fn contact(&self, node: NodeId) -> Contact {
         Contact { node, lives: self.connections.get(&node).map_or(0, |connection| connection.lives) }
     }
 
-    /// Whether that life of the connection is over. Nobody at the other side answers any more for an end that was given or taken in it; and here that is known, if the connection is up again or not.
+    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
     pub fn is_over(&self, contact: Contact) -> bool {
         let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
         !self.is_me(contact.node) && !self.connections.get(&contact.node).is_some_and(is_up)
