@@ -21,14 +21,17 @@ fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(limited).unwrap();
 }
 
-/// A channel by this name from one node to another, for ends.
-async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
+/// A channel for ends.
+type Way<T> = (Sender<T>, Receiver<T>);
+
+/// One by this name, from one node to another.
+async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<Way<T>> {
     let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
     Ok((tx?, rx?))
 }
 
 /// Sends the end along this way.
-async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
+async fn carry<T: Portable>(end: T, way: &mut Way<T>) -> Result<T> {
     let (sent, received) = par!(way.0.send(end), way.1.recv());
     sent?;
     Ok(received?)
@@ -779,6 +782,84 @@ fn a_post_is_not_held_back_by_a_claim_that_nobody_uses() {
             assert_eq!(held_back, Err(RecvError::TimedOut));
             drop(claim);
             assert_eq!(rx.recv().await?, n);
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Desk {
+    ask: ToServer<u32>,
+    answer: ToClient<u32>,
+}
+
+#[derive(Bundle)]
+struct Office {
+    bell: ToServer<u32>,
+    desk: Share<Desk>,
+    back: Flip<Share<Desk>>,
+}
+
+/// What comes to the desk is answered there, and twice that is asked at the other side's. At `other` a handle of that other one goes to, and is used.
+async fn clerk(mut office: OfficeServer, other: Option<&mut Way<Shared<DeskClient>>>) -> Result {
+    let mut back = office.back;
+    if let Some(way) = other {
+        back = carry(back.clone(), way).await?;
+    }
+    for _ in 0..office.bell.recv().await? {
+        let asked = office.desk.ask.recv().await?;
+        office.desk.answer.send(asked + 1).await?;
+        let mut claim = back.claim().await?;
+        claim.ask.send(2 * asked).await?;
+        assert_eq!(claim.answer.recv().await?, 2 * asked + 1);
+    }
+    Ok(())
+}
+
+/// Two handles of the shared face, by which three things are asked each.
+async fn visitors(office: OfficeClient) -> Result {
+    let OfficeClient { mut bell, desk, mut back } = office;
+    let visits = async |mut desk: Shared<DeskClient>, from: u32| {
+        for n in from..from + 3 {
+            let mut claim = desk.claim().await?;
+            claim.ask.send(n).await?;
+            assert_eq!(claim.answer.recv().await?, n + 1);
+        }
+        Result::<()>::Ok(())
+    };
+    let answers = async {
+        for _ in 0..6 {
+            let asked = back.ask.recv().await?;
+            back.answer.send(asked + 1).await?;
+        }
+        Result::<()>::Ok(())
+    };
+    bell.send(6).await?;
+    let (one, two, answered) = par!(visits(desk.clone(), 10), visits(desk, 20), answers);
+    one.and(two).and(answered)
+}
+
+/// A bundle by a name: whoever has a shared face in it shares it there, and can send handles of it on.
+#[test]
+fn a_named_bundle_has_a_shared_face() {
+    run(async {
+        let [a, b, c] = nodes("a_named_bundle").await;
+        let (client, server) =
+            par!(async { a.client::<Office>("far").await }, async { b.server::<Office>("far").await });
+        let mut on = way::<Shared<DeskClient>>(&b, &c, "on").await?;
+        let (visited, served) = par!(visitors(client?), clerk(server?, Some(&mut on)));
+        visited.and(served)?;
+
+        let (client, server) =
+            par!(async { a.client::<Office>("near").await }, async { a.server::<Office>("near").await });
+        let (visited, served) = par!(visitors(client?), clerk(server?, None));
+        visited.and(served)?;
+
+        let mut guests = b.acceptor::<Office>("guests").await?;
+        for node in [&a, &b] {
+            let (client, guest) = par!(async { node.client::<Office>("guests").await }, guests.recv());
+            let (visited, served) = par!(visitors(client?), clerk(guest?.into_face(), None));
+            visited.and(served)?;
         }
         Ok(())
     });

@@ -54,7 +54,7 @@ impl<T: Portable> AnyValue for T {
 }
 
 impl Value {
-    fn new<T: Portable>(value: T) -> Self {
+    pub(crate) fn new<T: Portable>(value: T) -> Self {
         Self(Box::new(value))
     }
 
