@@ -210,7 +210,7 @@ impl Ring {
                     self.grant(me, request);
                 }
             }
-            ProxyHears::Taken(ticket) => match party.choice.as_mut().filter(current(ticket)) {
+            ProxyHears::Taken(ticket, _) => match party.choice.as_mut().filter(current(ticket)) {
                 Some(choice) => {
                     choice.sent = true;
                     party.woken = true;

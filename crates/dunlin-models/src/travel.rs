@@ -356,10 +356,11 @@ impl Travel {
             Item::Taken(number) => {
                 if let Some((receiver, trip)) = self.answered(to, number) {
                     let machine = &mut self.nodes[to].machine;
+                    let taker = machine.contact(id(from));
                     if receiver {
-                        machine.receiver_left(NOW, CHANNEL, trip, id(from));
+                        machine.receiver_left(NOW, CHANNEL, trip, taker);
                     } else {
-                        machine.sender_left(NOW, CHANNEL, trip, id(from));
+                        machine.sender_left(NOW, CHANNEL, trip, taker);
                     }
                 }
             }
@@ -405,10 +406,10 @@ impl Travel {
     fn has_passed(&mut self, me: usize, at: usize) {
         let node = &mut self.nodes[me];
         let Through { from, to, trip, what, .. } = node.passing.remove(at);
-        let gift = (id(to.0), trip);
+        let (giver, gift) = (node.machine.contact(id(from.0)), (node.machine.contact(id(to.0)), trip));
         match what {
-            Carried::Sender(place) => node.machine.sender_passed(NOW, CHANNEL, place, id(from.0), gift),
-            Carried::Receiver(place) => node.machine.receiver_passed(NOW, CHANNEL, place, id(from.0), gift),
+            Carried::Sender(place) => node.machine.sender_passed(NOW, CHANNEL, place, giver, gift),
+            Carried::Receiver(place) => node.machine.receiver_passed(NOW, CHANNEL, place, giver, gift),
         }
         self.act(me);
         self.put((me, from.0), Item::Taken(from.1));
@@ -464,7 +465,7 @@ impl Travel {
 
     fn hear(&mut self, me: usize, action: Action) {
         match action {
-            Action::Home(_, from, heard) => self.home(me, from, heard),
+            Action::Home(_, from, heard) => self.home(me, from.node, heard),
             Action::Proxy(_, heard) => self.proxy(me, heard),
             _ => {}
         }
@@ -627,7 +628,7 @@ impl Travel {
                     self.grant(me, ticket, next);
                 }
             }
-            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => match half.settled(ticket) {
+            ProxyHears::Taken(ticket, _) | ProxyHears::Released(ticket) => match half.settled(ticket) {
                 Some(value) => self.fate(value, Fate::Received),
                 None => self.broken = Some(format!("offer {ticket} of node {me} is taken, and is not open")),
             },
@@ -671,7 +672,7 @@ impl Travel {
                     self.fate(value, fate);
                 }
             }
-            ProxyHears::Held(_) => self.broken = Some("a word of an extended receive".to_owned()),
+            ProxyHears::Held(..) => self.broken = Some("a word of an extended receive".to_owned()),
             ProxyHears::Onward(_) | ProxyHears::Unread(_) => {
                 self.broken = Some("a value is to go on, and none does".to_owned())
             }
@@ -782,13 +783,14 @@ impl Travel {
         self.act(me);
         self.put((me, from), Item::Taken(number));
         let node = &mut self.nodes[me];
+        let giver = node.machine.contact(id(from));
         match what {
-            Carried::Sender(place) => match node.machine.sender_arrives(NOW, CHANNEL, place, id(from)) {
+            Carried::Sender(place) => match node.machine.sender_arrives(NOW, CHANNEL, place, giver) {
                 Arrival::Guest => node.half = Some(Half { in_hand: true, ..Half::default() }),
                 Arrival::Returned => node.half.get_or_insert_default().in_hand = true,
                 Arrival::Stale => {}
             },
-            Carried::Receiver(place) => match node.machine.receiver_arrives(NOW, CHANNEL, place, id(from)) {
+            Carried::Receiver(place) => match node.machine.receiver_arrives(NOW, CHANNEL, place, giver) {
                 Arrival::Guest => {
                     node.receiver = Receiver::Guest;
                     node.in_hand = true;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{ChannelId, Contact, Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Frame, Poison, Terms, Travel, Which};
 use dunlin_proto::{
-    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Trip,
+    Action, Arrival, Config, HomeHears, Leaving, Machine, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip,
 };
 
 const NOW: Time = Time(0);
@@ -72,7 +72,7 @@ impl Nodes {
             busy = true;
             let machine = &mut self.machines[me];
             match action {
-                Action::Home(_, from, heard) => {
+                Action::Home(_, Contact { node: from, .. }, heard) => {
                     match &heard {
                         HomeHears::Take => {
                             let credits = machine.credits_of(CHANNEL, from);
@@ -117,17 +117,37 @@ impl Nodes {
         }
     }
 
+    fn sender_arrives(&mut self, at: usize, place: SenderPlace, from: usize) -> Arrival {
+        let giver = self.machines[at].contact(id(from));
+        self.machines[at].sender_arrives(NOW, CHANNEL, place, giver)
+    }
+
+    fn receiver_arrives(&mut self, at: usize, place: ReceiverPlace, from: usize) -> Arrival {
+        let giver = self.machines[at].contact(id(from));
+        self.machines[at].receiver_arrives(NOW, CHANNEL, place, giver)
+    }
+
+    fn sender_left(&mut self, at: usize, trip: Trip, to: usize) {
+        let taker = self.machines[at].contact(id(to));
+        self.machines[at].sender_left(NOW, CHANNEL, trip, taker);
+    }
+
+    fn receiver_left(&mut self, at: usize, trip: Trip, to: usize) {
+        let taker = self.machines[at].contact(id(to));
+        self.machines[at].receiver_left(NOW, CHANNEL, trip, taker);
+    }
+
     fn move_sender(&mut self, from: usize, to: usize) -> Arrival {
         let (place, trip) = self.pack_sender(from);
-        let arrival = self.machines[to].sender_arrives(NOW, CHANNEL, place, id(from));
-        self.machines[from].sender_left(NOW, CHANNEL, trip, id(to));
+        let arrival = self.sender_arrives(to, place, from);
+        self.sender_left(from, trip, to);
         arrival
     }
 
     fn move_receiver(&mut self, from: usize, to: usize) -> Arrival {
         let (place, trip) = self.pack_receiver(from);
-        let arrival = self.machines[to].receiver_arrives(NOW, CHANNEL, place, id(from));
-        self.machines[from].receiver_left(NOW, CHANNEL, trip, id(to));
+        let arrival = self.receiver_arrives(to, place, from);
+        self.receiver_left(from, trip, to);
         arrival
     }
 
@@ -163,7 +183,7 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
     let (place, trip) = nodes.pack_sender(1);
-    assert_eq!(nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(2, place, 1), Arrival::Guest);
     assert!(nodes.machines[1].sender_back(NOW, CHANNEL, trip));
     nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
     nodes.run();
@@ -171,7 +191,11 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     nodes.run();
     nodes.machines[0].taken(NOW, CHANNEL, id(1), 1);
     nodes.run();
-    assert!(nodes.proxies.contains(&(1, ProxyHears::Taken(1))), "{:?}", nodes.proxies);
+    assert!(
+        nodes.proxies.contains(&(1, ProxyHears::Taken(1, nodes.machines[1].contact(id(0))))),
+        "{:?}",
+        nodes.proxies
+    );
 }
 
 /// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that end came to its node.
@@ -182,20 +206,20 @@ fn a_half_that_is_replaced_is_told() {
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
     let (place, trip) = nodes.pack_sender(1);
-    nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1));
+    nodes.sender_arrives(2, place, 1);
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
     // The home's word for node 1 is late.
     nodes.held.push((0, 1));
     assert!(!nodes.machines[1].sender_back(NOW, CHANNEL, trip), "its home has said that it is elsewhere");
     let (place, trip) = nodes.pack_sender(2);
-    nodes.machines[1].sender_arrives(NOW, CHANNEL, place.clone(), id(2));
+    nodes.sender_arrives(1, place.clone(), 2);
     assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));
     nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
     nodes.run();
     // Node 1 waits for the answer of its home, which has not come. Meanwhile node 2 moves the end again.
     let place = SenderPlace { transfer: place.transfer + 1, ..place };
-    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(2)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(1, place, 2), Arrival::Guest);
     nodes.run();
     let lost = ProxyHears::Lost { unknown: Vec::new(), not_taken: vec![1], taken: Vec::new() };
     assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
@@ -209,14 +233,14 @@ fn a_late_copy_of_a_receiver_is_stale() {
     assert!(nodes.machines[0].receiver_back(NOW, CHANNEL, trip));
     assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
     // It is here, and has not been used.
-    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, late.clone(), id(2)), Arrival::Stale);
+    assert_eq!(nodes.receiver_arrives(1, late.clone(), 2), Arrival::Stale);
     nodes.machines[1].use_receiver(NOW, CHANNEL);
     nodes.run();
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
     // It is at home here.
-    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, late.clone(), id(2)), Arrival::Stale);
+    assert_eq!(nodes.receiver_arrives(1, late.clone(), 2), Arrival::Stale);
     // It is somewhere else, and this was its home.
-    assert_eq!(nodes.machines[0].receiver_arrives(NOW, CHANNEL, late, id(2)), Arrival::Stale);
+    assert_eq!(nodes.receiver_arrives(0, late, 2), Arrival::Stale);
 }
 
 /// A channel came back to a node that had been its home; a claim of the first stay was taken for one of the second.
@@ -232,7 +256,7 @@ fn a_claim_is_of_one_home() {
     }
     // It is with node 1, unused, when node 2 uses what it got from the first stay.
     nodes.move_receiver(0, 1);
-    nodes.machines[2].receiver_arrives(NOW, CHANNEL, late, id(0));
+    nodes.receiver_arrives(2, late, 0);
     nodes.machines[2].use_receiver(NOW, CHANNEL);
     nodes.run();
     assert!(nodes.home_heard(2, &HomeHears::Failed(End::Lost)), "{:?}", nodes.homes);
@@ -287,13 +311,54 @@ fn an_end_that_went_to_a_lost_node_is_lost() {
     nodes.run();
     let (_, trip) = nodes.pack_sender(1);
     nodes.lose(1, 2);
-    nodes.machines[1].sender_left(NOW, CHANNEL, trip, id(2));
+    nodes.sender_left(1, trip, 2);
     let (_, trip) = nodes.pack_receiver(0);
     nodes.lose(0, 2);
-    nodes.machines[0].receiver_left(NOW, CHANNEL, trip, id(2));
+    nodes.receiver_left(0, trip, 2);
     nodes.run();
     assert!(nodes.home_heard(0, &HomeHears::Ended(End::Lost)), "{:?}", nodes.homes);
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
+}
+
+/// The same, and the connection was up again, in another life, before its giver said so: seed 80125668 of the simulator (615b032 had it, too).
+#[test]
+fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    for (giver, is_sender) in [(1, true), (0, false)] {
+        let trip = if is_sender { nodes.pack_sender(giver).1 } else { nodes.pack_receiver(giver).1 };
+        let taker = nodes.machines[giver].contact(id(2));
+        nodes.lose(giver, 2);
+        nodes.machines[giver].model_up(id(2));
+        let machine = &mut nodes.machines[giver];
+        match is_sender {
+            true => drop(machine.sender_left(NOW, CHANNEL, trip, taker)),
+            false => machine.receiver_left(NOW, CHANNEL, trip, taker),
+        }
+    }
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Ended(End::Lost)), "{:?}", nodes.homes);
+    assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
+}
+
+/// What a giver has given in an earlier life of the connection it has given up: a record that waited for its word, when the end had gone on, stayed for ever.
+#[test]
+fn an_end_that_came_in_an_earlier_life_of_the_connection_has_no_giver() {
+    let mut nodes = Nodes::new(4);
+    let (sender, _) = nodes.pack_sender(0);
+    let (receiver, _) = nodes.pack_receiver(0);
+    let giver = nodes.machines[1].contact(id(0));
+    nodes.lose(1, 0);
+    nodes.machines[1].model_up(id(0));
+    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, sender, giver), Arrival::Guest);
+    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, receiver, giver), Arrival::Guest);
+    assert!(nodes.machines[1].passages(CHANNEL).is_empty());
+    nodes.move_sender(1, 2);
+    nodes.move_receiver(1, 3);
+    nodes.run();
+    assert_eq!(nodes.machines[1].stand(CHANNEL), Stand::default());
 }
 
 /// A home that had ended while its receiver was away stayed when the receiver was dropped there.
@@ -339,7 +404,7 @@ fn who_answers_for_an_earlier_life_forgets_what_it_gave() {
         sponsor,
         sponsor_addresses: Vec::new(),
     };
-    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(0)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(1, place, 0), Arrival::Guest);
     assert_eq!(nodes.move_sender(1, 2), Arrival::Guest);
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
@@ -355,11 +420,11 @@ fn a_sender_that_returns_to_where_its_channel_is_over_is_lost() {
     nodes.run();
     // Node 1 has not heard that its message was taken.
     let (place, trip) = nodes.pack_sender(1);
-    assert_eq!(nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(2, place, 1), Arrival::Guest);
     nodes.lose(1, 0);
     nodes.run();
     assert_eq!(nodes.move_sender(2, 1), Arrival::Stale);
-    nodes.machines[1].sender_left(NOW, CHANNEL, trip, id(2));
+    nodes.sender_left(1, trip, 2);
     nodes.run();
     assert_eq!((nodes.machines[1].census().proxies, nodes.machines[2].census().proxies), (0, 0));
 }
@@ -371,11 +436,11 @@ fn a_receiver_that_returns_to_where_its_channel_is_over_is_lost() {
     nodes.move_receiver(0, 1);
     nodes.run();
     let (place, trip) = nodes.pack_receiver(1);
-    assert_eq!(nodes.machines[2].receiver_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert_eq!(nodes.receiver_arrives(2, place, 1), Arrival::Guest);
     let over = Frame::Travel(CHANNEL, Travel::Over(Which::Receiver, End::Lost));
     nodes.machines[1].model_hear(id(0), over).expect("an honest word");
     assert_eq!(nodes.move_receiver(2, 1), Arrival::Stale);
-    nodes.machines[1].receiver_left(NOW, CHANNEL, trip, id(2));
+    nodes.receiver_left(1, trip, 2);
     nodes.run();
     assert_eq!((nodes.machines[1].census().visitors, nodes.machines[2].census().visitors), (0, 0));
 }
@@ -395,7 +460,7 @@ fn who_asks_where_its_home_is_looks_there_again() {
         sponsor,
         sponsor_addresses: Vec::new(),
     };
-    nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(0));
+    nodes.sender_arrives(2, place, 0);
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
     nodes.lose(2, 1);
@@ -419,10 +484,10 @@ fn a_lapse_is_of_one_message() {
     assert!(!nodes.homes.iter().any(|(_, heard)| matches!(heard, HomeHears::Lapsed(_))), "{:?}", nodes.homes);
     // The same of one that was taken, and lost: that counts.
     let (place, trip) = nodes.pack_receiver(0);
-    nodes.machines[2].receiver_arrives(NOW, CHANNEL, place, id(0));
+    nodes.receiver_arrives(2, place, 0);
     nodes.machines[2].drop_receiver(NOW, CHANNEL);
     nodes.run();
-    nodes.machines[0].receiver_left(NOW, CHANNEL, trip, id(2));
+    nodes.receiver_left(0, trip, 2);
     nodes.run();
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
 }
@@ -433,7 +498,7 @@ fn a_receiver_that_has_come_home_is_not_its_givers() {
     let mut nodes = Nodes::new(3);
     nodes.move_receiver(0, 1);
     let (place, trip) = nodes.pack_receiver(1);
-    assert_eq!(nodes.machines[0].receiver_arrives(NOW, CHANNEL, place, id(1)), Arrival::Returned);
+    assert_eq!(nodes.receiver_arrives(0, place, 1), Arrival::Returned);
     nodes.move_receiver(0, 2);
     assert!(nodes.machines[1].receiver_back(NOW, CHANNEL, trip));
     nodes.run();
@@ -484,7 +549,7 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
     let (place, _) = nodes.pack_sender(1);
-    nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1));
+    nodes.sender_arrives(2, place, 1);
     let (_, trip) = nodes.pack_receiver(0);
     // That it has ended comes late to where the sender was.
     nodes.held.push((0, 1));
@@ -503,12 +568,12 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
 fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     let mut nodes = Nodes::new(3);
     let (late, trip) = nodes.pack_sender(0);
-    nodes.machines[1].sender_arrives(NOW, CHANNEL, late.clone(), id(0));
-    nodes.machines[0].sender_left(NOW, CHANNEL, trip, id(1));
+    nodes.sender_arrives(1, late.clone(), 0);
+    nodes.sender_left(0, trip, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
     nodes.move_sender(1, 2);
-    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, late, id(0)), Arrival::Stale);
+    assert_eq!(nodes.sender_arrives(1, late, 0), Arrival::Stale);
     nodes.machines[2].end_proxy(NOW, CHANNEL, End::Gone);
     nodes.run();
     assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
@@ -520,12 +585,12 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
 fn a_gift_is_settled_by_its_own_word() {
     let mut nodes = Nodes::new(3);
     let (place, first) = nodes.pack_receiver(0);
-    assert_eq!(nodes.machines[1].receiver_arrives(NOW, CHANNEL, place, id(0)), Arrival::Guest);
+    assert_eq!(nodes.receiver_arrives(1, place, 0), Arrival::Guest);
     assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
     assert_eq!(nodes.move_receiver(2, 0), Arrival::Returned);
     nodes.run();
     assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
-    nodes.machines[0].receiver_left(NOW, CHANNEL, first, id(1));
+    nodes.receiver_left(0, first, 1);
     nodes.run();
     nodes.machines[1].drop_receiver(NOW, CHANNEL);
     nodes.run();
@@ -536,13 +601,13 @@ fn a_gift_is_settled_by_its_own_word() {
     nodes.machines[3].use_sender(NOW, CHANNEL);
     nodes.run();
     let (place, first) = nodes.pack_sender(3);
-    assert_eq!(nodes.machines[1].sender_arrives(NOW, CHANNEL, place, id(3)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(1, place, 3), Arrival::Guest);
     assert_eq!(nodes.move_sender(1, 2), Arrival::Guest);
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
     assert_eq!(nodes.move_sender(2, 3), Arrival::Guest);
     assert_eq!(nodes.move_sender(3, 1), Arrival::Guest);
-    nodes.machines[3].sender_left(NOW, CHANNEL, first, id(1));
+    nodes.sender_left(3, first, 1);
     nodes.run();
     nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
     nodes.run();
@@ -565,10 +630,11 @@ fn an_end_that_an_earlier_life_has_used_is_a_guest() {
     let receiver = ReceiverPlace { trip, claim: 0, epoch: 0, home, addresses };
     let [node, other] = [1, 0];
     let machine = &mut nodes.machines[node];
-    assert_eq!(machine.sender_arrives(NOW, CHANNEL, sender, id(other)), Arrival::Guest);
+    let giver = machine.contact(id(other));
+    assert_eq!(machine.sender_arrives(NOW, CHANNEL, sender, giver), Arrival::Guest);
     assert!(machine.is_guest(CHANNEL, Which::Sender));
     // A receiver is lost with its home.
-    assert_eq!(machine.receiver_arrives(NOW, CHANNEL, receiver, id(other)), Arrival::Stale);
+    assert_eq!(machine.receiver_arrives(NOW, CHANNEL, receiver, giver), Arrival::Stale);
     let machine = &mut nodes.machines[other];
     assert!(!machine.is_guest(CHANNEL, Which::Sender) && !machine.is_guest(CHANNEL, Which::Receiver));
 }
@@ -583,10 +649,10 @@ fn who_hears_from_its_home_that_a_channel_is_over_tells_its_giver() {
     nodes.move_receiver(0, 3);
     nodes.run();
     let (place, trip) = nodes.pack_sender(1);
-    nodes.machines[1].sender_left(NOW, CHANNEL, trip, id(2));
+    nodes.sender_left(1, trip, 2);
     nodes.machines[0].end_home(NOW, CHANNEL, End::Retired);
     nodes.run();
-    assert_eq!(nodes.machines[2].sender_arrives(NOW, CHANNEL, place, id(1)), Arrival::Guest);
+    assert_eq!(nodes.sender_arrives(2, place, 1), Arrival::Guest);
     assert_eq!(nodes.move_sender(2, 3), Arrival::Guest);
     nodes.machines[3].use_sender(NOW, CHANNEL);
     nodes.run();

@@ -19,6 +19,18 @@ pub struct Life {
     pub incarnation: Incarnation,
 }
 
+/// A node, in one life of the connection with it.
+///
+/// With that life each side forgets what it had with the other one. A program may hear of what was said in it when it is over, and the next one is up: so it is told who has said it, as this, and hands it back
+/// when it says of an end who gave it, or who took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Which node.
+    pub node: NodeId,
+    /// So many lives of the connection were over before that.
+    pub(crate) lives: u64,
+}
+
 /// A channel: 128 random bits, handed in by whoever drives the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u128);

@@ -42,15 +42,15 @@
 //!                 }
 //!                 Action::Home(channel, from, HomeHears::Offered(ticket, value)) => {
 //!                     assert_eq!(&value[..], b"krill");
-//!                     nodes[me].taken(now, channel, from, ticket);
+//!                     nodes[me].taken(now, channel, from.node, ticket);
 //!                 }
-//!                 Action::Proxy(_, heard @ ProxyHears::Taken(_)) => outcome = Some(heard),
+//!                 Action::Proxy(_, heard @ ProxyHears::Taken(..)) => outcome = Some(heard),
 //!                 _ => {}
 //!             }
 //!         }
 //!     }
 //! }
-//! assert_eq!(outcome, Some(ProxyHears::Taken(1)));
+//! assert_eq!(outcome, Some(ProxyHears::Taken(1, nodes[0].contact(NodeId(2)))));
 //! # Ok::<(), dunlin_proto::wire::codec::WireError>(())
 //! ```
 

@@ -9,7 +9,7 @@ use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::outbox::Recalled;
 use crate::connection::{Attempt, Carried, Connection, Down, State, Traffic};
-use crate::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::random::Random;
 use crate::relay::{Relays, is_relayed};
@@ -30,7 +30,7 @@ pub enum Action {
     /// A connection has changed.
     Connection(NodeId, State),
     /// Something for the home of a channel, from the node with a sending half.
-    Home(ChannelId, NodeId, HomeHears),
+    Home(ChannelId, Contact, HomeHears),
     /// Something for a proxy.
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
@@ -381,6 +381,17 @@ impl Machine {
             .iter()
             .filter(|(_, connection)| connection.was_up)
             .map(|(node, connection)| Life { node: *node, incarnation: connection.met.expect("the handshake told") })
+    }
+
+    /// That node, in the present life of the connection with it, or, if there is none, in the next.
+    pub fn contact(&self, node: NodeId) -> Contact {
+        Contact { node, lives: self.connections.get(&node).map_or(0, |connection| connection.lives) }
+    }
+
+    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
+    pub fn is_over(&self, contact: Contact) -> bool {
+        let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
+        !self.is_me(contact.node) && !self.connections.get(&contact.node).is_some_and(is_up)
     }
 
     /// What was carried between this node and each that it has ever had a connection with, also if that is over.

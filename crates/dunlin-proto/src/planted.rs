@@ -127,6 +127,8 @@ mod chosen {
         AskedBackAgain = "asked-back-again",
         /// An end that was taken by a node that is lost in the same breath is waited for.
         LeftToNobody = "left-to-nobody",
+        /// Who took an end is taken for being there still, whichever life of the connection that was in.
+        TakersLifeIgnored = "takers-life-ignored",
         /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the ends in it.
         LateValueUntold = "late-value-untold",
         /// A sender that comes back to a node where its channel is over is taken for what it was.

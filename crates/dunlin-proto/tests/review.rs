@@ -75,9 +75,10 @@ fn a_home_whose_half_was_to_come_hears_that_its_node_is_lost() {
     assert!(a.iter().any(|action| matches!(action, Action::Proxy(channel, _) if *channel == other)), "{a:?}");
     assert!(!b.iter().any(|action| matches!(action, Action::Home(..))), "{b:?}");
 
+    let from = pair.0[1].contact(NodeId(1));
     pair.0[0].leave(NOW);
     let [_, b] = pair.settle();
-    let lost = Action::Home(ours, NodeId(1), HomeHears::Lost(Vec::new()));
+    let lost = Action::Home(ours, from, HomeHears::Lost(Vec::new()));
     assert_eq!(b.iter().filter(|action| matches!(action, Action::Home(..))).collect::<Vec<_>>(), [&lost]);
 }
 

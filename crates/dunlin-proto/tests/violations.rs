@@ -296,6 +296,7 @@ fn a_grant_that_is_declined_leaves_the_next_request() {
     let piece = codec::encode(&value(Head::Grant(1, 1), 1, b"x"), &mut bytes);
     bytes.extend_from_slice(&piece.unwrap_or_default());
     node.machine.received(NOW, SocketId(0), bytes.freeze());
-    let granted = Action::Home(HERE, PEERS[0], HomeHears::Granted(1, 1, Bytes::from_static(b"x")));
+    let from = node.machine.contact(PEERS[0]);
+    let granted = Action::Home(HERE, from, HomeHears::Granted(1, 1, Bytes::from_static(b"x")));
     assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == granted));
 }

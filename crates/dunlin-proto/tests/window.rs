@@ -153,16 +153,16 @@ impl World {
                 self.machines[at].dialled(now, dial, self.socket);
             }
             Action::Home(_, from, HomeHears::Offered(ticket, _)) => {
-                self.machines[at].taken(now, PING, from, ticket);
+                self.machines[at].taken(now, PING, from.node, ticket);
             }
             Action::Home(channel, from, HomeHears::Sent(value)) => {
                 self.received += value.len();
                 self.sent -= value.len();
                 if self.gives_credits {
-                    self.machines[at].credit(now, channel, from, 1);
+                    self.machines[at].credit(now, channel, from.node, 1);
                 }
             }
-            Action::Proxy(_, ProxyHears::Taken(_)) => {
+            Action::Proxy(_, ProxyHears::Taken(..)) => {
                 self.trips.push(self.now - self.ping_sent.take().expect("it was sent"));
             }
             _ => {}

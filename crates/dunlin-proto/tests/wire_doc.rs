@@ -110,7 +110,7 @@ impl Pair {
                 }
             }
             Action::Home(channel, from, HomeHears::Offered(ticket, _)) => {
-                self.nodes[me].taken(now, channel, from, ticket);
+                self.nodes[me].taken(now, channel, from.node, ticket);
             }
             _ => {}
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{
@@ -288,14 +288,14 @@ impl World {
                 }
                 Action::Connection(_, State::Up(_)) => self.connected += 1,
                 Action::Home(channel, from, heard) if channel.0 & MAIL == 0 => {
-                    self.home_hears(node, channel.0 as u64 as usize, from, heard);
+                    self.home_hears(node, channel.0 as u64 as usize, from.node, heard);
                 }
                 Action::Proxy(channel, heard) if channel.0 & MAIL == 0 => {
                     self.half_hears(node, channel.0 as u64 as usize, heard);
                 }
                 Action::Home(channel, from, HomeHears::Offered(letter, _)) => self.opens(node, channel, from, letter),
                 Action::Home(_, _, HomeHears::Attached) | Action::Proxy(_, ProxyHears::Attached(_)) => {}
-                Action::Proxy(_, ProxyHears::Taken(letter)) => self.has_left(node, letter),
+                Action::Proxy(_, ProxyHears::Taken(letter, taker)) => self.has_left(node, letter, taker),
                 other => self.broke(format!("node {node} is told {other:?}, and nothing has failed")),
             }
         }
@@ -399,9 +399,9 @@ impl World {
     }
 
     /// A message is received.
-    fn opens(&mut self, node: usize, mail: ChannelId, from: NodeId, number: u64) {
+    fn opens(&mut self, node: usize, mail: ChannelId, from: Contact, number: u64) {
         let now = self.time();
-        self.machines[node].taken(now, mail, from, number);
+        self.machines[node].taken(now, mail, from.node, number);
         let Some(letter) = self.letters.get_mut(&number) else {
             return self.broke(format!("message {number} arrives, and was not sent"));
         };
@@ -435,14 +435,14 @@ impl World {
     }
 
     /// The message was taken.
-    fn has_left(&mut self, node: usize, number: u64) {
+    fn has_left(&mut self, node: usize, number: u64, taker: Contact) {
         let Some(letter) = self.letters.remove(&number) else {
             return self.broke(format!("message {number} is taken, and was not sent"));
         };
-        let (now, id, to) = (self.time(), channel_id(letter.channel), node_id(letter.to));
+        let (now, id) = (self.time(), channel_id(letter.channel));
         match letter.end {
-            Some((Place::Sender(_), trip)) => drop(self.machines[node].sender_left(now, id, trip, to)),
-            Some((Place::Receiver(_), trip)) => self.machines[node].receiver_left(now, id, trip, to),
+            Some((Place::Sender(_), trip)) => drop(self.machines[node].sender_left(now, id, trip, taker)),
+            Some((Place::Receiver(_), trip)) => self.machines[node].receiver_left(now, id, trip, taker),
             None => {}
         }
     }
@@ -523,7 +523,7 @@ impl World {
                     self.machines[node].offer_again(now, id, ticket, Bytes::from_static(b"a value."));
                 }
             }
-            ProxyHears::Taken(_) | ProxyHears::Departed | ProxyHears::Credit(_) | ProxyHears::Ended(_) => {}
+            ProxyHears::Taken(..) | ProxyHears::Departed | ProxyHears::Credit(_) | ProxyHears::Ended(_) => {}
             other => self.broke(format!("channel {at}: its sender at node {node} is told {other:?}")),
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
 
@@ -26,6 +26,9 @@ struct Value {
     taken: bool,
     /// The node that has taken it.
     taken_at: Option<usize>,
+    /// Who has given it to whoever takes it, as that one has heard, and who has taken it, as its sender has.
+    giver: Option<Contact>,
+    taker: Option<Contact>,
     received: bool,
     failed_by_home: bool,
     /// The ends in it, of other lines.
@@ -164,8 +167,8 @@ pub(crate) struct Cargo {
     line: usize,
     place: Place,
     trip: Trip,
-    /// The one who sent it knows that it was taken.
-    left: bool,
+    /// The one who sent it knows that it was taken, and by whom.
+    taker: Option<Contact>,
     /// Another one has come to where it was, so that this one is void.
     void: bool,
     by: usize,
@@ -332,6 +335,8 @@ impl World {
             outcome: None,
             taken: false,
             taken_at: None,
+            giver: None,
+            taker: None,
             received: false,
             failed_by_home: false,
             cargo: Vec::new(),
@@ -500,7 +505,7 @@ impl World {
                     line: at,
                     place: Place::Sender(place),
                     trip,
-                    left: false,
+                    taker: None,
                     void: false,
                     by: proc,
                 });
@@ -530,7 +535,7 @@ impl World {
         let home = self.lines[at].homes.get_mut(&proc).filter(may_go)?;
         let Leaving::Ready(place, trip) = self.procs[proc].machine.pack_receiver(id) else { return None };
         home.in_hand = false;
-        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, left: false, void: false, by: proc });
+        self.cargos.push(Cargo { line: at, place: Place::Receiver(place), trip, taker: None, void: false, by: proc });
         let cargo = self.cargos.len() - 1;
         let node = self.procs[proc].node;
         self.note(78, at as u64, || format!("line {at}: the receiver is to leave n{node}: {cargo}"));
@@ -611,22 +616,33 @@ impl World {
     }
 
     /// The message was taken.
-    pub(crate) fn ends_left(&mut self, cargo: Vec<usize>, proc: usize, to: usize) {
+    pub(crate) fn ends_left(&mut self, cargo: Vec<usize>, proc: usize, taker: Contact) {
         for cargo in cargo {
-            let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
-            if std::mem::replace(&mut self.cargos[cargo].left, true) {
+            if self.cargos[cargo].taker.replace(taker).is_some() {
                 continue;
             }
-            let (id, now) = (self.lines[at].id, self.time());
-            self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
-            self.touches(at, to);
-            let machine = &mut self.procs[proc].machine;
-            match self.cargos[cargo].place {
-                Place::Sender(_) => drop(machine.sender_left(now, id, trip, node_id(to))),
-                Place::Receiver(_) => machine.receiver_left(now, id, trip, node_id(to)),
+            self.touches(self.cargos[cargo].line, node_index(taker.node));
+            if !self.healed && self.random.chance(20) {
+                // A program may be slow to hear it: meanwhile the life of the connection may end, and another one begin.
+                let wait = self.random.below(50_000);
+                self.after(wait, Event::EndLeft(cargo, proc));
+            } else {
+                self.end_left(cargo, proc);
             }
-            self.pump(proc);
         }
+    }
+
+    pub(crate) fn end_left(&mut self, cargo: usize, proc: usize) {
+        let Cargo { line: at, trip, taker, .. } = self.cargos[cargo];
+        let Some(taker) = taker else { return };
+        let (id, now) = (self.lines[at].id, self.time());
+        self.note(79, at as u64, || format!("line {at}: cargo {cargo} has left"));
+        let machine = &mut self.procs[proc].machine;
+        match self.cargos[cargo].place {
+            Place::Sender(_) => drop(machine.sender_left(now, id, trip, taker)),
+            Place::Receiver(_) => machine.receiver_left(now, id, trip, taker),
+        }
+        self.pump(proc);
     }
 
     /// An end of this line is at that node, or on its way there.
@@ -637,9 +653,12 @@ impl World {
     }
 
     /// The sender of the message has heard what became of it.
-    pub(crate) fn ends_concluded(&mut self, cargo: Vec<usize>, proc: usize, to: usize, outcome: Outcome) {
+    pub(crate) fn ends_concluded(&mut self, cargo: Vec<usize>, proc: usize, taker: Option<Contact>, outcome: Outcome) {
         match outcome {
-            Outcome::Taken | Outcome::Sent => self.ends_left(cargo, proc, to),
+            Outcome::Taken | Outcome::Sent => match taker {
+                Some(taker) => self.ends_left(cargo, proc, taker),
+                None => self.broke(format!("cargo {cargo:?} is told to be taken, and not by whom")),
+            },
             Outcome::NotTaken => cargo.into_iter().for_each(|cargo| self.end_stays(cargo, proc)),
             Outcome::Nobody => {}
             Outcome::Unknown => {
@@ -680,9 +699,9 @@ impl World {
     }
 
     /// The message has come to a channel that has ended: its ends are dropped.
-    pub(crate) fn ends_arrive_late(&mut self, cargo: Vec<usize>, proc: usize, from: usize) {
+    pub(crate) fn ends_arrive_late(&mut self, cargo: Vec<usize>, proc: usize, giver: Contact) {
         for cargo in cargo {
-            if self.ends_arrive(vec![cargo], proc, from) == [Arrival::Stale] {
+            if self.ends_arrive(vec![cargo], proc, giver) == [Arrival::Stale] {
                 continue;
             }
             let at = self.cargos[cargo].line;
@@ -694,17 +713,17 @@ impl World {
     }
 
     /// The message is taken by this process.
-    pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, from: usize) -> Vec<Arrival> {
+    pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, giver: Contact) -> Vec<Arrival> {
         let mut arrivals = Vec::with_capacity(cargo.len());
         for cargo in cargo {
             let at = self.cargos[cargo].line;
-            let (id, now, from, node) = (self.lines[at].id, self.time(), node_id(from), self.procs[proc].node);
+            let (id, now, node) = (self.lines[at].id, self.time(), self.procs[proc].node);
             self.touches(at, node);
             let machine = &mut self.procs[proc].machine;
             let is_sender = matches!(self.cargos[cargo].place, Place::Sender(_));
             let arrival = match self.cargos[cargo].place.clone() {
-                Place::Sender(place) => machine.sender_arrives(now, id, place, from),
-                Place::Receiver(place) => machine.receiver_arrives(now, id, place, from),
+                Place::Sender(place) => machine.sender_arrives(now, id, place, giver),
+                Place::Receiver(place) => machine.receiver_arrives(now, id, place, giver),
             };
             if arrival == Arrival::Guest {
                 let here = |other: &&mut Cargo| {
@@ -772,8 +791,12 @@ impl World {
             ProxyHears::Attached(_) | ProxyHears::Rejected(_) => {
                 self.broke(format!("line {at}: a sender that was not attached hears {heard:?}"));
             }
-            ProxyHears::Taken(ticket) => self.value_told(at, proc, ticket, Outcome::Taken),
-            ProxyHears::Held(ticket) => {
+            ProxyHears::Taken(ticket, taker) => {
+                self.value_taken_by(at, ticket, taker);
+                self.value_told(at, proc, ticket, Outcome::Taken);
+            }
+            ProxyHears::Held(ticket, taker) => {
+                self.value_taken_by(at, ticket, taker);
                 let taken = self.lines[at].values.get(ticket as usize).is_some_and(|value| value.taken);
                 match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
                     Some(open) if !open.held && taken => open.held = true,
@@ -981,14 +1004,23 @@ impl World {
         self.value_concluded(at, value, outcome);
     }
 
+    fn value_taken_by(&mut self, at: usize, ticket: u64, taker: Contact) {
+        if let Some(value) = self.lines[at].values.get_mut(ticket as usize) {
+            value.taker = Some(taker);
+        }
+    }
+
     /// The sender of a value hears that it was taken, by this node as far as it knows: so the ends in it are there.
     fn value_has_left(&mut self, at: usize, value: usize, home: Option<usize>) {
-        let Value { by, taken_at, ref cargo, .. } = self.lines[at].values[value];
+        let Value { by, taken_at, taker, ref cargo, .. } = self.lines[at].values[value];
         let cargo = cargo.clone();
-        match home {
+        let told = taker.map(|taker| node_index(taker.node));
+        match taker {
             _ if taken_at.is_none() => {}
-            Some(home) if taken_at == Some(home) => self.ends_left(cargo, by, home),
-            _ => self.broke(format!("line {at}: {value} was taken at {taken_at:?}, and its sender thinks at {home:?}")),
+            Some(taker) if taken_at == told && home == told => self.ends_left(cargo, by, taker),
+            _ => self.broke(format!(
+                "line {at}: {value} was taken at {taken_at:?}, and its sender hears {told:?}, and thinks {home:?}"
+            )),
         }
     }
 
@@ -1007,8 +1039,8 @@ impl World {
         }
         let known = &self.lines[at].values[value];
         if !known.cargo.is_empty() && (outcome != Outcome::Taken || known.taken_at.is_some()) {
-            let (cargo, by, to) = (known.cargo.clone(), known.by, known.taken_at.unwrap_or_default());
-            self.ends_concluded(cargo, by, to, outcome);
+            let (cargo, by, taker) = (known.cargo.clone(), known.by, known.taker);
+            self.ends_concluded(cargo, by, taker, outcome);
         }
     }
 
@@ -1207,7 +1239,9 @@ impl World {
         } else {
             machine.taken(now, id, node_id(from), value as u64);
         }
-        self.ends_arrive(self.lines[at].values[value].cargo.clone(), proc, from);
+        if let Some(giver) = self.lines[at].values[value].giver {
+            self.ends_arrive(self.lines[at].values[value].cargo.clone(), proc, giver);
+        }
         self.pump(proc);
     }
 
@@ -1378,7 +1412,8 @@ impl World {
         self.pump(proc);
     }
 
-    pub(crate) fn line_home_hears(&mut self, at: usize, proc: usize, from: NodeId, heard: HomeHears) {
+    pub(crate) fn line_home_hears(&mut self, at: usize, proc: usize, giver: Contact, heard: HomeHears) {
+        let from = giver.node;
         let (id, now, node) = (self.lines[at].id, self.time(), node_index(from));
         if !self.lines[at].homes.contains_key(&proc) {
             // It has been dropped here.
@@ -1398,6 +1433,13 @@ impl World {
                 | HomeHears::GrantedUnread(..)
                 | HomeHears::Sent(_)
         );
+        if let HomeHears::Offered(ticket, _)
+        | HomeHears::OfferedUnread(ticket, _)
+        | HomeHears::OfferedByChoice(ticket, _) = heard
+            && let Some(value) = self.lines[at].values.get_mut(ticket as usize)
+        {
+            value.giver = Some(giver);
+        }
         let home = &self.lines[at].homes[&proc];
         if is_value && (home.over || (home.retired && !matches!(heard, HomeHears::Sent(_)))) {
             // It was told before the channel ended here.

@@ -44,7 +44,11 @@ pub(crate) enum Event {
     Writable(usize, usize),
     HearClose(usize, usize),
     OwnClosed(usize, usize),
-    DialDone { by: usize, dial: DialId, to: Option<usize> },
+    DialDone {
+        by: usize,
+        dial: DialId,
+        to: Option<usize>,
+    },
     Accept(usize),
     Sender(usize),
     Home(usize),
@@ -59,6 +63,10 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
+    /// The ends in an offer.
+    EndsCome(usize),
+    /// An end in a message, and the process that sent it.
+    EndLeft(usize, usize),
 }
 
 struct Entry {
@@ -317,7 +325,8 @@ impl World {
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
-            Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) | Event::LineLeaves(_, proc) => Some(proc),
+            Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
+            Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) => Some(proc),
             Event::Deliver(socket, side)
             | Event::Writable(socket, side)
             | Event::HearClose(socket, side)
@@ -326,7 +335,7 @@ impl World {
             Event::Sender(sender) => Some(self.senders[sender].proc),
             Event::Grant(offer, _) => Some(self.senders[self.offers[offer].sender].proc),
             Event::Home(channel) => Some(self.channels[channel].proc),
-            Event::Release(offer) => Some(self.channels[self.offers[offer].channel].proc),
+            Event::Release(offer) | Event::EndsCome(offer) => Some(self.channels[self.offers[offer].channel].proc),
             Event::Accept(_) | Event::Fault | Event::Restart(_) | Event::Unmute(..) => None,
         }
     }
@@ -393,6 +402,8 @@ impl World {
             Event::LineGrant(line, proc, value, request) => self.grants_value(line, proc, value, request),
             Event::LineAgain(line, proc) => self.offers_again(line, proc),
             Event::LineLeaves(line, proc) => self.leaves_home(line, proc),
+            Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
+            Event::EndsCome(offer) => self.ends_come(offer),
         }
     }
 
@@ -436,7 +447,7 @@ impl World {
                 }
                 Action::Close(socket, why) => self.close_end(proc, socket, &why),
                 Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
-                Action::Home(channel, from, heard) => self.home_hears(proc, channel, node_index(from), heard),
+                Action::Home(channel, from, heard) => self.home_hears(proc, channel, from, heard),
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and nobody reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),

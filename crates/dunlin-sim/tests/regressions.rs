@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Frame, Head, Terms, ToHome, VERSIONS, codec};
-use dunlin_proto::{Action, Config, Down, HomeHears, Machine, ProxyHears, State};
+use dunlin_proto::{Action, Config, Down, HomeHears, Leaving, Machine, ProxyHears, State};
 
 const CHANNEL: ChannelId = ChannelId(7);
 
@@ -621,4 +621,41 @@ fn a_peer_that_is_away_holds_up_nobody_who_leaves() {
     pair.run();
     assert!(pair.nodes[0].is_flushed());
     assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
+}
+
+/// Both ends of a channel went to a node that took them and was started again, and its giver's machine had heard all of that before its program heard the first. The connection was up when that said
+/// that they had left; so nobody said that they are lost, and their home waited for a receiver that nobody had (seed 80125668 of 22 November 2026).
+#[test]
+fn ends_that_went_to_a_node_that_is_started_again_are_lost() {
+    const LINE: ChannelId = ChannelId(9);
+    let mut pair = Pair::attached(&config(), terms(2, 0));
+    let giver = &mut pair.nodes[0];
+    giver.pair(LINE, terms(1, 0));
+    let Leaving::Ready(_, sender) = giver.pack_sender(pair.now, LINE) else { panic!("the sender stays") };
+    let Leaving::Ready(_, receiver) = giver.pack_receiver(LINE) else { panic!("the receiver stays") };
+    for ticket in [1, 2] {
+        pair.offer(ticket, b"pup");
+        pair.run();
+        pair.nodes[1].taken(pair.now, CHANNEL, id(0), ticket);
+    }
+    pair.run();
+    pair.nodes[1] = machine(config(), 1, 2);
+    pair.cut();
+    pair.run();
+    let life = Life { node: id(1), incarnation: Incarnation(2) };
+    assert_eq!(pair.states(0).last(), Some(&State::Up(life)));
+    let takers: Vec<Contact> = pair.proxy_heard().into_iter().filter_map(taker).collect();
+    let [first, second] = takers[..] else { panic!("{takers:?}") };
+    pair.nodes[0].sender_left(pair.now, LINE, sender, first);
+    pair.nodes[0].receiver_left(pair.now, LINE, receiver, second);
+    pair.run();
+    let heard = pair.home_heard();
+    assert!(heard.contains(&HomeHears::Ended(End::Lost)) && heard.contains(&HomeHears::Lapsed(End::Lost)), "{heard:?}");
+}
+
+fn taker(heard: ProxyHears) -> Option<Contact> {
+    match heard {
+        ProxyHears::Taken(_, taker) => Some(taker),
+        _ => None,
+    }
 }

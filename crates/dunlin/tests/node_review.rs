@@ -4,7 +4,7 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -729,4 +729,58 @@ fn without_a_name_service_ends_wait_visibly() {
         // They are taken back.
         node.leave().await
     });
+}
+
+static READS: Mutex<bool> = Mutex::new(false);
+static MAY_READ: Condvar = Condvar::new();
+static IS_READ: AtomicBool = AtomicBool::new(false);
+
+/// A receiver, and what holds up who reads it, if it is not zero.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Late(#[serde(deserialize_with = "late")] u8, Receiver<u32>);
+
+fn late<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<u8, D::Error> {
+    let n = <u8 as serde::Deserialize>::deserialize(deserializer)?;
+    if n > 0 {
+        IS_READ.store(true, Ordering::SeqCst);
+        drop(MAY_READ.wait_while(READS.lock().unwrap(), |reads| !*reads).unwrap());
+    }
+    Ok(n)
+}
+
+/// A message on a credit was read when the connection by which it had come was over, and up again. The receiver in it waited for ever for its sender, which had been told that it is lost.
+#[test]
+fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    let test = async {
+        let test = "r-read-late";
+        let a = node(test).await;
+        let (b, gate) = gated(test).await;
+        let mut tx = a.sender::<Late>("late").await?;
+        let mut rx = b.receiver::<Late>("late").policy(fifo(3)).await?;
+        // Then the credits are here.
+        let (sent, received) = par!(tx.send(Late(0, channel().1)), rx.recv());
+        assert!(sent.is_ok() && received.is_ok());
+        let (mut other, end) = channel::<u32>();
+        let received = spawn(async move { rx.recv().await });
+        tx.send(Late(1, end)).await?;
+        while !IS_READ.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        gate.cut();
+        assert!(other.send(1).await.is_err());
+        gate.mend();
+        let (mut tx, mut rx) = (a.sender::<u32>("again").await?, b.receiver::<u32>("again").await?);
+        let (sent, again) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, again?), ((), 1));
+        *READS.lock().unwrap() = true;
+        MAY_READ.notify_all();
+        let Late(_, mut end) = received.await??;
+        assert_eq!(end.recv().await, Err(RecvError::NodeLost));
+        Result::<()>::Ok(())
+    };
+    let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test).await });
+    // Whoever still reads, if the test has failed, is not waited for.
+    runtime.shutdown_background();
+    ended.expect("the test hangs").unwrap();
 }

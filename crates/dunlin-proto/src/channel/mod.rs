@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use crate::id::{ChoiceId, NodeId, Request, Ticket};
+use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms};
 
 /// What the driver of a home hears.
@@ -71,10 +71,10 @@ pub enum ProxyHears {
     Attached(Terms),
     /// The home does not accept this half. Nothing that was sent has been taken.
     Rejected(Rejection),
-    /// A receive has returned the value.
-    Taken(Ticket),
-    /// An extended receive has returned the value.
-    Held(Ticket),
+    /// A receive has returned the value, at that node: [`Machine::sender_left`](crate::Machine::sender_left) is to be told this of the ends in it.
+    Taken(Ticket, Contact),
+    /// An extended receive has returned the value, at that node.
+    Held(Ticket, Contact),
     /// The extended receive is over.
     Released(Ticket),
     /// The offer has failed.

@@ -346,12 +346,12 @@ impl Machine {
                 if !self.settled(now, channel, ticket) {
                     return Err("a value taken that was not offered");
                 }
-                ProxyHears::Taken(ticket)
+                ProxyHears::Taken(ticket, self.contact(from))
             }
             FromHome::Held(ticket) => match proxy.open.get_mut(&ticket) {
                 Some(standing) if *standing != Standing::Held => {
                     *standing = Standing::Held;
-                    ProxyHears::Held(ticket)
+                    ProxyHears::Held(ticket, self.contact(from))
                 }
                 _ => return Err("a value held that was not offered"),
             },

@@ -171,6 +171,8 @@ pub(crate) struct Connection {
     pub(crate) met: Option<Incarnation>,
     /// The connection's present life.
     pub(crate) run: u64,
+    /// So many lives of it are over at this side.
+    pub(crate) lives: u64,
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
@@ -204,6 +206,7 @@ impl Connection {
         Self {
             met: None,
             run: 1,
+            lives: 0,
             was_up: false,
             carried: Carried::Idle,
             addresses: Vec::new(),
@@ -239,6 +242,7 @@ impl Connection {
     /// A new life begins, at least this one. What the old one had to say is gone.
     pub(crate) fn begin_life(&mut self, run: u64) {
         self.run = run;
+        self.lives += 1;
         self.was_up = false;
         self.carried = Carried::Idle;
         self.outbox = Outbox::default();

@@ -292,7 +292,7 @@ impl World {
                 100..=199 => {
                     if let Leaving::Ready(_, trip) = machine.pack_sender(now, channel) {
                         match u.int_in_range(0..=2)? {
-                            0 => drop(machine.sender_left(now, channel, trip, node)),
+                            0 => drop(machine.sender_left(now, channel, trip, machine.contact(node))),
                             1 => machine.sender_stays(channel, trip),
                             _ => drop(machine.sender_back(now, channel, trip)),
                         }
@@ -301,7 +301,7 @@ impl World {
                 _ => {
                     if let Leaving::Ready(_, trip) = machine.pack_receiver(channel) {
                         match u.int_in_range(0..=2)? {
-                            0 => machine.receiver_left(now, channel, trip, node),
+                            0 => machine.receiver_left(now, channel, trip, machine.contact(node)),
                             1 => machine.receiver_stays(channel, trip),
                             _ => drop(machine.receiver_back(now, channel, trip)),
                         }
@@ -318,13 +318,15 @@ impl World {
                     sponsor: messages::life(u)?.node,
                     sponsor_addresses: Vec::new(),
                 };
-                let _ = machine.sender_arrives(now, channel, place, messages::life(u)?.node);
+                let giver = machine.contact(messages::life(u)?.node);
+                let _ = machine.sender_arrives(now, channel, place, giver);
                 machine.use_sender(now, channel);
             }
             28 => {
                 let (claim, epoch) = (messages::number(u)?, messages::number(u)?);
                 let place = ReceiverPlace { trip: 1, claim, epoch, home: node, addresses: Vec::new() };
-                let _ = machine.receiver_arrives(now, channel, place, messages::life(u)?.node);
+                let giver = machine.contact(messages::life(u)?.node);
+                let _ = machine.receiver_arrives(now, channel, place, giver);
                 machine.use_receiver(now, channel);
             }
             29 => machine.admit(now, channel, node, terms(u)?),

@@ -2,18 +2,18 @@
 
 use bytes::Bytes;
 use dunlin_proto::HomeHears;
-use dunlin_proto::id::ChannelId;
+use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::End;
 
-use super::{AtHome, Channel, Half, Outcome, Stage, offer_in, value};
-use crate::world::World;
-use crate::world::node_id;
+use super::{AtHome, Channel, Half, Offer, Outcome, Stage, offer_in, value};
+use crate::world::{Event, World, node_index};
 
 impl World {
-    pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, from: usize, heard: HomeHears) {
+    pub(crate) fn home_hears(&mut self, proc: usize, channel: ChannelId, giver: Contact, heard: HomeHears) {
         if let Some(line) = self.line_of(channel) {
-            return self.line_home_hears(line, proc, node_id(from), heard);
+            return self.line_home_hears(line, proc, giver, heard);
         }
+        let from = node_index(giver.node);
         let found = self.channels.iter().position(|known| known.id == channel && known.proc == proc);
         let Some(at) = found else {
             return self.broke(format!("a channel that is not there hears {heard:?}"));
@@ -45,6 +45,13 @@ impl World {
             return;
         };
         let from_proc = self.channels[at].halves[half].proc;
+        if let HomeHears::Offered(ticket, _)
+        | HomeHears::OfferedUnread(ticket, _)
+        | HomeHears::OfferedByChoice(ticket, _) = heard
+            && let Some(offer) = self.offers.get_mut(ticket as usize)
+        {
+            offer.giver = Some(giver);
+        }
         match heard {
             HomeHears::Attached => self.broke(format!("n{from} is attached to channel {at} twice")),
             HomeHears::Offered(ticket, value) | HomeHears::OfferedUnread(ticket, value) => {
@@ -96,7 +103,7 @@ impl World {
                 };
                 if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
                     // Nobody receives it.
-                    return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, from);
+                    return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, giver);
                 }
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
                     return;
@@ -118,7 +125,14 @@ impl World {
                 self.happens(offer);
                 self.offers[offer].at_home = AtHome::Done;
                 self.channels[at].buffer.push_back(offer);
-                self.ends_arrive(self.offers[offer].cargo.clone(), proc, from);
+                self.offers[offer].giver = Some(giver);
+                if !self.healed && !self.offers[offer].cargo.is_empty() && self.random.chance(20) {
+                    // As who took them, its program may be slow to say so.
+                    let wait = self.random.below(50_000);
+                    self.after(wait, Event::EndsCome(offer));
+                } else {
+                    self.ends_come(offer);
+                }
             }
             HomeHears::Withdraw(ticket) => {
                 let offer = ticket as usize;
@@ -209,6 +223,14 @@ impl World {
         if !over.is_empty() {
             self.channels[at].forgot_in = self.coverage.events;
             self.channels[at].halves.retain(|half| !over.contains(&half.proc));
+        }
+    }
+
+    /// The ends in a value that was sent on a credit are the home's.
+    pub(crate) fn ends_come(&mut self, offer: usize) {
+        let Offer { channel, giver, ref cargo, .. } = self.offers[offer];
+        if let Some(giver) = giver {
+            self.ends_arrive(cargo.clone(), self.channels[channel].proc, giver);
         }
     }
 

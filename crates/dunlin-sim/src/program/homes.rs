@@ -152,8 +152,9 @@ impl World {
             self.offers[offer].at_home = AtHome::Done;
             self.home_call(offer, |machine, now, id, from| machine.taken(now, id, from, offer as u64));
         }
-        let from = self.procs[self.senders[self.offers[offer].sender].proc].node;
-        self.ends_arrive(self.offers[offer].cargo.clone(), self.channels[at].proc, from);
+        if let Some(giver) = self.offers[offer].giver {
+            self.ends_arrive(self.offers[offer].cargo.clone(), self.channels[at].proc, giver);
+        }
     }
 
     /// A value is taken: once, and not if its sender was told otherwise, and nothing else of its choice.

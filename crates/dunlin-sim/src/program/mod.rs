@@ -14,7 +14,7 @@ mod sending;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use dunlin_proto::id::ChannelId;
+use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 
 use crate::world::{Event, World};
@@ -67,6 +67,9 @@ pub(crate) struct Offer {
     pub(crate) number: u64,
     /// The ends in it.
     pub(crate) cargo: Vec<usize>,
+    /// Who has given them, as the home has heard, and who has taken them, as the sender has.
+    pub(crate) giver: Option<Contact>,
+    pub(crate) taker: Option<Contact>,
 }
 
 /// A choice of a sending process: at most one of its offers happens.

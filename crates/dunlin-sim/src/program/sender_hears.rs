@@ -36,8 +36,13 @@ impl World {
                 self.check_rejection(at, &why);
                 self.sender_over(at, Some(Outcome::NotTaken));
             }
-            ProxyHears::Taken(ticket) => self.told(at, ticket, Outcome::Taken),
-            ProxyHears::Held(ticket) => {
+            ProxyHears::Taken(ticket, taker) => {
+                if let Some(offer) = self.offers.get_mut(ticket as usize) {
+                    offer.taker = Some(taker);
+                }
+                self.told(at, ticket, Outcome::Taken);
+            }
+            ProxyHears::Held(ticket, taker) => {
                 let offer = ticket as usize;
                 if !self.is_open(at, ticket) || self.offers[offer].held_told {
                     return self.broke(format!("{offer} is held, and is not open"));
@@ -46,8 +51,8 @@ impl World {
                     return self.broke(format!("{offer} is told to be held, and no receive has it"));
                 }
                 self.offers[offer].held_told = true;
-                let to = self.procs[self.channels[self.senders[at].channel].proc].node;
-                self.ends_left(self.offers[offer].cargo.clone(), proc, to);
+                self.offers[offer].taker = Some(taker);
+                self.ends_left(self.offers[offer].cargo.clone(), proc, taker);
                 if let Some(choice) = self.offers[offer].choice {
                     self.choice_decided(choice, Some(offer));
                 }
@@ -151,8 +156,8 @@ impl World {
         self.offers[offer].outcome = Some(outcome);
         let cargo = self.offers[offer].cargo.clone();
         if !cargo.is_empty() {
-            let to = self.procs[self.channels[self.offers[offer].channel].proc].node;
-            self.ends_concluded(cargo, self.senders[self.offers[offer].sender].proc, to, outcome);
+            let (proc, taker) = (self.senders[self.offers[offer].sender].proc, self.offers[offer].taker);
+            self.ends_concluded(cargo, proc, taker, outcome);
         }
         if let Some(choice) = self.offers[offer].choice
             && !self.choices[choice].decided

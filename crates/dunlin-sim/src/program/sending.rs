@@ -138,7 +138,8 @@ impl World {
         if !self.procs[proc].machine.send_on_credit(now, id, value(offer, size)) {
             self.broke(format!("sender {at} had {credits} credits and may not send"));
         }
-        self.ends_left(cargo, proc, to);
+        let taker = self.procs[proc].machine.contact(node_id(to));
+        self.ends_left(cargo, proc, taker);
         self.pump(proc);
     }
 
@@ -158,6 +159,8 @@ impl World {
             decided_in: 0,
             number: 0,
             cargo: Vec::new(),
+            giver: None,
+            taker: None,
         }
     }
 

@@ -261,10 +261,10 @@ impl Driver {
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
-                        state.meets((channel, Which::Receiver), from);
+                        state.meets((channel, Which::Receiver), from.node);
                         self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
                     }
-                    HomeHears::Take => state.meets((channel, Which::Receiver), from),
+                    HomeHears::Take => state.meets((channel, Which::Receiver), from.node),
                     HomeHears::Ended(End::Gone | End::Lost) | HomeHears::Lost(_) => self.over(state, now, channel),
                     _ => {}
                 }

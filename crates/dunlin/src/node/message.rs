@@ -22,7 +22,7 @@ use dunlin_core::carrier::{
 };
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
-use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
 use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
 
@@ -749,7 +749,7 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
 }
 
 /// Of a message that was complete when it was sent nobody here can have the value: the ends in it are dropped, so that whoever waits for them hears of that.
-pub(crate) fn drop_ends(mut bytes: Bytes, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+pub(crate) fn drop_ends(mut bytes: Bytes, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     for end in read_ends(&mut bytes).into_iter().flatten().flat_map(|coming| coming.parts) {
         adopt(end.channel, end.coming, end.kind, None, from, encoding, locked);
     }
@@ -922,8 +922,7 @@ impl Leaving {
     }
 
     /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
-    pub(crate) fn end(self, says: &Says<'_>, to: Option<NodeId>) {
-        let Some(to) = to else { return };
+    pub(crate) fn end(self, says: &Says<'_>, to: NodeId) {
         says.speak(|locked| {
             self.through.iter().for_each(|through| through.end(to, locked));
             self.ends.iter().for_each(|end| keep(end, to, locked));
@@ -934,7 +933,7 @@ impl Leaving {
     ///
     /// # Panics
     /// If the drop of the message does: its ends are gone then.
-    pub(crate) fn hand_over(self, value: Value, to: NodeId, says: &Says<'_>) {
+    pub(crate) fn hand_over(self, value: Value, to: Contact, says: &Says<'_>) {
         if let Some(through) = self.through {
             says.speak(|locked| through.hand_over(to, locked));
         }
@@ -982,8 +981,8 @@ enum Gone {
 }
 
 /// A message has been taken by a receiver on that node, and this end with it.
-fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
-    let channel = end.channel;
+fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
+    let (channel, to) = (end.channel, taker.node);
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
             let budget = Budget::of(&inlet, locked.state.buffered_max);
@@ -1004,7 +1003,7 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, Some(me));
             let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
-            locked.state.machine.sender_left(locked.now, channel, *trip, to);
+            locked.state.machine.sender_left(locked.now, channel, *trip, taker);
         }
         (Going::First, Gone::First(Some(Agent::Outlet(outlet)))) => {
             let bridge = SendingBridge::new(outlet, Some(to), encoding, false);
@@ -1013,7 +1012,7 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
         (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet))))
             if locked.state.returned.contains_key(&channel) =>
         {
-            locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+            locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
             meet(channel, outlet, locked);
             unpack(&end, locked);
         }
@@ -1023,10 +1022,10 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
             let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
             locked.driver.stretch(locked.state, channel, Some(to), Box::new(AwayBridge::default()));
-            locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+            locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
         }
         (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
-            Which::Sender if !locked.state.machine.sender_left(locked.now, channel, *trip, to) => {
+            Which::Sender if !locked.state.machine.sender_left(locked.now, channel, *trip, taker) => {
                 // It is here again, with an agent of its own.
                 locked.state.garbage.push(Box::new(carried));
             }
@@ -1042,13 +1041,13 @@ fn go(end: LeavingEnd, gone: Gone, to: NodeId, encoding: Encoding, locked: &mut 
                 });
             }
             Which::Receiver if locked.state.returned.contains_key(&channel) => {
-                locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+                locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
                 if let Agent::Outlet(outlet) = carried.into_agent() {
                     meet(channel, outlet, locked);
                 }
             }
             Which::Receiver => {
-                locked.state.machine.receiver_left(locked.now, channel, *trip, to);
+                locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
                 locked.state.tell((channel, Which::Receiver), Told::Lent(carried));
                 locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Receiver));
             }
@@ -1096,7 +1095,7 @@ impl Arriving {
 
     /// To be said before the message can be received: who has received it may send its ends on at once. It came from that node over this channel, and may go on under this
     /// name.
-    pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: NodeId, locked: &mut Locked<'_>) {
+    pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: Contact, locked: &mut Locked<'_>) {
         self.name = Some(name);
         let passing =
             Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding, is_unread: self.is_unread };
@@ -1132,7 +1131,7 @@ impl Arriving {
     }
 
     /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
-    pub(crate) fn adopt(self, from: NodeId, encoding: Encoding, locked: &mut Locked<'_>) {
+    pub(crate) fn adopt(self, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
         if self.name.is_some_and(|name| locked.state.passing.remove(&name).is_none()) {
             // It has gone on, and was received elsewhere.
             return self.forget(locked);
@@ -1160,7 +1159,7 @@ fn adopt(
     coming: Coming,
     kind: EndKind,
     agent: Option<Agent>,
-    from: NodeId,
+    from: Contact,
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {
@@ -1176,11 +1175,15 @@ fn adopt_first(
     channel: ChannelId,
     kind: EndKind,
     agent: Option<Agent>,
-    other: NodeId,
+    giver: Contact,
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {
-    let machine = &locked.state.machine;
+    let (machine, other) = (&locked.state.machine, giver.node);
+    if machine.is_over(giver) {
+        // Its other end has heard that this one is lost.
+        return drop(living(agent, Arrival::Stale));
+    }
     let is_known = match which(kind) {
         _ if other != machine.me().node => machine.knows(channel),
         // Its other half is here, and has just named it.
@@ -1238,7 +1241,7 @@ fn adopt_on(
     kind: EndKind,
     agent: Option<Agent>,
     place: Place,
-    from: NodeId,
+    from: Contact,
     encoding: Encoding,
     locked: &mut Locked<'_>,
 ) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, NodeId, Ticket};
+use dunlin_proto::id::{ChannelId, Contact, NodeId, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
@@ -45,7 +45,7 @@ pub(crate) type Half = (ChannelId, Which);
 /// What a bridge is told.
 pub(crate) enum Told {
     /// A sending half has spoken to this home.
-    Home(NodeId, HomeHears),
+    Home(Contact, HomeHears),
     /// The home has spoken to this sending half.
     Proxy(ProxyHears),
     /// The connection has lost its socket, and may come back.

@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::{Proxy, Waiting};
-use crate::id::{ChannelId, ChoiceId, NodeId, Ticket};
+use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Ticket};
 use crate::machine::Machine;
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Poison, Travel, Which};
 
@@ -318,9 +319,22 @@ impl Machine {
         addresses
     }
 
-    /// Whether the connection that a message came or went by is over. Who is told of that message may be told of this first.
-    fn has_lost(&self, node: NodeId) -> bool {
-        !self.is_me(node) && !self.connections.get(&node).is_some_and(|connection| connection.was_up)
+    /// Whether who took an end is lost, and the end with it.
+    fn has_lost_taker(&self, taker: Contact) -> bool {
+        self.is_over(if planted!(TakersLifeIgnored) { self.contact(taker.node) } else { taker })
+            && !planted!(LeftToNobody)
+    }
+
+    /// Whether who gave an end will not say when it is in use: it is lost, or this node.
+    fn is_silent(&self, giver: Contact) -> bool {
+        self.is_over(giver) || self.is_me(giver.node)
+    }
+
+    /// Says of an end who has it, to who gave it or took it. If that life of the connection is over, it has been given up there.
+    fn answer(&mut self, now: Time, to: Contact, channel: ChannelId, said: Travel) {
+        if !self.is_over(to) {
+            self.say(now, to.node, Frame::Travel(channel, said));
+        }
     }
 
     /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, declaration, take_early};
 use crate::channel::{Attached, Home, HomeHears};
-use crate::id::{ChannelId, NodeId};
+use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;
 use crate::planted::planted;
 use crate::time::Time;
@@ -153,17 +153,18 @@ impl Machine {
     }
 
     /// The message with the receiver has been taken by that node.
-    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) {
+    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, trip: Trip, taker: Contact) {
+        let to = taker.node;
         if self.is_me(to) {
             return;
         }
-        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
+        let lost = self.has_lost_taker(taker).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
             visitor.lent = Some((to, trip));
             let gone = take_early(&mut visitor.early, to);
             if let Some(how) = visitor.over.clone() {
-                self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
+                self.answer(now, taker, channel, Travel::Over(Which::Receiver, how));
                 self.visitors.remove(&channel);
             }
             if let Some(how) = gone.or(lost) {
@@ -177,7 +178,7 @@ impl Machine {
                 self.receiver_lapsed(now, channel, (to, trip), how);
             }
         } else {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
+            self.answer(now, taker, channel, Travel::Settled(Which::Receiver, trip));
         }
     }
 
@@ -205,15 +206,16 @@ impl Machine {
         }
     }
 
-    /// A receiver has come to this node in a message from `from`, and was taken.
-    pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, from: NodeId) -> Arrival {
+    /// A receiver has come to this node in a message from `giver`, and was taken.
+    pub fn receiver_arrives(&mut self, now: Time, channel: ChannelId, place: ReceiverPlace, giver: Contact) -> Arrival {
+        let from = giver.node;
         let settled = |trip| Frame::Travel(channel, Travel::Settled(Which::Receiver, trip));
         let lost = Travel::Lapsed(Which::Receiver, place.trip, End::Lost);
         let is_mine = self.is_me(place.home);
         if let Some(home) = self.homes.get_mut(&channel) {
             // What an earlier home has said, or this one of an earlier message, counts no more.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
-                self.say(now, from, Frame::Travel(channel, lost));
+                self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
             home.phase.packed = None;
@@ -227,16 +229,16 @@ impl Machine {
         }
         if is_mine {
             // Its home was over before it came back, or was that of an earlier life. Nobody could fetch it.
-            self.say(now, from, Frame::Travel(channel, lost));
+            self.answer(now, giver, channel, lost);
             return Arrival::Stale;
         }
-        let (mut late_answers, silent) = (Vec::new(), self.has_lost(from) || self.is_me(from));
+        let (mut late_answers, silent) = (Vec::new(), self.is_silent(giver));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
             let over = is_away && same && visitor.over.is_some();
             if over || (!(is_away && same) && place.claim <= visitor.place.claim) {
-                self.say(now, from, Frame::Travel(channel, lost));
+                self.answer(now, giver, channel, lost);
                 if over {
                     // Its channel was over while it was on its way.
                     self.visitors.remove(&channel);

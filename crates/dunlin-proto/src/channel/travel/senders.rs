@@ -2,7 +2,7 @@
 
 use super::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, declaration, place_in_line, take_early};
 use crate::channel::{Attached, Home, Proxy, ProxyHears, Standing, Waiting};
-use crate::id::{ChannelId, NodeId};
+use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;
 use crate::planted::planted;
 use crate::time::Time;
@@ -87,13 +87,14 @@ impl Machine {
     }
 
     /// The message with the sender has been taken by that node. `false`: it is here again already.
-    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, to: NodeId) -> bool {
+    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, taker: Contact) -> bool {
+        let to = taker.node;
         if self.is_me(to) {
             return true;
         }
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
             // So soon it has been used there, or further on, or is here again.
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+            self.answer(now, taker, channel, Travel::Settled(Which::Sender, trip));
             return !self.proxies.contains_key(&channel);
         };
         proxy.way.packed = None;
@@ -107,7 +108,7 @@ impl Machine {
             self.end_way(now, channel, how);
             return true;
         }
-        let lost = (self.has_lost(to) && !planted!(LeftToNobody)).then_some(End::Lost);
+        let lost = self.has_lost_taker(taker).then_some(End::Lost);
         if let Some(how) = gone.or(lost) {
             self.sender_lapsed(now, channel, (to, trip), how);
         }
@@ -147,11 +148,11 @@ impl Machine {
         }
     }
 
-    /// A sender has come to this node in a message from `from`, and was taken. If another one is here that has been replaced elsewhere, that
+    /// A sender has come to this node in a message from `giver`, and was taken. If another one is here that has been replaced elsewhere, that
     /// one [is lost](ProxyHears::Lost) first.
-    pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, from: NodeId) -> Arrival {
-        // Whether it will not say when the end is in use.
-        let silent = self.has_lost(from) || self.is_me(from);
+    pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, giver: Contact) -> Arrival {
+        let from = giver.node;
+        let silent = self.is_silent(giver);
         let lost = Travel::Lapsed(Which::Sender, place.trip, End::Lost);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
@@ -159,7 +160,7 @@ impl Machine {
             if same && proxy.way.over.is_some() && !planted!(OverReturned) {
                 // Its channel was over while it was on its way.
                 self.proxies.remove(&channel);
-                self.say(now, from, Frame::Travel(channel, lost));
+                self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
             if same {
@@ -174,7 +175,7 @@ impl Machine {
                 return Arrival::Returned;
             }
             if place.transfer <= proxy.way.transfer {
-                self.say(now, from, Frame::Travel(channel, lost));
+                self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
             if !proxy.way.is_away() {

@@ -8,7 +8,7 @@
 //! is said to that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to say it as of one that has left before ([`Machine::pair`]).
 
 use super::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
-use crate::id::{ChannelId, NodeId};
+use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::{End, Frame, FromHome, Travel, Which};
@@ -58,34 +58,34 @@ impl Machine {
         self.say(now, to, Frame::Travel(channel, Travel::Settled(which, trip)));
     }
 
-    /// A sender that came in a message from `from`, with these words, has gone on in message `trip` to `to`. Both have been taken.
+    /// A sender that came in a message from `giver`, with these words, has gone on in message `trip` to `taker`. Both have been taken.
     pub fn sender_passed(
         &mut self,
         now: Time,
         channel: ChannelId,
         place: SenderPlace,
-        from: NodeId,
-        (to, trip): (NodeId, Trip),
+        giver: Contact,
+        (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let silent = self.has_lost(from) || self.is_me(from);
+        let silent = self.is_silent(giver);
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && place.transfer <= proxy.way.transfer
             && is_later(proxy.way.packed, proxy.way.lent, trip)
         {
             // It has come from there meanwhile: its giver is one of those who answer for it, unless it is in use.
             if proxy.way.state == Whereabouts::Resting && !silent {
-                proxy.way.givers.push((from, place.trip));
+                proxy.way.givers.push((giver.node, place.trip));
             }
-            return self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+            return self.answer(now, taker, channel, Travel::Settled(Which::Sender, trip));
         }
-        if self.sender_arrives(now, channel, place, from) != Arrival::Stale
+        if self.sender_arrives(now, channel, place, giver) != Arrival::Stale
             && let Some(proxy) = self.proxies.get_mut(&channel)
         {
             proxy.way.packed = Some(trip);
             proxy.way.early = early;
         }
-        self.sender_left(now, channel, trip, to);
+        self.sender_left(now, channel, trip, taker);
     }
 
     /// As [`sender_passed`](Self::sender_passed), of a receiver.
@@ -94,11 +94,11 @@ impl Machine {
         now: Time,
         channel: ChannelId,
         place: ReceiverPlace,
-        from: NodeId,
-        (to, trip): (NodeId, Trip),
+        giver: Contact,
+        (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let (is_mine, silent) = (self.is_me(place.home), self.has_lost(from) || self.is_me(from));
+        let (is_mine, silent) = (self.is_me(place.home), self.is_silent(giver));
         if is_mine
             && let Some(home) = self.homes.get_mut(&channel)
             && home.phase.claim == place.claim
@@ -118,15 +118,15 @@ impl Machine {
         {
             // As a sender.
             if !visitor.fetching && !silent {
-                visitor.givers.push((from, place.trip));
+                visitor.givers.push((giver.node, place.trip));
             }
-        } else if self.receiver_arrives(now, channel, place, from) != Arrival::Stale
+        } else if self.receiver_arrives(now, channel, place, giver) != Arrival::Stale
             && let Some(visitor) = self.visitors.get_mut(&channel)
         {
             visitor.packed = Some(trip);
             visitor.early = early;
         }
-        self.receiver_left(now, channel, trip, to);
+        self.receiver_left(now, channel, trip, taker);
     }
 
     /// Whoever took the end says that it is gone. `true`: it is in a message that goes through this node, and waits for the outcome of that.

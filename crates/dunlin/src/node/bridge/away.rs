@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::NodeId;
+use dunlin_proto::id::Contact;
 use dunlin_proto::wire::{End, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
@@ -35,7 +35,7 @@ impl Bridge for AwayBridge {
         if self.over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn hear_sender(&mut self, _: NodeId, heard: HomeHears, says: &Says<'_>) {
+    fn hear_sender(&mut self, _: Contact, heard: HomeHears, says: &Says<'_>) {
         match heard {
             HomeHears::Leave => says.speak(|locked| locked.state.machine.leave_home(locked.now, says.channel)),
             HomeHears::Empty => {

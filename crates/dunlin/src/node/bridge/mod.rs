@@ -14,7 +14,7 @@ use bytes::Bytes;
 use dunlin_core::Reason;
 use dunlin_core::carrier::{AnyInlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{NodeId, Ticket};
+use dunlin_proto::id::{Contact, Ticket};
 use dunlin_proto::wire::{End, Poison, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
@@ -46,7 +46,7 @@ pub(crate) trait Bridge: Send {
     /// The channel's home has spoken to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// A sending half has spoken to this home.
-    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>);
+    fn hear_sender(&mut self, from: Contact, heard: HomeHears, says: &Says<'_>);
     /// A sender that one of its messages waits for may be at rest.
     fn retry(&mut self, _: &Says<'_>) {}
     /// The receiver of this home has left in a message.

@@ -8,7 +8,7 @@ use dunlin_core::Why;
 use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, NodeId, Request, Ticket};
+use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
@@ -50,7 +50,7 @@ pub(crate) struct ReceivingBridge {
     /// That message was taken, and the receiver is gone.
     lapsed: bool,
     /// Its values are to go there. They do as soon as the receiver is here.
-    ships: Option<NodeId>,
+    ships: Option<Contact>,
     /// The agent in that receiver's place, what was buffered, and what of it has been written.
     outlet: Option<AnyOutlet>,
     shipping: VecDeque<Value>,
@@ -131,7 +131,9 @@ impl ReceivingBridge {
             if say(&mut locked.state.machine, locked.now, says.channel, from, ticket)
                 && let Some(arriving) = arriving.take()
             {
-                arriving.adopt(from, encoding, locked);
+                // The offer stood until now, so it came in the present life of the connection.
+                let giver = locked.state.machine.contact(from);
+                arriving.adopt(giver, encoding, locked);
             }
             if let Some(arriving) = arriving.take() {
                 arriving.forget(locked);
@@ -147,10 +149,10 @@ impl ReceivingBridge {
     }
 
     /// The message of this offer has arrived, with these ends, and may be received.
-    fn announce(&mut self, ticket: Ticket, arriving: Option<Arriving>, from: NodeId, says: &Says<'_>) {
+    fn announce(&mut self, ticket: Ticket, arriving: Option<Arriving>, giver: Contact, says: &Says<'_>) {
         if let (Some(mut arriving), Some(inlet)) = (arriving, &self.inlet) {
             let name = inlet.passes_on(ticket);
-            says.speak(|locked| arriving.announce(name, says.channel, from, locked));
+            says.speak(|locked| arriving.announce(name, says.channel, giver, locked));
             self.arriving.insert(ticket, arriving);
         }
     }
@@ -210,16 +212,7 @@ impl ReceivingBridge {
     }
 
     /// The value that was asked for is here.
-    fn grant(
-        &mut self,
-        ticket: Ticket,
-        request: Request,
-        value: Value,
-        arriving: Option<Arriving>,
-        from: NodeId,
-        says: &Says<'_>,
-    ) {
-        self.announce(ticket, arriving, from, says);
+    fn grant(&mut self, ticket: Ticket, request: Request, value: Value, from: NodeId, says: &Says<'_>) {
         let Some(inlet) = &self.inlet else { return };
         if let Err(copy) = inlet.grant(ticket, request, value) {
             says.speak(|locked| locked.state.machine.decline(locked.now, says.channel, from, ticket, request));
@@ -236,9 +229,9 @@ impl ReceivingBridge {
     }
 
     /// Nobody can have this value, and its send is complete.
-    fn drop_ends(&self, bytes: Option<Bytes>, from: NodeId, says: &Says<'_>) {
+    fn drop_ends(&self, bytes: Option<Bytes>, giver: Contact, says: &Says<'_>) {
         if let Some(bytes) = bytes {
-            says.speak(|locked| message::drop_ends(bytes, from, self.encoding, locked));
+            says.speak(|locked| message::drop_ends(bytes, giver, self.encoding, locked));
         }
     }
 
@@ -271,7 +264,7 @@ impl ReceivingBridge {
         let (values, left): (Vec<_>, Vec<_>) =
             self.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
         says.speak(|locked| {
-            left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to, locked));
+            left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to.node, locked));
             locked.state.machine.ship(locked.now, says.channel, values);
         });
         for (leaving, value) in left {
@@ -510,11 +503,11 @@ impl Bridge for ReceivingBridge {
         }
     }
 
-    fn hear_sender(&mut self, from: NodeId, heard: HomeHears, says: &Says<'_>) {
-        let channel = says.channel;
+    fn hear_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
+        let (channel, from) = (says.channel, giver.node);
         let Some(inlet) = &self.inlet else {
             if let HomeHears::Sent(bytes) = heard {
-                self.drop_ends(self.with_ends(&bytes), from, says);
+                self.drop_ends(self.with_ends(&bytes), giver, says);
             }
             return;
         };
@@ -525,7 +518,7 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::OfferedUnread(ticket, bytes) => match Reading::parse(bytes.clone()) {
                 Some(_) => {
-                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
                     if let Some(inlet) = &self.inlet {
                         inlet.offer_unread(ticket);
                     }
@@ -535,7 +528,7 @@ impl Bridge for ReceivingBridge {
             HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
                 Some(reading) => {
                     // Before somebody passes it on. It is forgotten if nobody does.
-                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), from, says);
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
                     if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
                         self.forget(ticket, says);
                         let reads = message::read(reading, ticket, from, says);
@@ -549,7 +542,7 @@ impl Bridge for ReceivingBridge {
             },
             HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                 Ok((value, arriving)) => {
-                    self.announce(ticket, arriving, from, says);
+                    self.announce(ticket, arriving, giver, says);
                     if let Some(inlet) = &self.inlet {
                         inlet.offer(ticket, value);
                     }
@@ -560,7 +553,10 @@ impl Bridge for ReceivingBridge {
             HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
             HomeHears::Granted(ticket, request, bytes) => {
                 match message::arrive(inlet.shape(), bytes, self.encoding, says) {
-                    Ok((value, arriving)) => self.grant(ticket, request, value, arriving, from, says),
+                    Ok((value, arriving)) => {
+                        self.announce(ticket, arriving, giver, says);
+                        self.grant(ticket, request, value, from, says);
+                    }
                     Err(why) => {
                         inlet.withdraw(ticket);
                         says.failed(from, ticket, Failure::Undecodable(why));
@@ -573,7 +569,7 @@ impl Bridge for ReceivingBridge {
                     Ok((value, arriving)) => {
                         // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
                         if let Some(arriving) = arriving {
-                            says.speak(|locked| arriving.adopt(from, self.encoding, locked));
+                            says.speak(|locked| arriving.adopt(giver, self.encoding, locked));
                         }
                         if self.visits {
                             return inlet.restore(value);
@@ -592,7 +588,7 @@ impl Bridge for ReceivingBridge {
                         if !self.visits {
                             says.end_home(full_poison(&reason));
                         }
-                        self.drop_ends(with_ends, from, says);
+                        self.drop_ends(with_ends, giver, says);
                     }
                 }
             }
@@ -634,7 +630,7 @@ impl Bridge for ReceivingBridge {
                 says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }
             HomeHears::Empty => {
-                self.ships = Some(from);
+                self.ships = Some(giver);
                 self.ship(says);
             }
             HomeHears::Arrived(how) => {
@@ -679,7 +675,7 @@ impl Bridge for ReceivingBridge {
             return says.failed(from, ticket, Failure::Unread);
         };
         match read_whole(inlet, message, reads.encoding, says) {
-            Ok(value) => self.grant(ticket, request, value, None, from, says),
+            Ok(value) => self.grant(ticket, request, value, from, says),
             Err(why) => {
                 inlet.withdraw(ticket);
                 says.failed(from, ticket, Failure::Undecodable(why));

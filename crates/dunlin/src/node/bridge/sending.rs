@@ -8,7 +8,7 @@ use dunlin_core::agent::{Event, Reserved};
 use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
-use dunlin_proto::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
+use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
@@ -456,7 +456,7 @@ impl SendingBridge {
     }
 
     /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever has sent it hears it as `received` says.
-    fn hand_over(&mut self, ticket: Ticket, received: fn(&AnyOutlet, Ticket), says: &Says<'_>) {
+    fn hand_over(&mut self, ticket: Ticket, taker: Contact, received: fn(&AnyOutlet, Ticket), says: &Says<'_>) {
         let kept = self.kept.remove(&ticket);
         let Some(outlet) = &self.outlet else { return };
         // Also if what is dropped below panics.
@@ -467,18 +467,15 @@ impl SendingBridge {
             return drop(kept.value);
         }
         // Once it is heard, the ends are not here any more, and the names by which they were found are free.
-        match self.home {
-            Some(home) => kept.leaving.hand_over(kept.value, home, says),
-            None => drop(kept.value),
-        }
+        kept.leaving.hand_over(kept.value, taker, says);
     }
 
     /// Who is to have the ends is the home that the machine says the message to, and that may be another one already than this bridge has heard of: others speak to
     /// the machine while the message is written.
-    fn open_homes(leaving: &Leaving, channel: ChannelId, locked: &mut Locked<'_>) -> Option<NodeId> {
+    fn open_homes(leaving: &Leaving, channel: ChannelId, locked: &mut Locked<'_>) -> Option<Contact> {
         let home = locked.state.machine.home_of(channel)?;
         leaving.open_homes(home, locked);
-        Some(home)
+        Some(locked.state.machine.contact(home))
     }
 
     /// The receiver is gone as far as this half is concerned.
@@ -514,9 +511,9 @@ impl SendingBridge {
     fn settle(&mut self, heard: ProxyHears, says: &Says<'_>) {
         match heard {
             // They have been taken too, and here they stayed.
-            ProxyHears::Taken(ticket) | ProxyHears::Held(ticket) => {
+            ProxyHears::Taken(ticket, taker) | ProxyHears::Held(ticket, taker) => {
                 if let Some(leaving) = self.unsettled.remove(&ticket) {
-                    leaving.end(says, self.home);
+                    leaving.end(says, taker.node);
                 }
             }
             ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) | ProxyHears::Onward(ticket) => {
@@ -583,8 +580,10 @@ impl SendingBridge {
                 };
                 self.end(&end, says);
             }
-            ProxyHears::Taken(ticket) | ProxyHears::Released(ticket) => self.hand_over(ticket, AnyOutlet::taken, says),
-            ProxyHears::Held(ticket) => self.hand_over(ticket, AnyOutlet::held, says),
+            ProxyHears::Taken(ticket, taker) => self.hand_over(ticket, taker, AnyOutlet::taken, says),
+            ProxyHears::Held(ticket, taker) => self.hand_over(ticket, taker, AnyOutlet::held, says),
+            // What it was has been handed over when it was held.
+            ProxyHears::Released(ticket) => outlet.taken(ticket),
             ProxyHears::Failed(ticket, Failure::Unknown) => {
                 if let Some(kept) = self.kept.remove(&ticket) {
                     let id = MessageId { channel: outlet.channel().as_u64(), number: ticket };
@@ -823,7 +822,7 @@ impl Bridge for SendingBridge {
         }
     }
 
-    fn hear_sender(&mut self, _: NodeId, _: HomeHears, _: &Says<'_>) {
+    fn hear_sender(&mut self, _: Contact, _: HomeHears, _: &Says<'_>) {
         debug_assert!(false, "a sending half is no home");
     }
 

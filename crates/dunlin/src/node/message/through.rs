@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use dunlin_core::Why;
 use dunlin_core::agent::PassedOn;
 use dunlin_proto::Trip;
-use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::Which;
 
 use super::{Coming, Leaving, NotNow, Place, Reading, read_ends};
@@ -19,7 +19,7 @@ use crate::node::work::{Says, Told};
 pub(crate) struct Passing {
     /// Over which channel.
     pub(super) over: ChannelId,
-    pub(super) from: NodeId,
+    pub(super) from: Contact,
     pub(super) bytes: Bytes,
     pub(super) encoding: Encoding,
     /// The message itself is still where it was sent, and this says where it can be read.
@@ -29,7 +29,7 @@ pub(crate) struct Passing {
 /// The ends of a message that goes through this node, until it is known what became of it.
 pub(super) struct Through {
     name: PassedOn,
-    from: NodeId,
+    from: Contact,
     ends: Vec<(ChannelId, Place, Trip)>,
     is_unread: bool,
 }
@@ -107,7 +107,7 @@ impl Through {
     }
 
     /// The message has been taken by a receiver on that node, and so has the one that came here.
-    pub(super) fn hand_over(self, to: NodeId, locked: &mut Locked<'_>) {
+    pub(super) fn hand_over(self, to: Contact, locked: &mut Locked<'_>) {
         locked.state.passing.remove(&self.name);
         let (now, from) = (locked.now, self.from);
         for (channel, place, trip) in self.ends {
