@@ -19,7 +19,7 @@
 //!   Outlet::failed       ◀── Failed ──
 //!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw: Outlet::withdrawn, or it is too late
 //!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
-//!   Outlet::retire       ◀── Retired, Gone ──
+//!   Outlet::retire, Outlet::gone    ◀── Retired, Gone ──
 //!   Retired                        ── retire ──▶               Inlet::retire
 //!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
 //!     (of full strength. Else it is decided at the receiver's half, which knows what the channel is immune to)
@@ -67,7 +67,7 @@
 //!   has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket is open and nothing is left to hear: the message goes to
 //!   the receiver's half, behind all others, and both agents are dropped.
 //! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last word: offers that were on their way fail when they arrive,
-//!   and their values come back. The carrier calls [`Outlet::retire`], which [`Event::Retired`] answers unless the channel was
+//!   and their values come back. The carrier calls [`Outlet::gone`], which [`Event::Retired`] answers unless the channel was
 //!   retired before: nothing is offered behind that. When it has come to the receiver's half, and what that half had to say until then
 //!   has come back, or at [`Event::Gone`], both agents are dropped.
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
@@ -75,7 +75,7 @@
 
 mod lone;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
@@ -279,8 +279,17 @@ impl<T: Send + 'static> Outlet<T> {
     /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until [`taken`](Self::taken),
     /// [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of that choice can happen.
     pub fn reserve(&self, ticket: u64) -> Reserved<T> {
+        self.reserve_given(ticket, false).of_values()
+    }
+
+    /// The same, of who can read a value [where it was sent](Inlet::offer_unread). A carrier uses always this one, or always the other.
+    pub fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>> {
+        self.reserve_given(ticket, true)
+    }
+
+    fn reserve_given(&self, ticket: u64, reads: bool) -> Reserved<Given<T>> {
         let reserver: Arc<dyn Reserver> = Arc::new(Ticket { chan: self.chan.clone(), ticket });
-        self.chan.with_queue(|queue, _, after| queue.reserve(ticket, &reserver, after))
+        self.chan.with_queue(|queue, _, after| queue.reserve(ticket, reads, &reserver, after))
     }
 
     /// If this offer came from elsewhere itself, and has not been received here: which one of [its inlet](Inlet::passes_on) it is. Only its receive, wherever that is,
@@ -310,14 +319,15 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// The value is not wanted now; the offer stands as it did.
-    pub fn give_back(&self, ticket: u64, value: T) {
+    pub fn give_back(&self, ticket: u64, value: impl Into<Given<T>>) {
+        let value = value.into();
         if ticket >= BUFFERED_TICKETS {
             return self.chan.with_queue(|queue, _, after| {
-                self.buffered.lock().insert(ticket, value);
+                self.buffered.lock().extend(value.read().map(|value| (ticket, value)));
                 queue.carry_again(&mut after.wakes);
             });
         }
-        self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value.into(), after));
+        self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value, after));
     }
 
     /// [`Event::Retired`] or [`Event::Gone`] was heard, and what had been offered before it was [given back](Self::give_back) since: it is said again, behind
@@ -327,19 +337,20 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// The offer has failed elsewhere. No value: it is still here, or on its way back.
-    pub fn failed(&self, ticket: u64, value: Option<T>, why: Why) {
-        self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value.map(Given::Value), why, after));
+    pub fn failed(&self, ticket: u64, value: Option<Given<T>>, why: Why) {
+        self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value, why, after));
     }
 
     /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over there.
-    pub fn withdrawn(&self, ticket: u64, value: Option<T>) {
+    pub fn withdrawn(&self, ticket: u64, value: Option<Given<T>>) {
         self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, after));
     }
 
     /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
     /// [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a choice, the choice does.
-    pub fn lost(&self, ticket: u64, value: T, id: MessageId) {
-        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value.into(), id, after));
+    pub fn lost(&self, ticket: u64, value: impl Into<Given<T>>, id: MessageId) {
+        let value = value.into();
+        self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
     }
 
     /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
@@ -353,14 +364,14 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
     }
 
-    /// The channel was retired elsewhere, or the receiver there is gone. [`Event::Retired`] answers, behind all that was sent
-    /// and offered before.
+    /// The channel was retired elsewhere. [`Event::Retired`] answers, behind all that was sent and offered before.
     pub fn retire(&self) {
         self.chan.with_queue(|queue, _, _| queue.end_credits());
         self.chan.retire();
     }
 
-    fn gone(&self) {
+    /// The receiver there is gone: nothing more will be received. It is answered as [`retire`](Self::retire) is.
+    pub fn gone(&self) {
         self.retire();
     }
 
@@ -596,6 +607,11 @@ impl<T: Send + 'static> Inlet<T> {
         granted
     }
 
+    /// Whether who has asked for this offer waits for its value.
+    fn is_asked(&self, number: u64, request: u64) -> bool {
+        self.chan.with_queue(|queue, _, _| queue.is_asked(self.of(), number, request))
+    }
+
     fn be_patient(&self, now: bool) {
         if now {
             let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
@@ -701,13 +717,13 @@ pub(crate) trait SendingHalf<T>: Send {
     fn names(&self) -> Names;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>>;
     fn credit(&self, places: u32);
-    fn reserve(&self, ticket: u64) -> Reserved<T>;
+    fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>>;
     fn taken(&self, ticket: u64);
     fn held(&self, ticket: u64);
-    fn give_back(&self, ticket: u64, value: T);
-    fn failed(&self, ticket: u64, value: Option<T>, why: Why);
-    fn withdrawn(&self, ticket: u64, value: Option<T>);
-    fn lost(&self, ticket: u64, value: T, id: MessageId);
+    fn give_back(&self, ticket: u64, value: Given<T>);
+    fn failed(&self, ticket: u64, value: Option<Given<T>>, why: Why);
+    fn withdrawn(&self, ticket: u64, value: Option<Given<T>>);
+    fn lost(&self, ticket: u64, value: Given<T>, id: MessageId);
     fn lose(&self);
     fn retire(&self);
     fn gone(&self);
@@ -729,8 +745,8 @@ macro_rules! sending_half {
                 self.credit(places);
             }
 
-            fn reserve(&self, ticket: u64) -> Reserved<T> {
-                self.reserve(ticket)
+            fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>> {
+                self.reserve_unread(ticket)
             }
 
             fn taken(&self, ticket: u64) {
@@ -741,19 +757,19 @@ macro_rules! sending_half {
                 self.held(ticket);
             }
 
-            fn give_back(&self, ticket: u64, value: T) {
+            fn give_back(&self, ticket: u64, value: Given<T>) {
                 self.give_back(ticket, value);
             }
 
-            fn failed(&self, ticket: u64, value: Option<T>, why: Why) {
+            fn failed(&self, ticket: u64, value: Option<Given<T>>, why: Why) {
                 self.failed(ticket, value, why);
             }
 
-            fn withdrawn(&self, ticket: u64, value: Option<T>) {
+            fn withdrawn(&self, ticket: u64, value: Option<Given<T>>) {
                 self.withdrawn(ticket, value);
             }
 
-            fn lost(&self, ticket: u64, value: T, id: MessageId) {
+            fn lost(&self, ticket: u64, value: Given<T>, id: MessageId) {
                 self.lost(ticket, value, id);
             }
 
@@ -784,7 +800,7 @@ pub(crate) fn join_with<T: Send + 'static>(
     inlet: Inlet<T>,
 ) -> impl Future<Output = ()> + Send {
     inlet.comes_from(outlet.names());
-    let mut joint = Joint { outlet, inlet, later: Vec::new(), receiver_gone: false };
+    let mut joint = Joint { outlet, inlet, later: Vec::new(), unread: BTreeSet::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {
             // Both sides in turn, so that neither keeps the other from being heard.
@@ -812,6 +828,8 @@ struct Joint<T: Send + 'static, O> {
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
+    /// Offers that the inlet has been granted as they are, [unread](Inlet::offer_unread): they come back without a value.
+    unread: BTreeSet<u64>,
     receiver_gone: bool,
 }
 
@@ -828,7 +846,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             Event::AskedBack(ticket) => {
                 self.later.retain(|(later, _)| *later != ticket);
                 if let Some(value) = self.inlet.withdraw(ticket) {
-                    self.outlet.withdrawn(ticket, value);
+                    let given = self.back(ticket, value);
+                    self.outlet.withdrawn(ticket, given);
                 }
             }
             Event::Unlocked(ticket) => {
@@ -851,10 +870,21 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
     }
 
     fn reserve(&mut self, ticket: u64, request: u64) {
-        match self.outlet.reserve(ticket) {
-            Reserved::Granted(value) => {
+        match self.outlet.reserve_unread(ticket) {
+            Reserved::Granted(Given::Value(value)) => {
                 if let Err(value) = self.inlet.grant(ticket, request, value) {
-                    self.outlet.give_back(ticket, value);
+                    self.outlet.give_back(ticket, value.into());
+                }
+            }
+            Reserved::Granted(Given::Unread | Given::Unreadable) => {
+                if self.inlet.grant_unread(ticket, request) {
+                    self.unread.insert(ticket);
+                } else if self.inlet.is_asked(ticket, request) {
+                    // Who asks cannot read it. Marked so, it is not what the outlet gives next: that half gets the value first.
+                    self.outlet.give_back(ticket, Given::Unreadable);
+                    self.reserve(ticket, request);
+                } else {
+                    self.outlet.give_back(ticket, Given::Unread);
                 }
             }
             Reserved::Later => self.later.push((ticket, request)),
@@ -864,18 +894,36 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
         }
     }
 
+    /// What the inlet gives back of an offer. `None`: it had nothing.
+    fn back(&mut self, ticket: u64, value: Option<T>) -> Option<Given<T>> {
+        let was_unread = self.unread.remove(&ticket);
+        value.map(Given::Value).or(was_unread.then_some(Given::Unread))
+    }
+
     fn hear_receiver(&mut self, event: FromReceiver<T>) {
         match event {
-            FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => self.outlet.taken(ticket),
+            FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => {
+                self.unread.remove(&ticket);
+                self.outlet.taken(ticket);
+            }
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
-            FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
-            FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
-            // Nothing is unread within one memory.
+            FromReceiver::Failed(ticket, value, why) => {
+                let given = self.back(ticket, value);
+                self.outlet.failed(ticket, given, why);
+            }
+            FromReceiver::Withdrawn(ticket, value) => {
+                let given = self.back(ticket, value);
+                self.outlet.withdrawn(ticket, given);
+            }
             FromReceiver::Lost(ticket, value, id) => {
-                value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id));
+                if let Some(given) = self.back(ticket, value) {
+                    self.outlet.lost(ticket, given, id);
+                }
             }
             FromReceiver::Abort(ticket, value) => {
-                value.into_iter().for_each(|value| self.outlet.give_back(ticket, value))
+                if let Some(given) = self.back(ticket, value) {
+                    self.outlet.give_back(ticket, given);
+                }
             }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),

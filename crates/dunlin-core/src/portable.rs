@@ -25,7 +25,7 @@ use crate::channel::state::Chan;
 use crate::share::Shared;
 use crate::share::far::Lend;
 use crate::waits::ChannelId;
-use agents::Agent;
+use agents::{Agent, Value};
 use carrier::{Another, EndKind, Mobile, Place, PolicyNote, SharedEnd};
 
 /// Held while a value that stands for an end gives it up because another one stands for it too.
@@ -268,6 +268,10 @@ impl<E: Lend> Mobile for Shared<E> {
 
     fn into_agent(self) -> Agent {
         Agent::Several(self.into_agents())
+    }
+
+    fn unshared(self) -> Result<Value, Self> {
+        self.into_end().map(Value::new)
     }
 
     fn adopt(_: &Policy) -> (Self, Agent) {

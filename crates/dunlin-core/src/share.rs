@@ -220,6 +220,14 @@ impl<E: End> Shared<E> {
         &self.record
     }
 
+    /// The end, if nobody else has a handle of it. It is shared no more.
+    #[cfg(feature = "serde")]
+    pub(crate) fn into_end(self) -> Result<E, Self> {
+        let end =
+            if Arc::strong_count(&self.core) == 1 && !self.core.is_far { self.core.end.lock().take() } else { None };
+        end.ok_or(self)
+    }
+
     /// Makes, when it is called, another handle of the same end. Until then it keeps the end.
     #[cfg(feature = "serde")]
     pub(crate) fn another(&self) -> impl FnOnce() -> Self + use<E> {

@@ -423,7 +423,7 @@ fn gone_is_said_behind_all_that_stands() {
     drop(send);
     drop(h.tx);
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "AskedBack(2)");
-    h.outlet.withdrawn(2, Some(7));
+    h.outlet.withdrawn(2, Some(7.into()));
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
 
     // An extended receive has returned it: nothing is open, though it is held.
@@ -731,7 +731,7 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
         assert_eq!(value, n);
         // Its send was done long ago, so whatever comes of it concerns nobody.
         match n {
-            0 => outlet.failed(ticket, Some(value), Why::Closed),
+            0 => outlet.failed(ticket, Some(value.into()), Why::Closed),
             _ => outlet.taken(ticket),
         }
         assert!(poll_once(waits.as_mut()).is_pending());
@@ -970,7 +970,7 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
         let sent = once(send.as_mut());
         let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
         assert_eq!(once(here.recv()), None);
-        there.withdrawn(1, None::<i32>);
+        there.withdrawn(1, None);
         assert_eq!(once(here.recv()), None);
         there.give_back(1, value);
         assert_eq!(once(here.recv()), Some(Ok(7)));

@@ -200,15 +200,15 @@ impl<T: Send + 'static> Carrier<T> {
 
     fn deliver_back(&mut self, message: Answer<T>) {
         let event = match message {
-            Answer::Withdrawn(ticket, value) => return self.outlet.withdrawn(ticket, value),
+            Answer::Withdrawn(ticket, value) => return self.outlet.withdrawn(ticket, value.map(Into::into)),
             Answer::NotWanted(ticket, value) => return self.outlet.give_back(ticket, value),
             Answer::Said(event) => event,
         };
         match event {
             FromReceiver::Taken(ticket) | FromReceiver::Released(ticket) => self.outlet.taken(ticket),
             FromReceiver::Held(ticket) => self.outlet.held(ticket),
-            FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value, why),
-            FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value),
+            FromReceiver::Failed(ticket, value, why) => self.outlet.failed(ticket, value.map(Into::into), why),
+            FromReceiver::Withdrawn(ticket, value) => self.outlet.withdrawn(ticket, value.map(Into::into)),
             FromReceiver::Lost(ticket, value, id) => {
                 value.into_iter().for_each(|value| self.outlet.lost(ticket, value, id))
             }

@@ -496,7 +496,9 @@ impl Play for Scenario {
                             user.sends(word, tx.send(word)).await
                         };
                         sent += u32::from(is_sent);
-                        if user.facts.died.get().is_some() || !is_sent && user.facts.retired.get() {
+                        // One that fails for no reason would fail for ever.
+                        let is_over = user.facts.retired.get() || user.facts.broken.borrow().is_some();
+                        if user.facts.died.get().is_some() || !is_sent && is_over {
                             return;
                         }
                     }

@@ -525,7 +525,7 @@ impl Link {
             Back::Said(FromReceiver::Poisoned(reason)) => unreachable!("nobody poisons: {reason}"),
             Back::Said(FromReceiver::Gone | FromReceiver::Down) => {
                 self.receiver_gone = true;
-                self.tell(AnyOutlet::retire);
+                self.tell(AnyOutlet::gone);
             }
         }
     }

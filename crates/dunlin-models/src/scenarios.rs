@@ -247,6 +247,99 @@ fn claimed() -> Vec<claims::Scenario> {
             ..receive.clone()
         },
         Scenario {
+            name: "unread-through",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-claims",
+            users: &[(0, "1."), (2, "1.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-chosen",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-choices",
+            users: &[(0, "x."), (2, "x.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-extended",
+            users: &[(0, "e."), (2, "e.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-two",
+            users: &[(2, "o."), (4, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: unread(0),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-death",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: Bounds { deaths: &[0, 1, 2, 3], ..unread(0) },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unread-through-drops",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: unread(1),
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unreadable-through",
+            users: &[(0, "o."), (2, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            bounds: Bounds { unread: Unread::Unreachable, drops: 1, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
+            name: "unreadable-through-chosen",
+            users: &[(2, "o."), (4, "o.")],
+            through: Some(1),
+            other: 3,
+            values: 2,
+            by_choice: true,
+            bounds: Bounds { unread: Unread::Unreachable, ..Bounds::default() },
+            ..receive.clone()
+        },
+        Scenario {
             name: "receive-drops-2",
             users: &[(0, "1."), (1, "o1.")],
             other: 2,

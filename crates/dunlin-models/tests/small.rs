@@ -55,6 +55,7 @@ fn claims_hold_in_small_worlds() {
     ]);
     hold(&["claim-wished", "claim-wished-three", "receive-retires", "receive-retires-buffer"]);
     hold(&["unread", "unread-choices", "unread-extended", "unreadable", "unreadable-chosen"]);
+    hold(&["unread-through", "unread-through-extended", "receive-through-2"]);
 }
 
 #[test]

@@ -8,29 +8,10 @@ use std::time::Duration;
 use dunlin::prelude::*;
 use dunlin::{Barrier, SyncError, barrier};
 
-/// Nodes of an application of their own, which is named for the test.
-async fn nodes<const N: usize>(test: &str) -> [Node; N] {
-    let names = format!("memory:names-of-{test}");
-    let mut nodes = Vec::new();
-    for _ in 0..N {
-        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
-    }
-    nodes.try_into().unwrap()
-}
-
-fn run(test: impl Future<Output = Result>) {
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
-    dunlin::block_on(limited).unwrap();
-}
-
-/// Sends the end from one node to another, over a channel by this name.
-async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut tx, mut rx) = (tx?, rx?);
-    let (sent, received) = par!(tx.send(end), rx.recv());
-    sent?;
-    Ok(received?)
-}
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{carry, nodes, run};
 
 /// Three nodes with two parties each: nobody begins a step before all have done the one before.
 #[test]

@@ -8,6 +8,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Barrier, SyncError, barrier};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::carry;
+
 const NODES: usize = 4;
 const PHASES: usize = 10;
 
@@ -102,14 +107,6 @@ async fn party(sim: &Sim, party: &mut Party, log: &Log) -> Result {
         });
     }
     Ok(())
-}
-
-async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut tx, mut rx) = (tx?, rx?);
-    let (sent, received) = par!(tx.send(end), rx.recv());
-    sent?;
-    Ok(received?)
 }
 
 fn a_dance(seed: u64) {

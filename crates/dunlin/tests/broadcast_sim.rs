@@ -8,6 +8,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Broadcast, BroadcastError, Joiner, RecvError, Why, broadcast_with, fifo, rendezvous};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::carry;
+
 const NODES: usize = 4;
 const VALUES: u32 = 25;
 
@@ -27,15 +32,6 @@ impl Log {
     fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         f(&mut self.0.lock().unwrap())
     }
-}
-
-/// Something goes from one node to another, over a channel by this name.
-async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut tx, mut rx) = (tx?, rx?);
-    let (sent, received) = par!(tx.send(end), rx.recv());
-    sent?;
-    Ok(received?)
 }
 
 struct World<'a> {

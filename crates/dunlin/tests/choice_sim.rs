@@ -10,6 +10,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Callee, Caller};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::carry;
+
 type Word = u32;
 
 /// What was sent, and how often it was heard.
@@ -126,14 +131,6 @@ async fn chooser(sim: &Sim, mut ends: Ends, log: Log, rounds: usize) -> Result {
     Ok(())
 }
 
-async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
-    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut give, mut take) = (give?, take?);
-    let (given, taken) = par!(give.send(end), take.recv());
-    given?;
-    Ok(taken?)
-}
-
 fn choices_over_four_nodes(seed: u64) {
     const N: usize = 4;
     let sim = Sim::new(seed);
@@ -154,22 +151,22 @@ fn choices_over_four_nodes(seed: u64) {
                 let (tx, rx) = channel::<Word>();
                 let made = sim.below(N as u64) as usize;
                 let name = format!("{from} to {to}");
-                let tx = if made == from { tx } else { carry(&nodes[made], &nodes[from], &name, tx).await? };
+                let tx = if made == from { tx } else { carry(tx, &nodes[made], &nodes[from], &name).await? };
                 let name = format!("{to} from {from}");
-                let rx = if made == to { rx } else { carry(&nodes[made], &nodes[to], &name, rx).await? };
+                let rx = if made == to { rx } else { carry(rx, &nodes[made], &nodes[to], &name).await? };
                 senders.insert((from, step), tx);
                 receivers.insert((to, step), rx);
             }
             let to = (from + 1) % N;
             let (caller, callee) = dunlin::call::<Word, Word>();
             callers.insert(from, caller);
-            callees.insert(to, carry(&nodes[from], &nodes[to], &format!("calls of {from}"), callee).await?);
+            callees.insert(to, carry(callee, &nodes[from], &nodes[to], &format!("calls of {from}")).await?);
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for n in 0..N {
             let handle = board.clone();
             let handle =
-                if n == 0 { handle } else { carry(&nodes[0], &nodes[n], &format!("board {n}"), handle).await? };
+                if n == 0 { handle } else { carry(handle, &nodes[0], &nodes[n], &format!("board {n}")).await? };
             let ends = Ends {
                 tx: [senders.remove(&(n, 1)).unwrap(), senders.remove(&(n, 2)).unwrap()],
                 rx: [receivers.remove(&(n, 1)).unwrap(), receivers.remove(&(n, 2)).unwrap()],

@@ -6,6 +6,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Reply, call};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{along, way};
+
 /// With so many seeds each.
 const SEEDS: u64 = 30;
 
@@ -22,19 +27,6 @@ fn run(test: impl AsyncFn(&Sim, Node, Node, Node) -> Result) {
         });
         result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
     }
-}
-
-/// A channel by this name from one node to another, for ends.
-async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    Ok((tx?, rx?))
-}
-
-/// Sends the end along this way.
-async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
-    let (sent, received) = par!(way.0.send(end), way.1.recv());
-    sent?;
-    Ok(received?)
 }
 
 async fn exchange(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, numbers: std::ops::Range<u32>) -> Result {
@@ -54,11 +46,11 @@ fn a_broker_hands_out_both_ends() {
         let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
         let (tx, rx) = channel::<u32>();
         let (mut tx, mut rx) = if sim.below(2) == 0 {
-            let tx = carry(tx, &mut to_a).await?;
-            (tx, carry(rx, &mut to_c).await?)
+            let tx = along(tx, &mut to_a).await?;
+            (tx, along(rx, &mut to_c).await?)
         } else {
-            let rx = carry(rx, &mut to_c).await?;
-            (carry(tx, &mut to_a).await?, rx)
+            let rx = along(rx, &mut to_c).await?;
+            (along(tx, &mut to_a).await?, rx)
         };
         let (left, used) = par!(broker.leave(), exchange(&mut tx, &mut rx, 0..5));
         left?;
@@ -74,11 +66,11 @@ fn a_broker_passes_on_a_sender() {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         if sim.below(2) == 0 {
             exchange(&mut tx, &mut rx, 0..1).await?;
         }
-        let mut tx = carry(tx, &mut bc).await?;
+        let mut tx = along(tx, &mut bc).await?;
         let before = sim.elapsed();
         let (left, used) = par!(broker.leave(), async {
             sleep(Duration::from_secs(1)).await;
@@ -98,9 +90,9 @@ fn a_sender_that_is_not_used_holds_up_the_broker_for_a_while() {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         exchange(&mut tx, &mut rx, 0..1).await?;
-        let tx = carry(tx, &mut bc).await?;
+        let tx = along(tx, &mut bc).await?;
         let before = sim.elapsed();
         let Err(Error::Node(NodeError::Unsettled { ends })) = broker.leave().await else {
             panic!("nobody has used the sender")
@@ -123,8 +115,8 @@ fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let tx = carry(tx, &mut ab).await?;
-        let tx = carry(tx, &mut bc).await?;
+        let tx = along(tx, &mut ab).await?;
+        let tx = along(tx, &mut bc).await?;
         let before = sim.elapsed();
         let (left, ()) = par!(broker.leave(), async { drop(tx) });
         left?;
@@ -148,9 +140,9 @@ fn a_broker_hands_on_a_receiver_with_its_buffer() {
         }
         let is_the_brokers = sim.below(3) > 0;
         if !is_the_brokers {
-            rx = carry(rx, &mut ab).await?;
+            rx = along(rx, &mut ab).await?;
         }
-        let mut rx = carry(rx, &mut to_c).await?;
+        let mut rx = along(rx, &mut to_c).await?;
         // The sender may be held, too, where it is.
         let _tx = (sim.below(2) == 0).then_some(tx);
         broker.leave().await?;
@@ -174,7 +166,7 @@ fn a_message_that_waits_has_gone_before_its_node() {
         to_c.send(channel().0).await?;
         at_c.recv().await?;
         let (tx, mut rx) = channel_with::<u32>(fifo(4));
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         tx.send(0).await?;
         tx.send(1).await?;
         to_c.send(tx).await?;
@@ -199,9 +191,9 @@ fn a_broker_replies_with_an_end() {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut callers = way::<Caller<u32, Sender<u32>>>(&broker, &c, "callers").await?;
         let (caller, mut callee) = call::<u32, Sender<u32>>();
-        let mut caller = carry(caller, &mut callers).await?;
+        let mut caller = along(caller, &mut callers).await?;
         let (tx, mut rx) = channel::<u32>();
-        let tx = carry(tx, &mut ab).await?;
+        let tx = along(tx, &mut ab).await?;
         let (asked, left) = par!(
             async {
                 let mut tx = caller.call(1).await?;

@@ -15,6 +15,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::run;
+
 fn builder(application: &str) -> dunlin::node::NodeBuilder {
     Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
 }
@@ -27,11 +32,6 @@ async fn nodes<const N: usize>(test: &str) -> Result<[Node; N]> {
         nodes.push(builder(test).join().await?);
     }
     Ok(nodes.try_into().unwrap())
-}
-
-fn run(test: impl Future<Output = Result>) {
-    let limit = Duration::from_secs(60);
-    dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
 /// The next that `f` wants.

@@ -14,10 +14,10 @@ use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-fn run(test: impl Future<Output = Result>) {
-    dunlin::block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") })
-        .unwrap();
-}
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::run;
 
 async fn node(test: &str) -> Node {
     let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));

@@ -5,6 +5,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Callee, call, rendezvous};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::along;
+
 /// With so many seeds each.
 const SEEDS: u64 = 50;
 
@@ -23,12 +28,6 @@ fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Re
         });
         result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
     }
-}
-
-async fn carry<T: Portable>(value: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
-    let (sent, received) = par!(way.0.send(value), way.1.recv());
-    sent?;
-    Ok(received?)
 }
 
 /// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and works.
@@ -60,7 +59,7 @@ fn a_pair_that_is_not_at_rest_stays() {
                 for posted in posted {
                     posted.await?;
                 }
-                let (mut tx, mut rx) = carry((tx, rx), way).await?;
+                let (mut tx, mut rx) = along((tx, rx), way).await?;
                 let (sent, received) = par!(tx.send(5), rx.recv());
                 assert_eq!((sent?, received?), ((), 5));
             }
@@ -93,7 +92,7 @@ fn a_pair_that_is_not_taken_stays() {
             let (mut tx, mut rx) = {
                 assert_eq!(rx.recv().await?, 0);
                 while way.1.try_recv().is_ok() {}
-                carry((tx, rx), way).await?
+                along((tx, rx), way).await?
             };
             assert_eq!(rx.recv().await?, 1);
             let (sent, received) = par!(tx.send(2), rx.recv());
@@ -107,11 +106,11 @@ fn a_pair_that_is_not_taken_stays() {
 #[test]
 fn a_pair_that_is_dropped_is_over() {
     run(true, async |sim, a, b, way| {
-        drop(carry(channel(), way).await?);
+        drop(along(channel(), way).await?);
         sleep(Duration::from_secs(1)).await;
         let (before, there) = (a.records(), b.records());
         for _ in 0..5 {
-            let (tx, rx) = carry(channel(), way).await?;
+            let (tx, rx) = along(channel(), way).await?;
             match sim.below(3) {
                 0 => drop((tx, rx)),
                 1 => {
@@ -140,7 +139,7 @@ fn a_pair_does_not_need_its_giver() {
         for n in 0..3 {
             tx.send(n).await?;
         }
-        let (mut tx, mut rx) = carry((tx, rx), way).await?;
+        let (mut tx, mut rx) = along((tx, rx), way).await?;
         let (left, used) = par!(a.leave(), async {
             for n in 0..3 {
                 assert_eq!(rx.recv().await?, n);
@@ -168,7 +167,7 @@ fn a_caller_goes_with_its_callee() {
             type Calls = (Caller<u32, u32>, Callee<u32, u32>);
             let (tx, rx) =
                 par!(async { a.sender::<Calls>("calls").await }, async { b.receiver::<Calls>("calls").await });
-            let (mut caller, mut callee) = carry(call::<u32, u32>(), &mut (tx?, rx?)).await?;
+            let (mut caller, mut callee) = along(call::<u32, u32>(), &mut (tx?, rx?)).await?;
             for n in 0..5 {
                 let (answer, asked) = par!(caller.call(n), async {
                     let asked = callee.accept().await?;

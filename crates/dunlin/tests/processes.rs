@@ -131,12 +131,6 @@ struct Market {
     referral: ToClient<MarketClient>,
 }
 
-/// What has the name: a bundle with a shared face can have none in this version, and comes in a message.
-#[derive(Bundle)]
-struct Door {
-    shop: ToClient<MarketClient>,
-}
-
 /// Buys something, here or where it was referred to.
 async fn buys(shop: &mut MarketClient, what: &str) -> Result {
     let price = shop.price.call(Item(what.to_owned())).within(Duration::from_secs(20)).await?;
@@ -151,8 +145,7 @@ async fn buys(shop: &mut MarketClient, what: &str) -> Result {
 }
 
 async fn market_customer(node: Node) -> Result {
-    let mut door = node.client::<Door>("shop").await?;
-    let mut shop = door.shop.recv().await?;
+    let mut shop = node.client::<Market>("shop").await?;
     buys(&mut shop, "krill").await?;
     // The face of another shop, which has come over this one's, refers to a third.
     let mut other = shop.referral.recv().await?;
@@ -200,13 +193,11 @@ async fn keeps(mut shop: MarketServer, refers_to: Option<MarketClient>) -> Resul
 }
 
 async fn market_keeper(node: Node) -> Result {
-    let mut door = node.server::<Door>("shop").await?;
+    let shop = node.server::<Market>("shop").await?;
     say("open");
-    let ((first, first_server), (second, second_server), (third, third_server)) =
-        (Market::pair(), Market::pair(), Market::pair());
+    let ((second, second_server), (third, third_server)) = (Market::pair(), Market::pair());
     drop((spawn(keeps(second_server, Some(third))), spawn(keeps(third_server, None))));
-    drop(spawn(keeps(first_server, Some(second))));
-    door.shop.send(first).await.map_err(|error| Error::other(error.to_string()))?;
+    drop(spawn(keeps(shop, Some(second))));
     std::future::pending().await
 }
 

@@ -8,6 +8,11 @@ use dunlin::node::{ConnectionState, Down, NoRelay, Peer, Route};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::way;
+
 const SEEDS: u64 = 20;
 
 /// D, H and I, which serves the names.
@@ -33,12 +38,6 @@ async fn introduced([d, h, i]: &[Node; 3]) -> Result<(Sender<u32>, Receiver<u32>
     let (sent, tx) = par!(to_d.send(tx?), at_d.recv());
     sent?;
     Ok((tx?, rx))
-}
-
-/// A channel by this name from one node to another.
-async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    Ok((tx?, rx?))
 }
 
 fn route(node: &Node, to: &Node) -> Option<Route> {

@@ -6,33 +6,10 @@ use std::time::Duration;
 use dunlin::ClaimError;
 use dunlin::prelude::*;
 
-/// Nodes of an application of their own, which is named for the test.
-async fn nodes<const N: usize>(test: &str) -> [Node; N] {
-    let names = format!("memory:names-of-{test}");
-    let mut nodes = Vec::new();
-    for _ in 0..N {
-        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
-    }
-    nodes.try_into().unwrap()
-}
-
-fn run(test: impl Future<Output = Result>) {
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
-    dunlin::block_on(limited).unwrap();
-}
-
-/// A channel by this name from one node to another, for ends.
-async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    Ok((tx?, rx?))
-}
-
-/// Sends the end along this way.
-async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
-    let (sent, received) = par!(way.0.send(end), way.1.recv());
-    sent?;
-    Ok(received?)
-}
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{Way, along, nodes, run, way};
 
 /// Sends and receives one value.
 async fn passes(sent: impl Future<Output = Result<(), SendError<u32>>>, rx: &mut Receiver<u32>, value: u32) -> Result {
@@ -49,7 +26,7 @@ fn a_handle_of_a_sender_elsewhere_sends_alone() {
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut here = tx.share();
-        let mut there = carry(here.clone(), &mut ab).await?;
+        let mut there = along(here.clone(), &mut ab).await?;
         for n in 0..5 {
             passes(there.send(2 * n), &mut rx, 2 * n).await?;
             passes(here.send(2 * n + 1), &mut rx, 2 * n + 1).await?;
@@ -73,8 +50,8 @@ fn a_claim_holds_all_others_back() {
         let mut ac = way::<Shared<Sender<u32>>>(&a, &c, "ac").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut at_c = along(at_a.clone(), &mut ac).await?;
         let singer = async |shared: &mut Shared<Sender<u32>>, base: u32| {
             for round in 0..3 {
                 let mut stage = shared.claim().await?;
@@ -119,8 +96,8 @@ fn handles_of_a_receiver_elsewhere_share_its_values() {
         let mut ac = way::<Shared<Receiver<u32>>>(&a, &c, "ac").await?;
         let (mut tx, rx) = channel::<u32>();
         let mut at_a = rx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut at_c = along(at_a.clone(), &mut ac).await?;
         let take = async |shared: &mut Shared<Receiver<u32>>| {
             let mut got = Vec::new();
             for _ in 0..20 {
@@ -156,8 +133,8 @@ fn claims_of_a_receiver_take_turns() {
         let mut ac = way::<Shared<Receiver<u32>>>(&a, &c, "ac").await?;
         let (mut tx, rx) = channel::<u32>();
         let at_a = rx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut at_c = along(at_a.clone(), &mut ac).await?;
         let take = async |shared: &mut Shared<Receiver<u32>>| {
             let mut got = Vec::new();
             for _ in 0..4 {
@@ -200,8 +177,8 @@ fn a_face_is_claimed_at_several_nodes() {
         let mut ac = way::<Shared<TillClient>>(&a, &c, "ac").await?;
         let (client, mut server) = Till::pair();
         let mut at_a = client.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut at_c = carry(at_a.clone(), &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut at_c = along(at_a.clone(), &mut ac).await?;
         let buy = async |shared: &mut Shared<TillClient>, price: u32| {
             for n in 0..3 {
                 let mut till = shared.claim().await?;
@@ -234,8 +211,8 @@ fn a_handle_goes_on() {
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut at_b = carry(tx.share(), &mut ab).await?;
-        let mut at_c = carry(at_b.clone(), &mut bc).await?;
+        let mut at_b = along(tx.share(), &mut ab).await?;
+        let mut at_c = along(at_b.clone(), &mut bc).await?;
         passes(at_c.send(1), &mut rx, 1).await?;
         passes(at_b.send(2), &mut rx, 2).await?;
         let claimed = async {
@@ -273,7 +250,7 @@ fn a_claim_is_released_when_its_node_is_lost() {
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
         let mut stage = at_b.claim().await?;
         passes(stage.send(1), &mut rx, 1).await?;
         assert_eq!(at_a.try_claim().err(), Some(ClaimError::WouldBlock));
@@ -306,8 +283,8 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
         let mut ac = way::<Receiver<u32>>(&a, &c, "ac").await?;
         let (tx, rx) = channel::<u32>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut rx = carry(rx, &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut rx = along(rx, &mut ac).await?;
         for n in 0..3 {
             passes(at_b.send(n), &mut rx, n).await?;
             passes(at_a.send(10 + n), &mut rx, 10 + n).await?;
@@ -344,8 +321,8 @@ fn an_end_goes_through_the_keeper() {
         let mut ac = way::<Receiver<Sender<u32>>>(&a, &c, "ac").await?;
         let (tx, rx) = channel::<Sender<u32>>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut rx = carry(rx, &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut rx = along(rx, &mut ac).await?;
         for n in 0..3 {
             let (end, mut here) = channel::<u32>();
             let (sent, got) = par!(at_b.send(end), rx.recv());
@@ -374,8 +351,8 @@ fn a_call_goes_through_the_keeper() {
         let mut ab = way::<Shared<Caller<u32, u32>>>(&a, &b, "ab").await?;
         let mut ac = way::<Callee<u32, u32>>(&a, &c, "ac").await?;
         let (caller, callee) = dunlin::call::<u32, u32>();
-        let mut at_b = carry(caller.share(), &mut ab).await?;
-        let mut callee = carry(callee, &mut ac).await?;
+        let mut at_b = along(caller.share(), &mut ab).await?;
+        let mut callee = along(callee, &mut ac).await?;
         for n in 0..5 {
             let serves = async {
                 let request = callee.accept().await?;
@@ -407,8 +384,8 @@ fn a_lost_sender_is_heard_of_everywhere() {
         let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
         let (tx, rx) = channel::<u32>();
         let mut at_a = rx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
-        let mut tx = carry(tx, &mut ac).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
+        let mut tx = along(tx, &mut ac).await?;
         let (sent, received) = par!(tx.send(1), at_b.recv());
         sent?;
         assert_eq!(received?, 1);
@@ -427,7 +404,7 @@ fn what_shared_ends_cost() {
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
         passes(at_b.send(0), &mut rx, 0).await?;
         let heard = || a.heard() + b.heard();
         // What was said before may be heard only now: what counts is the least of several.
@@ -482,8 +459,8 @@ fn a_handle_that_went_on_needs_only_the_keeper() {
         let (tx, mut rx) = channel::<u32>();
         let (mut ty, ry) = channel::<u32>();
         let (mut at_a, ears) = (tx.share(), ry.share());
-        let passed = carry((at_a.clone(), ears), &mut ab).await?;
-        let (mut at_c, mut ear) = carry(passed, &mut bc).await?;
+        let passed = along((at_a.clone(), ears), &mut ab).await?;
+        let (mut at_c, mut ear) = along(passed, &mut bc).await?;
         passes(at_c.send(1), &mut rx, 1).await?;
         drop((ab, bc));
         b.leave().await?;
@@ -518,10 +495,10 @@ fn the_only_handle_goes_round() {
         let heard = || a.heard() + b.heard() + c.heard();
         let mut cost = u64::MAX;
         for n in 0..50 {
-            handle = carry(handle, &mut ab).await?;
-            handle = carry(handle, &mut bc).await?;
+            handle = along(handle, &mut ab).await?;
+            handle = along(handle, &mut bc).await?;
             passes(handle.send(n), &mut rx, n).await?;
-            handle = carry(handle, &mut ca).await?;
+            handle = along(handle, &mut ca).await?;
             for _ in 0..10 {
                 let before = heard();
                 let mut stage = handle.claim().await?;
@@ -552,8 +529,8 @@ fn a_handle_goes_home_over_itself() {
         let (tx, mut back) = channel::<Handle>();
         let mut handle = Handle { home: tx.share() };
         for _ in 0..50 {
-            handle = carry(handle, &mut ab).await?;
-            handle = carry(handle, &mut bc).await?;
+            handle = along(handle, &mut ab).await?;
+            handle = along(handle, &mut bc).await?;
             let mut home = handle.home.clone();
             let (sent, returned) = par!(home.send(handle), back.recv());
             sent.map_err(|error| Error::other(error.to_string()))?;
@@ -577,7 +554,7 @@ fn handles_of_all_kinds_go_home() {
         let mut handles = (rx.share(), client.share());
         for n in 0..30 {
             for way in [&mut ab, &mut ba] {
-                handles = carry(handles, way).await?;
+                handles = along(handles, way).await?;
                 let (sent, received) = par!(tx.send(n), handles.0.recv());
                 sent?;
                 assert_eq!(received?, n);
@@ -609,7 +586,7 @@ fn a_handle_comes_home_as_another_type() {
         let (mut to_a, mut at_a) = (to_a?, at_a?);
         let mut on = way::<Shared<Sender<Metres>>>(&a, &b, "on").await?;
         let (tx, mut rx) = channel::<u32>();
-        let at_b = carry(tx.share(), &mut ab).await?;
+        let at_b = along(tx.share(), &mut ab).await?;
         let (sent, home) = par!(to_a.send(at_b), at_a.recv());
         sent.map_err(|error| Error::other(error.to_string()))?;
         let mut home = home?;
@@ -638,11 +615,11 @@ fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
         for n in 0..20 {
-            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let mut at_b = along(at_a.clone(), &mut ab).await?;
             let stage = at_a.claim().await?;
             let claimed = at_b.claim().within(Duration::from_millis(5)).await;
             assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
-            let mut at_c = carry(at_b, &mut bc).await?;
+            let mut at_c = along(at_b, &mut bc).await?;
             drop(stage);
             passes(at_c.send(n), &mut rx, n).await?;
             drop(at_c.claim().await?);
@@ -662,10 +639,10 @@ fn a_handle_that_hurries_on() {
         let mut db = way::<Shared<Sender<u32>>>(&d, &b, "db").await?;
         for n in 0..20 {
             let (tx, mut rx) = channel::<u32>();
-            let mut handle = carry(tx.share(), &mut ab).await?;
+            let mut handle = along(tx.share(), &mut ab).await?;
             for _ in 0..2 {
                 for way in [&mut bc, &mut cd, &mut db] {
-                    handle = carry(handle, way).await?;
+                    handle = along(handle, way).await?;
                 }
             }
             passes(handle.send(n), &mut rx, n).await?;
@@ -686,7 +663,7 @@ fn a_face_is_granted_to_who_has_gone() {
         let (client, mut server) = Till::pair();
         let mut at_a = client.share();
         for n in 0..50 {
-            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let mut at_b = along(at_a.clone(), &mut ab).await?;
             let held = at_a.claim().await?;
             let claimed = at_b.claim().within(Duration::from_millis(5)).await;
             assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
@@ -712,7 +689,7 @@ fn a_claim_elsewhere_retires_the_channel() {
         let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
         let (mut tx, rx) = channel::<u32>();
         let mut at_a = rx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
         let mut claimed = at_b.claim().await?;
         let (sent, held) = par!(tx.send(1), async { Ok::<u32, RecvError>(claimed.recv_extended().await?.release()) });
         sent?;
@@ -735,7 +712,7 @@ fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
         for by_claimer in [0, 1, 3] {
             let (mut tx, rx) = channel_with::<u32>(fifo(3));
             let mut at_a = rx.share();
-            let mut at_b = carry(at_a.clone(), &mut ab).await?;
+            let mut at_b = along(at_a.clone(), &mut ab).await?;
             let mut other = at_b.clone();
             for n in 0..3 {
                 tx.send(n).await?;
@@ -768,7 +745,7 @@ fn a_post_is_not_held_back_by_a_claim_that_nobody_uses() {
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
-        let mut at_b = carry(at_a.clone(), &mut ab).await?;
+        let mut at_b = along(at_a.clone(), &mut ab).await?;
         for n in 0..5 {
             drop(at_b.claim().await?);
             at_a.send_nowait(n).detach();
@@ -779,6 +756,84 @@ fn a_post_is_not_held_back_by_a_claim_that_nobody_uses() {
             assert_eq!(held_back, Err(RecvError::TimedOut));
             drop(claim);
             assert_eq!(rx.recv().await?, n);
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Desk {
+    ask: ToServer<u32>,
+    answer: ToClient<u32>,
+}
+
+#[derive(Bundle)]
+struct Office {
+    bell: ToServer<u32>,
+    desk: Share<Desk>,
+    back: Flip<Share<Desk>>,
+}
+
+/// What comes to the desk is answered there, and twice that is asked at the other side's. At `other` a handle of that other one goes to, and is used.
+async fn clerk(mut office: OfficeServer, other: Option<&mut Way<Shared<DeskClient>>>) -> Result {
+    let mut back = office.back;
+    if let Some(way) = other {
+        back = along(back.clone(), way).await?;
+    }
+    for _ in 0..office.bell.recv().await? {
+        let asked = office.desk.ask.recv().await?;
+        office.desk.answer.send(asked + 1).await?;
+        let mut claim = back.claim().await?;
+        claim.ask.send(2 * asked).await?;
+        assert_eq!(claim.answer.recv().await?, 2 * asked + 1);
+    }
+    Ok(())
+}
+
+/// Two handles of the shared face, by which three things are asked each.
+async fn visitors(office: OfficeClient) -> Result {
+    let OfficeClient { mut bell, desk, mut back } = office;
+    let visits = async |mut desk: Shared<DeskClient>, from: u32| {
+        for n in from..from + 3 {
+            let mut claim = desk.claim().await?;
+            claim.ask.send(n).await?;
+            assert_eq!(claim.answer.recv().await?, n + 1);
+        }
+        Result::<()>::Ok(())
+    };
+    let answers = async {
+        for _ in 0..6 {
+            let asked = back.ask.recv().await?;
+            back.answer.send(asked + 1).await?;
+        }
+        Result::<()>::Ok(())
+    };
+    bell.send(6).await?;
+    let (one, two, answered) = par!(visits(desk.clone(), 10), visits(desk, 20), answers);
+    one.and(two).and(answered)
+}
+
+/// A bundle by a name: whoever has a shared face in it shares it there, and can send handles of it on.
+#[test]
+fn a_named_bundle_has_a_shared_face() {
+    run(async {
+        let [a, b, c] = nodes("a_named_bundle").await;
+        let (client, server) =
+            par!(async { a.client::<Office>("far").await }, async { b.server::<Office>("far").await });
+        let mut on = way::<Shared<DeskClient>>(&b, &c, "on").await?;
+        let (visited, served) = par!(visitors(client?), clerk(server?, Some(&mut on)));
+        visited.and(served)?;
+
+        let (client, server) =
+            par!(async { a.client::<Office>("near").await }, async { a.server::<Office>("near").await });
+        let (visited, served) = par!(visitors(client?), clerk(server?, None));
+        visited.and(served)?;
+
+        let mut guests = b.acceptor::<Office>("guests").await?;
+        for node in [&a, &b] {
+            let (client, guest) = par!(async { node.client::<Office>("guests").await }, guests.recv());
+            let (visited, served) = par!(visitors(client?), clerk(guest?.into_face(), None));
+            visited.and(served)?;
         }
         Ok(())
     });

@@ -8,6 +8,11 @@ use std::sync::{Arc, Mutex};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::carry;
+
 /// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
 type Word = (u32, u32, u32);
 
@@ -130,15 +135,6 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
     Ok(())
 }
 
-/// Sends the end from one node to another.
-async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
-    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut give, mut take) = (give?, take?);
-    let (given, taken) = par!(give.send(end), take.recv());
-    given?;
-    Ok(taken?)
-}
-
 /// A handle at each node: each has come from the keeper, which is the first, or from the one before.
 async fn handles<E: dunlin::End>(sim: &Sim, nodes: &[Node], shared: Shared<E>) -> Result<Vec<Shared<E>>>
 where
@@ -147,7 +143,7 @@ where
     let mut handles = vec![shared];
     for (n, node) in nodes.iter().enumerate().skip(1) {
         let from = if sim.below(2) == 0 { 0 } else { n - 1 };
-        handles.push(carry(&nodes[from], node, &format!("handle {n}"), handles[from].clone()).await?);
+        handles.push(carry(handles[from].clone(), &nodes[from], node, &format!("handle {n}")).await?);
     }
     Ok(handles)
 }
@@ -164,7 +160,7 @@ fn a_choir(seed: u64) {
         let (tx, mut rx) = channel::<Word>();
         let voices = handles(&sim, &nodes, tx.share()).await?;
         if sim.below(2) == 0 {
-            rx = carry(&nodes[0], &nodes[3], "ear", rx).await?;
+            rx = carry(rx, &nodes[0], &nodes[3], "ear").await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for (n, shared) in voices.into_iter().enumerate() {
@@ -291,7 +287,7 @@ fn an_audience(seed: u64) {
         let (mut tx, rx) = if sim.below(3) == 0 { channel_with::<Word>(fifo(2)) } else { channel::<Word>() };
         let ears = handles(&sim, &nodes, rx.share()).await?;
         if sim.below(2) == 0 {
-            tx = carry(&nodes[0], &nodes[3], "mouth", tx).await?;
+            tx = carry(tx, &nodes[0], &nodes[3], "mouth").await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for shared in ears {

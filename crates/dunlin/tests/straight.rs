@@ -6,31 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin::prelude::*;
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{carry, nodes, run};
+
 const LARGE: usize = 300_000;
-
-/// Nodes of an application of their own, which is named for the test.
-async fn nodes<const N: usize>(test: &str) -> [Node; N] {
-    let names = format!("memory:names-of-{test}");
-    let mut nodes = Vec::new();
-    for _ in 0..N {
-        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
-    }
-    nodes.try_into().unwrap()
-}
-
-fn run(test: impl Future<Output = Result>) {
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
-    dunlin::block_on(limited).unwrap();
-}
-
-/// Sends the end from one node to another, over a channel by this name.
-async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut tx, mut rx) = (tx?, rx?);
-    let (sent, received) = par!(tx.send(end), rx.recv());
-    sent?;
-    Ok(received?)
-}
 
 /// How many bytes this node has said to that one, and heard from it.
 fn said(node: &Node, to: &Node) -> u64 {
@@ -49,33 +30,55 @@ fn they_do_not_pass_the_keeper() {
         let [a, b, c] = nodes("they_do_not_pass").await;
         let (tx, rx) = channel::<Bytes>();
         let here = rx.share();
-        let mut there = carry(here.clone(), &a, &c, "handle").await?;
-        let mut tx = carry(tx, &a, &b, "sender").await?;
-        let (sent, got) = par!(
-            async {
-                for number in 0..20 {
-                    tx.send(value(number)).await?;
-                }
-                drop(tx);
-                Ok::<_, SendError<Bytes>>(())
-            },
-            async {
-                let mut got = Vec::new();
-                while let Some(value) = there.next().await? {
-                    assert_eq!(value.len(), LARGE);
-                    got.push(value[LARGE - 1]);
-                }
-                Ok::<_, dunlin::Error>(got)
-            }
-        );
-        sent?;
-        assert_eq!(got?, (0..20).collect::<Vec<u8>>());
-        let (through, straight) = (said(&c, &a), said(&c, &b));
-        // The first one has come before the sender was told that receivers are elsewhere.
-        assert!(through < 2 * LARGE as u64, "{through} bytes came through the keeper");
-        assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
+        let there = carry(here.clone(), &a, &c, "handle").await?;
+        let tx = carry(tx, &a, &b, "sender").await?;
+        come_straight(tx, there, [&a, &b, &c]).await
+    });
+}
+
+/// The same of one that has gone on from `d`: by the keeper its channel is joined with the agent of a handle of its own.
+#[test]
+fn nor_do_those_for_a_handle_that_went_on() {
+    run(async {
+        let [a, b, c, d] = nodes("went_on_straight").await;
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let at_d = carry(here.clone(), &a, &d, "ad").await?;
+        let there = carry(at_d, &d, &c, "dc").await?;
+        let tx = carry(tx, &a, &b, "sender").await?;
+        come_straight(tx, there, [&a, &b, &c]).await?;
+        let between = said(&d, &a) + said(&d, &b) + said(&d, &c);
+        assert!(between < LARGE as u64, "{between} bytes came through the node in between");
         Ok(())
     });
+}
+
+/// Twenty values, of which the keeper has one at most.
+async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>, [a, b, c]: [&Node; 3]) -> Result {
+    let (sent, got) = par!(
+        async {
+            for number in 0..20 {
+                tx.send(value(number)).await?;
+            }
+            drop(tx);
+            Ok::<_, SendError<Bytes>>(())
+        },
+        async {
+            let mut got = Vec::new();
+            while let Some(value) = there.next().await? {
+                assert_eq!(value.len(), LARGE);
+                got.push(value[LARGE - 1]);
+            }
+            Ok::<_, dunlin::Error>(got)
+        }
+    );
+    sent?;
+    assert_eq!(got?, (0..20).collect::<Vec<u8>>());
+    let (through, straight) = (said(c, a), said(c, b));
+    // The first one has come before the sender was told that receivers are elsewhere.
+    assert!(through < 2 * LARGE as u64, "{through} bytes came through the keeper");
+    assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
+    Ok(())
 }
 
 /// Five for the first claimer, five for the next, and so on: what is on its way to one who gives its claim up goes to the next.
@@ -190,16 +193,32 @@ fn a_posted_value_outlives_its_sender() {
 #[cfg(feature = "sim")]
 #[test]
 fn what_cannot_be_read_comes_through_the_keeper() {
+    cannot_be_read(false);
+}
+
+/// The same of a handle that has gone on from another node.
+#[cfg(feature = "sim")]
+#[test]
+fn what_a_handle_that_went_on_cannot_read_does_too() {
+    cannot_be_read(true);
+}
+
+#[cfg(feature = "sim")]
+fn cannot_be_read(went_on: bool) {
     let sim = dunlin::sim::Sim::new(1);
     sim.run(async {
         let join = || Node::builder().app("unread").relay(false).grace(Duration::from_secs(2)).join();
-        let (a, b, c) = (join().await?, join().await?, join().await?);
+        let (a, b, c, d) = (join().await?, join().await?, join().await?, join().await?);
         let (tx, rx) = channel::<Bytes>();
         let here = rx.share();
-        let mut there = carry(here.clone(), &a, &c, "handle").await?;
+        let mut there = if went_on {
+            let between = carry(here.clone(), &a, &d, "between").await?;
+            carry(between, &d, &c, "handle").await?
+        } else {
+            carry(here.clone(), &a, &c, "handle").await?
+        };
         let mut tx = carry(tx, &a, &b, "sender").await?;
-        sim.block(&b, &c);
-        sim.block(&c, &b);
+        sim.part(&b, &c);
         for number in 0..4 {
             let began = sim.elapsed();
             let (sent, got) = par!(tx.send(value(number)), there.recv());

@@ -6,33 +6,10 @@ use std::time::Duration;
 use dunlin::prelude::*;
 use dunlin::{Callee, Reply, call};
 
-/// Nodes of an application of their own, which is named for the test.
-async fn nodes<const N: usize>(test: &str) -> [Node; N] {
-    let names = format!("memory:names-of-{test}");
-    let mut nodes = Vec::new();
-    for _ in 0..N {
-        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
-    }
-    nodes.try_into().unwrap()
-}
-
-fn run(test: impl Future<Output = Result>) {
-    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") };
-    dunlin::block_on(limited).unwrap();
-}
-
-/// A channel by this name from one node to another, for ends.
-async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<T>, Receiver<T>)> {
-    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    Ok((tx?, rx?))
-}
-
-/// Sends the end along this way.
-async fn carry<T: Portable>(end: T, way: &mut (Sender<T>, Receiver<T>)) -> Result<T> {
-    let (sent, received) = par!(way.0.send(end), way.1.recv());
-    sent?;
-    Ok(received?)
-}
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{along, nodes, run, way};
 
 #[test]
 fn a_sender_goes_on_and_its_giver_is_not_needed() {
@@ -41,13 +18,13 @@ fn a_sender_goes_on_and_its_giver_is_not_needed() {
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         for n in 0..3 {
             let (sent, received) = par!(tx.send(n), rx.recv());
             sent?;
             assert_eq!(received?, n);
         }
-        let mut tx = carry(tx, &mut bc).await?;
+        let mut tx = along(tx, &mut bc).await?;
         let (sent, received) = par!(tx.send(3), rx.recv());
         sent?;
         assert_eq!(received?, 3);
@@ -72,13 +49,13 @@ fn a_sender_comes_home() {
         let mut ba = way::<Sender<u32>>(&b, &a, "ba").await?;
         let (mut tx, mut rx) = channel::<u32>();
         for round in 0..5 {
-            tx = carry(tx, &mut ab).await?;
+            tx = along(tx, &mut ab).await?;
             if round % 2 == 0 {
                 let (sent, received) = par!(tx.send(round), rx.recv());
                 sent?;
                 assert_eq!(received?, round);
             }
-            tx = carry(tx, &mut ba).await?;
+            tx = along(tx, &mut ba).await?;
             let (sent, received) = par!(tx.send(100 + round), rx.recv());
             sent?;
             assert_eq!(received?, 100 + round);
@@ -99,20 +76,20 @@ fn a_buffer_is_filled_from_several_nodes() {
         let mut cb = way::<Sender<u32>>(&c, &b, "cb").await?;
         let (mut tx, mut rx) = channel_with::<u32>(fifo(4));
         tx.send(0).await?;
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         let mut next = 1;
         let mut expected = 0;
         for _ in 0..10 {
             tx.send(next).await?;
             tx.send(next + 1).await?;
-            tx = carry(tx, &mut bc).await?;
+            tx = along(tx, &mut bc).await?;
             tx.send(next + 2).await?;
             next += 3;
             for _ in 0..3 {
                 assert_eq!(rx.recv().await?, expected);
                 expected += 1;
             }
-            tx = carry(tx, &mut cb).await?;
+            tx = along(tx, &mut cb).await?;
         }
         assert_eq!(rx.recv().await?, expected);
         drop(tx);
@@ -132,7 +109,7 @@ fn a_sender_travels_in_a_ring() {
         }
         let (mut tx, mut rx) = channel::<usize>();
         for stop in 0..60 {
-            tx = carry(tx, &mut ways[stop % 4]).await?;
+            tx = along(tx, &mut ways[stop % 4]).await?;
             // At some stops it is only passed on.
             if stop % 3 != 1 {
                 let (sent, received) = par!(tx.send(stop), rx.recv());
@@ -151,8 +128,8 @@ fn an_end_that_is_dropped_unused_ends_its_channel() {
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let tx = carry(tx, &mut ab).await?;
-        let tx = carry(tx, &mut bc).await?;
+        let tx = along(tx, &mut ab).await?;
+        let tx = along(tx, &mut bc).await?;
         drop(tx);
         assert_eq!(rx.recv().await, Err(RecvError::Closed));
         Ok(())
@@ -167,8 +144,8 @@ fn an_end_that_is_lost_unused_ends_its_channel() {
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let tx = carry(tx, &mut ab).await?;
-        let tx = carry(tx, &mut bc).await?;
+        let tx = along(tx, &mut ab).await?;
+        let tx = along(tx, &mut bc).await?;
         c.leave().await?;
         assert!(rx.recv().await.is_err());
         drop(tx);
@@ -184,9 +161,9 @@ fn a_sender_is_at_rest_when_it_leaves() {
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         let posted = tx.send_nowait(7);
-        let (tx, received) = par!(carry(tx, &mut bc), rx.recv());
+        let (tx, received) = par!(along(tx, &mut bc), rx.recv());
         assert_eq!(received?, 7);
         posted.await?;
         let mut tx = tx?;
@@ -205,7 +182,7 @@ fn a_message_that_waits_can_be_given_up() {
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Sender<u32>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
-        let mut tx = carry(tx, &mut ab).await?;
+        let mut tx = along(tx, &mut ab).await?;
         let posted = tx.send_nowait(7);
         let given_up = bc.0.send(tx).within(Duration::from_millis(20)).await.unwrap_err();
         let mut tx = given_up.into_value();
@@ -225,7 +202,7 @@ fn a_caller_goes_on() {
         let mut ab = way::<Caller<u32, String>>(&a, &b, "ab").await?;
         let mut bc = way::<Caller<u32, String>>(&b, &c, "bc").await?;
         let (caller, mut callee) = call::<u32, String>();
-        let mut caller = carry(caller, &mut ab).await?;
+        let mut caller = along(caller, &mut ab).await?;
         let answer = async {
             for _ in 0..2 {
                 let (question, reply) = callee.accept().await?.split();
@@ -235,7 +212,7 @@ fn a_caller_goes_on() {
         };
         let ask = async {
             assert_eq!(caller.call(1).await?, "1?");
-            let mut caller = carry(caller, &mut bc).await?;
+            let mut caller = along(caller, &mut bc).await?;
             assert_eq!(caller.call(2).await?, "2?");
             Ok::<(), dunlin::Error>(())
         };
@@ -285,15 +262,15 @@ fn a_receiver_goes_to_another_node_and_on() {
         let mut ca = way::<Receiver<u32>>(&c, &a, "ca").await?;
         let (mut tx, mut rx) = channel::<u32>();
         for n in 0..20 {
-            rx = carry(rx, &mut ab).await?;
+            rx = along(rx, &mut ab).await?;
             let (sent, received) = par!(tx.send(3 * n), rx.recv());
             sent?;
             assert_eq!(received?, 3 * n);
-            rx = carry(rx, &mut bc).await?;
+            rx = along(rx, &mut bc).await?;
             let (sent, received) = par!(tx.send(3 * n + 1), rx.recv());
             sent?;
             assert_eq!(received?, 3 * n + 1);
-            rx = carry(rx, &mut ca).await?;
+            rx = along(rx, &mut ca).await?;
             let (sent, received) = par!(tx.send(3 * n + 2), rx.recv());
             sent?;
             assert_eq!(received?, 3 * n + 2);
@@ -316,16 +293,16 @@ fn a_buffer_moves_with_its_receiver() {
         for n in 0..3 {
             tx.send(n).await?;
         }
-        rx = carry(rx, &mut ab).await?;
+        rx = along(rx, &mut ab).await?;
         let (mut next, mut expected) = (3, 0);
         for _ in 0..10 {
             tx.send(next).await?;
-            rx = carry(rx, &mut bc).await?;
+            rx = along(rx, &mut bc).await?;
             assert_eq!((rx.recv().await?, rx.recv().await?), (expected, expected + 1));
             tx.send(next + 1).await?;
             next += 2;
             expected += 2;
-            rx = carry(rx, &mut cb).await?;
+            rx = along(rx, &mut cb).await?;
         }
         assert!(tx.send(next).within(Duration::from_secs(5)).await.is_ok());
         drop(tx);
@@ -346,9 +323,9 @@ fn an_offer_finds_its_receiver() {
         let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Receiver<u32>>(&b, &c, "bc").await?;
         let (mut tx, rx) = channel::<u32>();
-        let rx = carry(rx, &mut ab).await?;
+        let rx = along(rx, &mut ab).await?;
         let move_and_receive = async {
-            let mut rx = carry(rx, &mut bc).await?;
+            let mut rx = along(rx, &mut bc).await?;
             let first = rx.recv().await?;
             Ok::<_, dunlin::Error>((first, rx))
         };
@@ -376,14 +353,14 @@ fn both_ends_travel_at_once() {
             receivers.push(way::<Receiver<usize>>(&nodes[n], before, &format!("receiver {n}")).await?);
         }
         let (tx, rx) = channel::<usize>();
-        let mut tx = carry(tx, &mut senders[0]).await?;
-        let mut rx = carry(rx, &mut receivers[0]).await?;
+        let mut tx = along(tx, &mut senders[0]).await?;
+        let mut rx = along(rx, &mut receivers[0]).await?;
         let (mut at, mut from) = (1, 2);
         for n in 0..40 {
             let (sent, received) = par!(tx.send(n), rx.recv());
             sent?;
             assert_eq!(received?, n);
-            let (moved, came) = par!(carry(tx, &mut senders[at]), carry(rx, &mut receivers[from]));
+            let (moved, came) = par!(along(tx, &mut senders[at]), along(rx, &mut receivers[from]));
             (tx, rx) = (moved?, came?);
             (at, from) = ((at + 1) % 3, (from + 2) % 3);
         }
@@ -401,7 +378,7 @@ fn a_callee_goes_on() {
         let mut ab = way::<Callee<u32, u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Callee<u32, u32>>(&b, &c, "bc").await?;
         let (mut caller, callee) = call::<u32, u32>();
-        let mut callee = carry(callee, &mut ab).await?;
+        let mut callee = along(callee, &mut ab).await?;
         let ask = async {
             for n in 0..10 {
                 assert_eq!(caller.call(n).await?, n + 1);
@@ -413,7 +390,7 @@ fn a_callee_goes_on() {
                 let (n, reply) = callee.accept().await?.split();
                 reply.send(n + 1).expect("the caller waits");
             }
-            let mut callee = carry(callee, &mut bc).await?;
+            let mut callee = along(callee, &mut bc).await?;
             for _ in 0..5 {
                 let (n, reply) = callee.accept().await?.split();
                 reply.send(n + 1).expect("the caller waits");
@@ -434,8 +411,8 @@ fn named_ends_go_on() {
         let (tx, rx) = way::<u32>(&a, &b, "numbers").await?;
         let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
         let mut ba = way::<Receiver<u32>>(&b, &a, "ba").await?;
-        let mut tx = carry(tx, &mut ac).await?;
-        let mut rx = carry(rx, &mut ba).await?;
+        let mut tx = along(tx, &mut ac).await?;
+        let mut rx = along(rx, &mut ba).await?;
         for n in 0..5 {
             let (sent, received) = par!(tx.send(n), rx.recv());
             sent?;
@@ -487,8 +464,8 @@ fn an_unused_sender_hears_the_end() {
         let mut first = way::<Sender<u32>>(&a, &b, "first").await?;
         let mut second = way::<Sender<u32>>(&b, &c, "second").await?;
         let (tx, rx) = channel::<u32>();
-        let tx = carry(tx, &mut first).await?;
-        let mut tx = carry(tx, &mut second).await?;
+        let tx = along(tx, &mut first).await?;
+        let mut tx = along(tx, &mut second).await?;
         let ((), ()) = par!(tx.closed(), async { drop(rx) });
         Ok(())
     });
@@ -518,14 +495,14 @@ fn ends_move_with_the_buffer_that_they_are_in() {
         let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, "ab").await?;
         let mut bc = way::<Receiver<Sender<u32>>>(&b, &c, "bc").await?;
         let (mut ends, rx) = channel_with::<Sender<u32>>(fifo(4));
-        let rx = carry(rx, &mut ab).await?;
+        let rx = along(rx, &mut ab).await?;
         let mut receivers = Vec::new();
         for _ in 0..3 {
             let (tx, rx) = channel::<u32>();
             ends.send(tx).await?;
             receivers.push(rx);
         }
-        let mut rx = carry(rx, &mut bc).await?;
+        let mut rx = along(rx, &mut bc).await?;
         for (n, inner) in (0..).zip(&mut receivers) {
             let mut tx = rx.recv().await?;
             let (sent, received) = par!(tx.send(n), inner.recv());
@@ -543,7 +520,7 @@ fn ends_come_in_replies() {
         let [a, b] = nodes("ends_come_in_replies").await;
         let mut ab = way::<Caller<u32, (Sender<u32>, Receiver<u32>)>>(&a, &b, "ab").await?;
         let (caller, mut callee) = call::<u32, (Sender<u32>, Receiver<u32>)>();
-        let mut caller = carry(caller, &mut ab).await?;
+        let mut caller = along(caller, &mut ab).await?;
         for round in 0..20 {
             let ((to_here, mut here), (mut from_here, there)) = (channel(), channel());
             let (answer, asked) = par!(caller.call(round), async {
@@ -576,7 +553,7 @@ fn both_ends_go_in_one_message() {
             for n in 0..buffered {
                 tx.send(n).await?;
             }
-            let (mut tx, mut rx) = carry((tx, rx), &mut ab).await?;
+            let (mut tx, mut rx) = along((tx, rx), &mut ab).await?;
             let sends = async {
                 for n in buffered..20 {
                     tx.send(n).await?;
@@ -593,11 +570,11 @@ fn both_ends_go_in_one_message() {
             sent?;
             received?;
             // Back, and the receiver on by another way.
-            let (rx, mut tx) = carry((rx, tx), &mut ba).await?;
-            let (_, mut rx) = carry((channel().0, rx), &mut ab).await?;
+            let (rx, mut tx) = along((rx, tx), &mut ba).await?;
+            let (_, mut rx) = along((channel().0, rx), &mut ab).await?;
             let (sent, received) = par!(tx.send(20), rx.recv());
             assert_eq!((sent?, received?), ((), 20));
-            let mut rx = carry(rx, &mut bc).await?;
+            let mut rx = along(rx, &mut bc).await?;
             let (sent, received) = par!(tx.send(21), rx.recv());
             assert_eq!((sent?, received?), ((), 21));
             drop(tx);
@@ -616,14 +593,14 @@ fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
             let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
             let mut ac = way::<Receiver<u32>>(&a, &c, "ac").await?;
             let (tx, mut rx) = channel_with::<u32>(policy);
-            let mut tx = carry(tx, &mut ab).await?;
+            let mut tx = along(tx, &mut ab).await?;
             let (sent, received) = par!(tx.send(1), rx.recv());
             sent?;
             assert_eq!(received?, 1);
             let mut news = a.connections();
             b.leave().await?;
             while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
-            let mut rx = carry(rx, &mut ac).await?;
+            let mut rx = along(rx, &mut ac).await?;
             assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         }
         Ok(())
@@ -639,14 +616,14 @@ fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
             let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
             let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
             let (mut tx, rx) = channel_with::<u32>(policy);
-            let mut rx = carry(rx, &mut ab).await?;
+            let mut rx = along(rx, &mut ab).await?;
             let (sent, received) = par!(tx.send(1), rx.recv());
             sent?;
             assert_eq!(received?, 1);
             let mut news = a.connections();
             b.leave().await?;
             while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
-            let mut tx = carry(tx, &mut ac).await?;
+            let mut tx = along(tx, &mut ac).await?;
             // Of a buffer the first ones may have found a place before the end was known.
             let error = loop {
                 if let Err(error) = tx.send(2).await {
@@ -691,14 +668,14 @@ fn ends_on_credits_that_nobody_receives_are_dropped() {
         for round in 0..20 {
             let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, &format!("ab {round}")).await?;
             let (mut to_b, from_a) = channel_with::<Sender<u32>>(fifo(4));
-            let mut from_a = carry(from_a, &mut ab).await?;
+            let mut from_a = along(from_a, &mut ab).await?;
             // The credits are here.
             let (sent, received) = par!(to_b.send(channel().0), from_a.recv());
             assert!(sent.is_ok() && received.is_ok(), "{sent:?}");
             // One end has not been between nodes, the other one has.
             let (tx, mut rx) = channel();
             let (known, rx_there) = channel();
-            let mut rx_there = carry(rx_there, &mut there).await?;
+            let mut rx_there = along(rx_there, &mut there).await?;
             drop(from_a);
             for tx in [tx, known] {
                 drop(to_b.send(tx).await);
@@ -727,10 +704,10 @@ fn ends_on_credits_that_cannot_be_read_are_dropped() {
         for is_known in [false, true] {
             let mut ab = way::<Receiver<Unreadable>>(&a, &b, &format!("ab {is_known}")).await?;
             let (mut to_b, from_a) = channel_with::<Unreadable>(fifo(4));
-            let mut from_a = carry(from_a, &mut ab).await?;
+            let mut from_a = along(from_a, &mut ab).await?;
             let (tx, mut rx) = channel();
             if is_known {
-                rx = carry(rx, &mut there).await?;
+                rx = along(rx, &mut there).await?;
             }
             let (sent, received) = par!(to_b.send(Unreadable(tx, 1)), from_a.recv());
             assert!(sent.is_ok(), "{sent:?}");
@@ -751,8 +728,8 @@ fn an_end_that_came_on_a_credit_goes_on_at_once() {
             let (to_c, from_b) = channel_with::<Sender<u32>>(fifo(4));
             let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, &format!("ab {round}")).await?;
             let mut bc = way::<Receiver<Sender<u32>>>(&b, &c, &format!("bc {round}")).await?;
-            let (mut to_b, mut from_a) = (to_b, carry(from_a, &mut ab).await?);
-            let (mut to_c, mut from_b) = (to_c, carry(from_b, &mut bc).await?);
+            let (mut to_b, mut from_a) = (to_b, along(from_a, &mut ab).await?);
+            let (mut to_c, mut from_b) = (to_c, along(from_b, &mut bc).await?);
             let (tx, mut rx) = channel::<u32>();
             to_b.send(tx).await.map_err(|error| Error::other(error.to_string()))?;
             to_c.send(from_a.recv().await?).await.map_err(|error| Error::other(error.to_string()))?;
@@ -809,7 +786,7 @@ fn a_receiver_without_a_sender_goes_on_a_credit() {
         let [a, b] = nodes("a_receiver_without_a_sender").await;
         let mut ab = way::<Receiver<Receiver<u32>>>(&a, &b, "ab").await?;
         let (mut ends, rx) = channel_with::<Receiver<u32>>(fifo(4));
-        let mut there = carry(rx, &mut ab).await?;
+        let mut there = along(rx, &mut ab).await?;
         for retired in [true, false, true, false] {
             let (tx, rx) = channel::<u32>();
             if retired {

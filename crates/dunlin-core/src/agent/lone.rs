@@ -130,11 +130,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
 
     /// A receive elsewhere wants something.
     pub fn reserve(&self, number: u64) -> Reserved<T> {
-        match self.demand(number, false) {
-            Reserved::Granted(Given::Value(value)) => Reserved::Granted(value),
-            Reserved::Granted(Given::Unread | Given::Unreadable) | Reserved::Later => Reserved::Later,
-            Reserved::Gone => Reserved::Gone,
-        }
+        self.demand(number, false).of_values()
     }
 
     /// The same, of who can read a value [where it was sent](super::Inlet::offer_unread).
@@ -192,14 +188,14 @@ impl<T: Send + 'static> LoneOutlet<T> {
     }
 
     /// The receive has failed. If that is because of the half there, others may have the value; if because of the value, its send has failed.
-    pub fn failed(&self, number: u64, value: Option<impl Into<Given<T>>>, why: Why) {
+    pub fn failed(&self, number: u64, value: Option<Given<T>>, why: Why) {
         let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
-        self.back(number, value.map(Into::into), true, of_value.then_some(why));
+        self.back(number, value, true, of_value.then_some(why));
     }
 
     /// What was [asked back](Event::AskedBack) has not been taken.
-    pub fn withdrawn(&self, number: u64, value: Option<impl Into<Given<T>>>) {
-        self.back(number, value.map(Into::into), true, None);
+    pub fn withdrawn(&self, number: u64, value: Option<Given<T>>) {
+        self.back(number, value, true, None);
     }
 
     fn back(&self, number: u64, value: Option<Given<T>>, closed: bool, why: Option<Why>) {
@@ -224,8 +220,8 @@ impl<T: Send + 'static> LoneOutlet<T> {
         self.gone();
     }
 
-    /// All handles there are gone.
-    pub(super) fn gone(&self) {
+    /// The handles there are gone; the others go on. When what was given has been settled, [`Event::Gone`] answers.
+    pub fn gone(&self) {
         *self.leaving.lock() = true;
         self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
     }

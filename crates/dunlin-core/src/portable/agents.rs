@@ -54,7 +54,7 @@ impl<T: Portable> AnyValue for T {
 }
 
 impl Value {
-    fn new<T: Portable>(value: T) -> Self {
+    pub(crate) fn new<T: Portable>(value: T) -> Self {
         Self(Box::new(value))
     }
 
@@ -334,6 +334,11 @@ impl AnyOutlet {
         self.agent.retire();
     }
 
+    /// [`Outlet::gone`], [`LoneOutlet::gone`].
+    pub fn gone(&self) {
+        self.agent.gone();
+    }
+
     /// [`Outlet::poison`].
     pub fn poison(&self, reason: Reason) {
         self.agent.poison(reason);
@@ -505,12 +510,13 @@ trait DynOutlet: Send {
     fn failed(&self, ticket: u64, value: Option<Value>, why: Why);
     fn withdrawn(&self, ticket: u64, value: Option<Value>);
     fn retire(&self);
+    fn gone(&self);
     fn poison(&self, reason: Reason);
 }
 
 /// What an outlet does with values that have their type, done with those that have none.
 macro_rules! with_values {
-    ($into:ident, $reserve:expr) => {
+    () => {
         fn channel(&self) -> ChannelId {
             self.channel()
         }
@@ -520,7 +526,7 @@ macro_rules! with_values {
         }
 
         fn lost(&self, ticket: u64, value: Value, id: MessageId) {
-            self.lost(ticket, value.$into::<T>(), id);
+            self.lost(ticket, value.into_given::<T>(), id);
         }
 
         fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
@@ -528,7 +534,11 @@ macro_rules! with_values {
         }
 
         fn reserve(&self, ticket: u64) -> Reserved<Value> {
-            $reserve(self, ticket)
+            match self.reserve_unread(ticket) {
+                Reserved::Granted(given) => Reserved::Granted(Value::of_given(given)),
+                Reserved::Later => Reserved::Later,
+                Reserved::Gone => Reserved::Gone,
+            }
         }
 
         fn taken(&self, ticket: u64) {
@@ -540,19 +550,23 @@ macro_rules! with_values {
         }
 
         fn give_back(&self, ticket: u64, value: Value) {
-            self.give_back(ticket, value.$into::<T>());
+            self.give_back(ticket, value.into_given::<T>());
         }
 
         fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
-            self.failed(ticket, value.map(Value::$into::<T>), why);
+            self.failed(ticket, value.map(Value::into_given::<T>), why);
         }
 
         fn withdrawn(&self, ticket: u64, value: Option<Value>) {
-            self.withdrawn(ticket, value.map(Value::$into::<T>));
+            self.withdrawn(ticket, value.map(Value::into_given::<T>));
         }
 
         fn retire(&self) {
             self.retire();
+        }
+
+        fn gone(&self) {
+            self.gone();
         }
 
         fn poison(&self, reason: Reason) {
@@ -592,7 +606,7 @@ impl<T: Portable> DynOutlet for Outlet<T> {
         }
     }
 
-    with_values!(into, |outlet: &Self, ticket| any_reserved(outlet.reserve(ticket), Value::new));
+    with_values!();
 }
 
 fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
@@ -611,14 +625,6 @@ fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
     }
 }
 
-fn any_reserved<T>(reserved: Reserved<T>, any: impl Fn(T) -> Value) -> Reserved<Value> {
-    match reserved {
-        Reserved::Granted(value) => Reserved::Granted(any(value)),
-        Reserved::Later => Reserved::Later,
-        Reserved::Gone => Reserved::Gone,
-    }
-}
-
 impl<T: Portable> DynOutlet for LoneOutlet<T> {
     fn take_buffered(&self) -> Vec<Value> {
         Vec::new()
@@ -633,7 +639,7 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Err((self, inlet))
     }
 
-    with_values!(into_given, |outlet: &Self, ticket| any_reserved(outlet.reserve_unread(ticket), Value::of_given));
+    with_values!();
 }
 
 /// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can come back.
@@ -705,6 +711,10 @@ impl<T: Portable> DynOutlet for Slot<T> {
     }
 
     fn retire(&self) {
+        self.slot.retire();
+    }
+
+    fn gone(&self) {
         self.slot.retire();
     }
 

@@ -316,6 +316,10 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn is_busy(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Agent;
+    /// Of the only handle of a shared end that is kept here: that end.
+    fn unshared(self) -> Result<Value, Self> {
+        Err(self)
+    }
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
     fn adopt(policy: &Policy) -> (Self, Agent);
     /// Of a handle of a shared end: that end.
@@ -389,6 +393,7 @@ trait AnyEnd: Send {
     fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>>;
     fn channel(&self) -> Option<ChannelId>;
     fn into_agent(self: Box<Self>) -> Agent;
+    fn unshared(self: Box<Self>) -> Result<Value, Box<dyn AnyEnd>>;
 }
 
 impl<E: Mobile> AnyEnd for E {
@@ -414,6 +419,10 @@ impl<E: Mobile> AnyEnd for E {
 
     fn into_agent(self: Box<Self>) -> Agent {
         Mobile::into_agent(*self)
+    }
+
+    fn unshared(self: Box<Self>) -> Result<Value, Box<dyn AnyEnd>> {
+        Mobile::unshared(*self).map_err(|end| Box::new(end) as Box<dyn AnyEnd>)
     }
 }
 
@@ -679,6 +688,15 @@ impl CarriedEnd {
     /// An agent takes the end's place: it is elsewhere from now on, and the carrier drives the agent.
     pub fn into_agent(self) -> Agent {
         self.end.into_agent()
+    }
+
+    /// Of the only handle of a shared end, the end itself, which is shared no more: a message, in which its own ends are.
+    ///
+    /// # Errors
+    /// It is something else, or there are other handles, or the end is claimed or kept at another node.
+    pub fn unshared(self) -> Result<Value, Self> {
+        let Self { token, kind, type_name, end } = self;
+        end.unshared().map_err(|end| Self { token, kind, type_name, end })
     }
 
     fn alone(self) -> Option<Self> {

@@ -244,6 +244,17 @@ pub enum Reserved<T> {
     Gone,
 }
 
+impl<T> Reserved<Given<T>> {
+    /// Of who reserves values only, and so is granted nothing else.
+    pub(crate) fn of_values(self) -> Reserved<T> {
+        match self {
+            Self::Granted(Given::Value(value)) => Reserved::Granted(value),
+            Self::Granted(Given::Unread | Given::Unreadable) | Self::Later => Reserved::Later,
+            Self::Gone => Reserved::Gone,
+        }
+    }
+}
+
 impl<T> Queue<T> {
     fn has_ended(&self) -> bool {
         self.sealed || self.poison.is_some()
@@ -807,13 +818,31 @@ impl<T> Queue<T> {
         let Some(handle) = self.offers[index].far.as_ref().and_then(|far| far.ask).map(|ask| ask.handle) else {
             return false;
         };
-        let reads = !self.unreadable && self.demands_of(handle).is_some_and(|demands| demands.reads);
+        let reads = !self.unreadable && self.reads_unread(handle);
         let Some(far) = self.offers[index].far.as_mut().filter(|_| reads) else { return false };
         let Some(ask) = far.ask.as_mut().filter(|ask| ask.number == request) else { return false };
         ask.granted = Some(tick);
         far.unread = Unread::Yes;
+        let ticket = self.offers[index].ticket;
+        if let Some(outlet) = self.outlet.as_mut().filter(|_| handle == Handle::OUTLET) {
+            outlet.tell(FromSender::Unlocked(ticket), &mut after.wakes);
+        }
         self.wake_watchers(&mut after.wakes);
         true
+    }
+
+    /// Whether who has asked as this handle can read a value where it was sent.
+    fn reads_unread(&mut self, handle: Handle) -> bool {
+        if handle == Handle::OUTLET {
+            return self.outlet_reads;
+        }
+        self.demands_of(handle).is_some_and(|demands| demands.reads)
+    }
+
+    /// Whether this request stands, and is not granted.
+    pub(crate) fn is_asked(&self, of: Handle, number: u64, request: u64) -> bool {
+        let ask = self.find_far(of, number).and_then(|index| self.offers[index].far.as_ref()?.ask);
+        ask.is_some_and(|ask| ask.number == request && ask.granted.is_none())
     }
 
     /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
@@ -894,8 +923,15 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent wants an offer of a choice for the receiver elsewhere.
-    pub(crate) fn reserve(&mut self, ticket: u64, reserver: &Arc<dyn Reserver>, after: &mut After<T>) -> Reserved<T> {
+    /// The agent wants an offer of a choice for the receiver elsewhere. `reads`: it can have what is unread.
+    pub(crate) fn reserve(
+        &mut self,
+        ticket: u64,
+        reads: bool,
+        reserver: &Arc<dyn Reserver>,
+        after: &mut After<T>,
+    ) -> Reserved<Given<T>> {
+        self.outlet_reads = reads;
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
         let acts = self.acts(self.offers[index].handle) && self.offers[index].known != Known::AskedBack;
         let ended = self.has_ended();
@@ -924,13 +960,13 @@ impl<T> Queue<T> {
                     value => value.take(),
                 };
                 offer.standing = Standing::Away(Away::default());
-                value.map_or(Reserved::Gone, Reserved::Granted)
+                value.map_or(Reserved::Gone, |value| Reserved::Granted(value.into()))
             }
         }
     }
 
     /// The same, of a choice that is elsewhere too: it is asked in turn.
-    fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<T> {
+    fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<Given<T>> {
         match self.offers[index].standing {
             _ if is_off => return Reserved::Gone,
             Standing::Waiting => {}
@@ -942,9 +978,11 @@ impl<T> Queue<T> {
             self.ask_for(index, Handle::OUTLET, after);
             return Reserved::Later;
         }
+        let is_unread = self.is_readable(index);
         let offer = &mut self.offers[index];
         offer.standing = Standing::Away(Away::default());
-        offer.value.take().map_or(Reserved::Gone, Reserved::Granted)
+        let given = offer.value.take().map(Given::Value).or(is_unread.then_some(Given::Unread));
+        given.map_or(Reserved::Gone, Reserved::Granted)
     }
 
     /// The receiver elsewhere has returned the value; with `held`, by an extended receive that is not over.
@@ -1141,8 +1179,9 @@ impl<T> Queue<T> {
     }
 
     /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
-    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<T>, after: &mut After<T>) {
-        let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
+    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, after: &mut After<T>) {
+        let read = |value: Option<Given<T>>| value.and_then(Given::read);
+        let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
         let offer = &mut self.offers[index];
         match &mut offer.standing {
             Standing::Away(away) => {
@@ -1150,15 +1189,15 @@ impl<T> Queue<T> {
                     away.failing = Some(Why::TimedOut);
                 }
                 if let Some(value) = value {
-                    self.far_gave(ticket, Given::Value(value), true, after);
+                    self.far_gave(ticket, value, true, after);
                 }
             }
             Standing::Waiting if offer.known == Known::AskedBack => {
-                after.dropped.extend(value);
+                after.dropped.extend(read(value));
                 offer.known = Known::No;
                 self.offer_again(index, after);
             }
-            _ => after.dropped.extend(value),
+            _ => after.dropped.extend(read(value)),
         }
     }
 

@@ -305,7 +305,9 @@ pub(crate) struct Queue<T> {
     next_ask: u64,
     /// Of agents whose offers come from another half in this memory: what those are called there.
     pub(super) names: Vec<(Handle, Names)>,
-    /// What is unread could not be read by a handle elsewhere: it comes here from now on.
+    /// The agent of the receiver elsewhere can have what is unread: so it said when it last reserved something.
+    outlet_reads: bool,
+    /// What is unread could not be read elsewhere: it comes here from now on.
     unreadable: bool,
     /// The sender is gone, and its agent has not been told.
     sender_leaving: bool,
@@ -356,6 +358,7 @@ impl<T> Queue<T> {
             lending: Lending::new(policy.window()),
             next_ask: 0,
             names: Vec::new(),
+            outlet_reads: false,
             unreadable: false,
             sender_leaving: false,
             sender_lost: false,

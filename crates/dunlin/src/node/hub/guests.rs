@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use dunlin_core::Portable;
-use dunlin_core::carrier::{Agent, CarriedEnd, Outbox};
+use dunlin_core::carrier::{Agent, Outbox};
 use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::wire::{End, Names, Which};
+use serde::Serialize;
 
 use super::{Hub, Role};
 use crate::node::Peer;
@@ -34,22 +35,33 @@ pub(crate) struct Accepted {
     pub(crate) full: bool,
 }
 
-/// The agents of a face, in the order of its fields.
+/// The agents of a fresh face, in the order of its fields.
 pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
+    let mut agents = Vec::new();
+    take_apart(face, &mut agents)?;
+    Ok(agents)
+}
+
+fn take_apart<F: Serialize>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameError> {
     let refused = |why: String| NameError::Unstretchable(why);
     let mut outbox = Outbox::new();
     outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
     let sealed = outbox.seal().map_err(|error| refused(error.to_string()))?;
-    if sealed.ends().len() > BUNDLE_ENDS_MAX {
+    if agents.len() + sealed.ends().len() > BUNDLE_ENDS_MAX {
         return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
     }
-    let ends = sealed.commit(face).map_err(|error| refused(error.to_string()))?;
-    let agent = |end: CarriedEnd| match (end.kind(), end.into_agent()) {
-        // It has several, and is reached by no name.
-        (kind, Agent::Several(_)) => Err(refused(kind.to_string())),
-        (_, agent) => Ok(agent),
-    };
-    ends.into_iter().map(agent).collect()
+    for end in sealed.commit(face).map_err(|error| refused(error.to_string()))? {
+        // The other node has a face of its own, with handles of its own: this one, which nobody else has, only leads to the channels.
+        match end.unshared() {
+            Ok(end) => take_apart(end, agents)?,
+            Err(end) => match (end.kind(), end.into_agent()) {
+                // It has several, and is reached by no name.
+                (kind, Agent::Several(_)) => return Err(refused(kind.to_string())),
+                (_, agent) => agents.push(agent),
+            },
+        }
+    }
+    Ok(())
 }
 
 /// A guest: a fresh server's face, and who is at the other end of it. It can be used as the face itself.

@@ -1,0 +1,45 @@
+//! Nodes in one program, and ends that go from one to another.
+
+use std::time::Duration;
+
+use dunlin::prelude::*;
+
+/// Nobody waits longer for anything; only a bug can make it pass.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a test of nodes.
+pub(crate) fn run(test: impl Future<Output = Result>) {
+    let limited = async { tokio::time::timeout(LIMIT, test).await.expect("the test hangs") };
+    dunlin::block_on(limited).unwrap();
+}
+
+/// Nodes of an application of their own, which is named for the test.
+pub(crate) async fn nodes<const N: usize>(test: &str) -> [Node; N] {
+    let names = format!("memory:names-of-{test}");
+    let mut nodes = Vec::new();
+    for _ in 0..N {
+        nodes.push(Node::builder().app(test).names(&names).listen("memory:").join().await.unwrap());
+    }
+    nodes.try_into().unwrap()
+}
+
+/// A channel from one node to another, for ends.
+pub(crate) type Way<T> = (Sender<T>, Receiver<T>);
+
+/// One by this name.
+pub(crate) async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<Way<T>> {
+    let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
+    Ok((tx?, rx?))
+}
+
+/// Sends the end along this way.
+pub(crate) async fn along<T: Portable>(end: T, way: &mut Way<T>) -> Result<T> {
+    let (sent, received) = par!(way.0.send(end), way.1.recv());
+    sent?;
+    Ok(received?)
+}
+
+/// Sends the end from one node to another, over a channel by this name.
+pub(crate) async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    along(end, &mut way(from, to, name).await?).await
+}
