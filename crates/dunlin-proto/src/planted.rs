@@ -129,6 +129,8 @@ mod chosen {
         LeftToNobody = "left-to-nobody",
         /// Who took an end is taken for being there still, whichever life of the connection that was in.
         TakersLifeIgnored = "takers-life-ignored",
+        /// A home answers offers behind the word that its receiver is elsewhere.
+        AnswersLate = "answers-late",
         /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the ends in it.
         LateValueUntold = "late-value-untold",
         /// A sender that comes back to a node where its channel is over is taken for what it was.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, Contact};
+use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
 
@@ -1274,6 +1274,16 @@ impl World {
         self.fails(at, proc, from, value, Failure::Refused);
     }
 
+    /// An answer to a withdrawal, if the home is the one that was asked.
+    pub(crate) fn says_withdrawn(&mut self, at: usize, proc: usize, claim: u64, from: NodeId, value: u64) {
+        if self.home(at, proc).is_none_or(|home| home.claim != claim) {
+            return;
+        }
+        let (id, now) = (self.lines[at].id, self.time());
+        self.procs[proc].machine.withdrawn(now, id, from, value);
+        self.pump(proc);
+    }
+
     fn fails(&mut self, at: usize, proc: usize, from: usize, value: usize, why: Failure) {
         let (id, now) = (self.lines[at].id, self.time());
         self.lines[at].values[value].failed_by_home = true;
@@ -1510,9 +1520,12 @@ impl World {
                 let Some(home) = self.home(at, proc) else { return };
                 let before = home.queue.len();
                 home.queue.retain(|(_, other, _)| *other != ticket as usize);
+                let claim = home.claim;
                 if home.queue.len() < before {
                     self.note(93, ticket, || format!("line {at}: {ticket} is withdrawn"));
-                    self.procs[proc].machine.withdrawn(now, id, from, ticket);
+                    // It may have gone on to somewhere else, from where it has to come back: the receiver may have left meanwhile.
+                    let wait = if self.random.chance(80) { 0 } else { self.random.below(20_000) };
+                    self.after(wait, Event::LineWithdrawn(at, proc, claim, from, ticket));
                 }
             }
             HomeHears::Revoke(ticket) => {

@@ -63,6 +63,8 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
+    /// A program says late that a value was not taken: of which line, where, in which claim, from whom, which.
+    LineWithdrawn(usize, usize, u64, NodeId, u64),
     /// The ends in an offer.
     EndsCome(usize),
     /// An end in a message, and the process that sent it.
@@ -326,7 +328,7 @@ impl World {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
-            Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) => Some(proc),
+            Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) | Event::LineWithdrawn(_, proc, ..) => Some(proc),
             Event::Deliver(socket, side)
             | Event::Writable(socket, side)
             | Event::HearClose(socket, side)
@@ -402,6 +404,7 @@ impl World {
             Event::LineGrant(line, proc, value, request) => self.grants_value(line, proc, value, request),
             Event::LineAgain(line, proc) => self.offers_again(line, proc),
             Event::LineLeaves(line, proc) => self.leaves_home(line, proc),
+            Event::LineWithdrawn(line, proc, claim, from, value) => self.says_withdrawn(line, proc, claim, from, value),
             Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
             Event::EndsCome(offer) => self.ends_come(offer),
         }

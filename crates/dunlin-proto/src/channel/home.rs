@@ -76,15 +76,20 @@ impl Machine {
         self.say(now, to, Frame::FromHome(channel, said));
     }
 
+    /// A half whose offers can be answered here. Once it has been told that the receiver is elsewhere it makes them again there, and hears nothing of them from this home: what the driver says
+    /// late, since it had heard something before that, is not said on.
+    fn answered(&mut self, channel: ChannelId, from: NodeId) -> Option<&mut Attached> {
+        let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so() || planted!(AnswersLate))?;
+        home.attached.get_mut(&from)
+    }
+
     /// The record of an offer at a home, if it still stands.
     fn standing(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) -> Option<&mut Standing> {
-        self.homes.get_mut(&channel)?.attached.get_mut(&from)?.open.get_mut(&ticket)
+        self.answered(channel, from)?.open.get_mut(&ticket)
     }
 
     fn settle_offer(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
-        let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&from)) else {
-            return false;
-        };
+        let Some(attached) = self.answered(channel, from) else { return false };
         let stood = attached.open.remove(&ticket).is_some();
         self.forget_if_over(channel, from);
         stood
@@ -131,7 +136,7 @@ impl Machine {
     /// The value of this offer is to go on to another node, and the ends in it are said so that only this one can use them: it has to be said anew. An offer of a value is
     /// over with this; of a choice's say [`abort`](Self::abort), too. `false`: its sender is gone, and says nothing any more.
     pub fn onward(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
-        let half = self.homes.get(&channel).and_then(|home| home.attached.get(&from));
+        let half = self.answered(channel, from);
         let Some(half) = half.filter(|half| half.open.contains_key(&ticket)) else { return true };
         if half.gone {
             return false;
@@ -145,7 +150,7 @@ impl Machine {
 
     /// From here on values of so many bytes or more are to be [offered unread](HomeHears::OfferedUnread) by this half, and with zero none any more. What is offered already stays as it is.
     pub fn unread(&mut self, now: Time, channel: ChannelId, from: NodeId, size: u64) {
-        let half = self.homes.get(&channel).and_then(|home| home.attached.get(&from));
+        let half = self.answered(channel, from);
         if half.is_some_and(|half| half.told && !half.gone) {
             self.tell(now, from, channel, FromHome::Unread(size));
         }
