@@ -323,7 +323,9 @@ impl Outbox {
             let speaker = newcomer.or_else(|| if room { self.turns.pop_front() } else { None })?;
             let alone = self.turns.is_empty() && self.newcomers.is_empty();
             let sizes = match alone {
-                true if self.is_undisturbed() => Sizes::undisturbed(config, at_once),
+                true if self.is_undisturbed() && self.window.is_wide(at_once, config) => {
+                    Sizes::undisturbed(config, at_once)
+                }
                 true => Sizes::alone(config),
                 false => Sizes::beside_others(config),
             };

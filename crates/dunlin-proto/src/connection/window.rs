@@ -37,6 +37,8 @@ pub(crate) struct Window {
     bytes: Option<usize>,
     /// The same for a connection that hardly anybody uses.
     bytes_alone: Option<usize>,
+    /// It has been timed how much is read.
+    is_measured: bool,
     mark: Option<Mark>,
     /// The least round trip since `since`, and in the [`AGE`] before that.
     least: Option<Duration>,
@@ -53,6 +55,11 @@ impl Window {
         let bytes = if alone { self.bytes_alone } else { self.bytes };
         let usual = bytes.map_or(config.unacked_max, |bytes| bytes.clamp(min, config.unacked_max));
         if self.probing { 1 } else { usual }
+    }
+
+    /// Whether so many bytes are known to be read in the time that is allowed where nobody waits.
+    pub(crate) fn is_wide(&self, bytes: usize, config: &Config) -> bool {
+        self.is_measured && self.bytes(true, config) >= bytes
     }
 
     /// Frames have been written, `count` since the connection's life began. `bytes`: so many are on their way, and `more` is to be said.
@@ -83,6 +90,7 @@ impl Window {
         let least = least.into_iter().chain(self.least_before).min().unwrap_or(trip);
         let Some(bytes) = mark.bytes else { return };
         self.probing = false;
+        self.is_measured = true;
         for (window, queueing) in [(&mut self.bytes, config.queueing), (&mut self.bytes_alone, config.queueing_alone)] {
             let allowed = (2 * least).saturating_add(queueing);
             let read = bytes as u128 * allowed.as_micros() / trip.as_micros();
