@@ -5,6 +5,7 @@
 mod agents;
 #[doc(hidden)]
 pub mod carrier;
+mod codec;
 
 use std::any::TypeId;
 use std::panic::Location;

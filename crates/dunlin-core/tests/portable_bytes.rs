@@ -14,15 +14,14 @@ use std::task::{Context, Poll, Waker};
 
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{
-    AdoptedEnd, Agent, AnyInlet, AnyOutlet, CarryError, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Shape,
-    StagedEnd, Value,
+    AdoptedEnd, Agent, AnyInlet, AnyOutlet, CarryError, Chore, EndKind, Format, Inbox, Outbox, PolicyNote, Sealed,
+    Shape, Sink, StagedEnd, Value, Write,
 };
 use dunlin_core::doc::block_on;
 use dunlin_core::{
     Broadcast, BroadcastError, CallError, Callee, Caller, Joiner, NoPoison, Portable, Reason, Receiver, RecvError,
     Sender, Shared, Why, alt, broadcast, broadcast_with, call, channel, channel_with, fifo, future, par, rendezvous,
 };
-use serde::de::DeserializeSeed;
 use serde::{Deserialize, Serialize};
 
 /// A message as it stands in a frame: its body, and its ends, in the order of their numbers.
@@ -142,7 +141,11 @@ impl Side {
     /// Stages the ends of a value, and gives each a link. Nothing happens to them.
     fn encode(&mut self, value: Value) -> Result<(Message, Away), Value> {
         let mut outbox = Outbox::new();
-        let Ok(mut body) = outbox.encode(|| serde_json::to_vec(&value)) else { return Err(value) };
+        let mut body = Vec::new();
+        let write = || value.write(Format::Cbor, &mut Sink::new(&mut body, u64::MAX));
+        if outbox.encode(write).is_err() {
+            return Err(value);
+        }
         let sealed = outbox.seal().unwrap();
         let own_halves: Vec<_> = self.links.values().map(Link::channel).collect();
         for end in sealed.ends() {
@@ -170,12 +173,11 @@ impl Side {
         for (token, end) in (0..).zip(&message.ends) {
             inbox.expect(token, end.kind, end.policy.and_then(PolicyNote::policy).unwrap_or_else(rendezvous));
         }
-        let read = || {
-            let mut from = serde_json::Deserializer::from_slice(&message.body);
-            let value = shape.deserialize(&mut from)?;
-            from.end().map(|()| value)
+        let read = || match shape.read(Format::Cbor, &message.body) {
+            (value, 0) => value.map_err(|failure| failure.to_string()),
+            (_, rest) => Err(format!("{rest} bytes too many")),
         };
-        let value = inbox.decode(read).map_err(|e: serde_json::Error| e.to_string())?;
+        let value = inbox.decode(read)?;
         let adopted = inbox.into_adopted();
         Ok((value, message.ends.iter().map(|end| end.link).zip(adopted).collect()))
     }

@@ -22,10 +22,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::agent::{Event, FromReceiver, PassedOn, Reserved};
-use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, Inbox, Outbox, Several, Value, WeakSharedEnd};
+use dunlin_core::carrier::{
+    Agent, AnyInlet, AnyOutlet, Format, Inbox, Outbox, Several, Sink, Value, WeakSharedEnd, Write as _, read_value,
+};
 use dunlin_core::waits::{self, ChannelId};
 use dunlin_core::{MessageId, PATIENCE_TICKS, Portable, Why, rendezvous};
-use serde::de::DeserializeSeed;
 
 use crate::explore::{Broken, Seen};
 
@@ -324,7 +325,7 @@ impl Link {
         let said = match event {
             Event::Sent(value) => Forth::Sent(value),
             Event::FirmOffer(ticket, value) => {
-                assert!(self.is_of_users() || self.inlet.is_none(), "a word has to wait: {}", text(&value).0);
+                assert!(self.is_of_users() || self.inlet.is_none(), "a word has to wait: {}", text(&value));
                 self.keep(ticket, &value);
                 match value.downcast_ref::<Word>() {
                     Some(word) if self.stays() => Forth::Unread(ticket, *word),
@@ -604,12 +605,19 @@ impl Past {
     }
 }
 
-/// A value as text, and the channels whose ends are in it.
-fn text(value: &Value) -> (String, Vec<ChannelId>) {
-    let mut outbox = Outbox::new();
-    let text = outbox.encode(|| serde_json::to_string(value)).unwrap_or_default();
+/// A value as it is sent, as JSON for people, and the channels whose ends are in it. One that cannot be written is nothing.
+fn written(value: &Value) -> (Vec<u8>, String, Vec<ChannelId>) {
+    let (mut outbox, mut bytes) = (Outbox::new(), Vec::new());
+    if outbox.encode(|| value.write(Format::Cbor, &mut Sink::new(&mut bytes, u64::MAX))).is_err() {
+        return Default::default();
+    }
     let ends = outbox.seal().map(|sealed| sealed.ends().filter_map(|end| end.channel).collect());
-    (text, ends.unwrap_or_default())
+    let json = read_value::<serde_json::Value>(Format::Cbor, &bytes).0.expect("JSON can say what is in it");
+    (bytes, json.to_string(), ends.unwrap_or_default())
+}
+
+fn text(value: &Value) -> String {
+    written(value).1
 }
 
 /// What begins while others run.
@@ -997,7 +1005,7 @@ impl<L: Laws> Stage<L> {
         let Plant::ToAll(begin) = self.bounds.plant else { return Vec::new() };
         let link = &self.links[&key];
         let Some(Forth::Sent(value)) = link.forth.front() else { return Vec::new() };
-        let Some(inlet) = link.inlet.as_ref().filter(|_| text(value).0.starts_with(begin)) else { return Vec::new() };
+        let Some(inlet) = link.inlet.as_ref().filter(|_| text(value).starts_with(begin)) else { return Vec::new() };
         let name = inlet.shape().type_name();
         let hears = |link: &Link| link.inlet.as_ref().is_some_and(|inlet| inlet.shape().type_name() == name);
         self.links.iter().filter(|(other, link)| **other != key && hears(link)).map(|(other, _)| *other).collect()
@@ -1007,12 +1015,12 @@ impl<L: Laws> Stage<L> {
         let others = self.heard_too(key);
         let Some(link) = self.links.get_mut(&key) else { return };
         let (from, to) = link.at;
-        let mut said = String::new();
+        let mut bytes = Vec::new();
         if let Some(Forth::Sent(value) | Forth::Offer(_, value) | Forth::Grant(_, _, value)) = link.forth.front()
             && value.downcast_ref::<Word>().is_none()
         {
-            let ends;
-            (said, ends) = text(value);
+            let (said, ends);
+            (bytes, said, ends) = written(value);
             if matches!(self.bounds.plant, Plant::Lost(begin) if said.starts_with(begin)) {
                 link.forth.pop_front();
                 return;
@@ -1034,8 +1042,7 @@ impl<L: Laws> Stage<L> {
         for other in others {
             if let Some(inlet) = self.links.get(&other).and_then(|link| link.inlet.as_ref()) {
                 let shape = inlet.shape();
-                let mut json = serde_json::Deserializer::from_str(&said);
-                let copy = Inbox::default().decode(|| shape.deserialize(&mut json)).expect("a word without ends");
+                let copy = Inbox::default().decode(|| shape.read(Format::Cbor, &bytes).0).expect("a word without ends");
                 assert!(inlet.push(copy).is_ok(), "it has a place");
             }
         }
@@ -1069,12 +1076,12 @@ impl<L: Laws> Stage<L> {
                 let link = &self.links[&key];
                 let (from, to) = link.at;
                 match &link.forth[0] {
-                    Forth::Sent(value) => write!(name, "{from} -> {to}: {}", text(value).0),
-                    Forth::Offer(n, value) => write!(name, "{from} -> {to}: offer {n} of {}", text(value).0),
+                    Forth::Sent(value) => write!(name, "{from} -> {to}: {}", text(value)),
+                    Forth::Offer(n, value) => write!(name, "{from} -> {to}: offer {n} of {}", text(value)),
                     Forth::Unread(n, word) => write!(name, "{from} -> {to}: offer {n} of {word:?}, unread"),
                     Forth::GrantUnread(n, _, word) => write!(name, "{from} -> {to}: {n} is granted: {word:?}, unread"),
                     Forth::OfferChoice(n, _) => write!(name, "{from} -> {to}: offer {n}, of a choice"),
-                    Forth::Grant(n, _, value) => write!(name, "{from} -> {to}: {n} is granted: {}", text(value).0),
+                    Forth::Grant(n, _, value) => write!(name, "{from} -> {to}: {n} is granted: {}", text(value)),
                     Forth::Refuse(n) => write!(name, "{from} -> {to}: {n} is refused"),
                     Forth::Withdraw(n) => write!(name, "{from} -> {to}: withdraw {n}"),
                     Forth::Revoke(n) => write!(name, "{from} -> {to}: revoke {n}"),
@@ -1116,7 +1123,7 @@ fn lose(link: &mut Link, laws: &impl Laws, dead: Option<Node>) {
         if let Forth::Sent(value) = said
             && Some(link.at.1) == dead
         {
-            laws.heard(link.at.0, link.at.1, &text(&value).0);
+            laws.heard(link.at.0, link.at.1, &text(&value));
         }
     }
     link.back.clear();

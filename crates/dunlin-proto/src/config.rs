@@ -42,6 +42,11 @@ pub struct Config {
     pub unacked_min: usize,
     /// So long what is on its way may wait to be read, beyond one and a half times the least round trip that was measured of late.
     pub queueing: Duration,
+    /// The same for a connection of which nobody but one channel has made use [of late](Self::company), for its large values, if more than `chunk_alone` is
+    /// written at once: nobody waits.
+    pub queueing_alone: Duration,
+    /// So long a connection is taken for one that several use, once something small was said or heard, or of another channel.
+    pub company: Duration,
     /// The largest encoded value, in bytes.
     pub value_max: usize,
     /// So many sockets may be without a finished handshake at once.
@@ -87,6 +92,8 @@ impl Config {
             unacked_max: 4 << 20,
             unacked_min: 128 << 10,
             queueing: Duration::from_micros(50),
+            queueing_alone: Duration::from_micros(500),
+            company: Duration::from_millis(200),
             value_max: 64 << 20,
             strangers_max: 256,
             peers_max: 1 << 16,

@@ -803,6 +803,14 @@ impl Machine {
         })
     }
 
+    /// Whether nothing was said on the connection of late, by either side, but large values of one channel ([`Config::company`]): these may be written, and read, in
+    /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`], values are cut into larger pieces, and more
+    /// may be on its way ([`Config::queueing_alone`]).
+    pub fn is_alone(&self, socket: SocketId) -> bool {
+        let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(&socket) else { return false };
+        self.connections.get(node).is_some_and(|connection| connection.outbox.is_alone())
+    }
+
     /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
     /// may soon have something small to say, which would come before them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
@@ -1315,7 +1323,9 @@ impl Machine {
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
         let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
         if numbered {
-            let inbox = &mut self.connection(node).inbox;
+            let connection = self.connections.entry(node).or_insert_with(Connection::new);
+            connection.outbox.meets(now, false, &frame, &self.config);
+            let inbox = &mut connection.inbox;
             inbox.seen += 1;
             // About what the other side keeps for it: else many small frames would fill its window, and wait here for company.
             inbox.unacked_bytes += 32

@@ -1,6 +1,7 @@
 //! How much is on its way: two machines and a pipe between them, in virtual time.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
@@ -12,8 +13,10 @@ use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 const MB: usize = 1 << 20;
 /// What kernels keep for a socket.
 const BUFFER: usize = 6 * MB;
-/// As the driver of a node does.
+/// As the driver of a node does, ...
 const ROOM: usize = 64 << 10;
+/// ... and where no other connection is used.
+const ROOM_ALONE: usize = 512 << 10;
 
 const BULK: ChannelId = ChannelId(1);
 const PING: ChannelId = ChannelId(2);
@@ -33,6 +36,7 @@ struct World {
     machines: [Machine; 2],
     pipes: [Pipe; 2],
     socket: SocketId,
+    room: usize,
     received: usize,
     /// Whether what is received gives a credit back, with which an acknowledgement goes along.
     gives_credits: bool,
@@ -62,6 +66,7 @@ impl World {
             machines: [machine(1), machine(2)],
             pipes: [rate, u64::MAX].map(|rate| Pipe { rate, delay, bytes: VecDeque::new(), free_at: 0 }),
             socket: SocketId(0),
+            room: ROOM,
             received: 0,
             gives_credits: true,
             sent: 0,
@@ -118,7 +123,7 @@ impl World {
                 let pipe = &mut self.pipes[at];
                 let mut out = Vec::new();
                 while pipe.bytes.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < BUFFER
-                    && self.machines[at].fill(now, self.socket, ROOM, &mut out) > 0
+                    && self.machines[at].fill(now, self.socket, self.room, &mut out) > 0
                 {
                     for bytes in out.drain(..) {
                         busy = true;
@@ -202,6 +207,80 @@ fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
     assert!(received >= 95 * 1_000_000, "{received}: the reader reads all the time");
     let trip = world.median_trip();
     assert!(trip < 3000, "{trip} us");
+}
+
+/// Where nobody but one channel has used the connection for a time, more may be on its way, and a value goes in larger pieces: nobody waits for them. A ping ends that at once.
+#[test]
+fn a_transfer_that_is_alone_has_more_on_its_way() {
+    let is_alone = |world: &World| [0, 1].map(|at: usize| world.machines[at].is_alone(world.socket));
+    let mut world = World::new(1000, 10);
+    world.room = ROOM_ALONE;
+    let company = Config::new("window").company.as_micros() as u64;
+    world.transfer(100_000, 4, true);
+    world.transfer(company - 1000, 4, false);
+    assert_eq!(is_alone(&world), [false, false]);
+    assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
+    world.transfer(100_000, 4, false);
+    assert_eq!(is_alone(&world), [true, true]);
+    world.transfer(100_000, 4, false);
+    // 540 us, and a piece.
+    assert!((MB / 2..MB + MB / 8).contains(&world.most_unacked), "{}", world.most_unacked);
+    // Where another connection is used, it is as ever.
+    world.room = ROOM;
+    world.transfer(10_000, 4, false);
+    world.transfer(100_000, 4, false);
+    assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
+    world.room = ROOM_ALONE;
+    world.transfer(1000, 4, true);
+    assert_eq!(is_alone(&world), [false, false]);
+    world.trips.clear();
+    world.transfer(100_000, 4, true);
+    assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
+    assert!(world.median_trip() < 400);
+
+    // The same in the other direction: who hears a ping gives way, too.
+    world.transfer(2 * company, 4, false);
+    assert_eq!(is_alone(&world), [true, true]);
+    world.machines[0].offer(Time(world.now), PING, 1, Bytes::from_static(b"krill"));
+    world.ping_sent = Some(world.now);
+    world.transfer(2000, 4, false);
+    assert_eq!(is_alone(&world), [false, false]);
+    // And another channel is company, whatever it says.
+    world.transfer(2 * company, 4, false);
+    assert_eq!(is_alone(&world), [true, true]);
+    let other = ChannelId(3);
+    let terms = Terms { window: 1, credits: 8, value_max: MB as u64 };
+    world.machines[1].open_home(other, terms, declared(Face::Receiver), false).unwrap();
+    world.machines[0].attach(Time(world.now), other, NodeId(2), declared(Face::Sender)).unwrap();
+    world.transfer(2 * company, 4, false);
+    assert_eq!(is_alone(&world), [true, true], "it has said nothing");
+    world.sent += 5000;
+    assert!(world.machines[0].send_on_credit(Time(world.now), other, Bytes::from(vec![7; 5000])));
+    world.transfer(2000, 4, false);
+    assert_eq!(is_alone(&world), [false, false]);
+}
+
+/// The longest piece of a value is as long as what is written at once, for who is alone.
+#[test]
+fn pieces_are_as_long_as_what_is_written_at_once() {
+    let longest = |beside: Duration, room: usize, rate: u64| {
+        let mut world = World::new(rate, 10);
+        world.transfer(20_000, 4, false);
+        world.transfer(1000, 0, true);
+        world.run(beside.as_micros() as u64);
+        let [a, _] = &mut world.machines;
+        for _ in 0..3 {
+            assert!(a.send_on_credit(Time(world.now), BULK, Bytes::from(vec![7; 3 * MB / 2])));
+        }
+        let mut written = Vec::new();
+        while a.fill(Time(world.now), world.socket, room, &mut written) > 0 {}
+        written.iter().map(Bytes::len).max()
+    };
+    let company = Config::new("window").company;
+    assert_eq!(longest(company / 2, ROOM_ALONE, 2000), Some(ROOM));
+    assert_eq!(longest(company, ROOM, 2000), Some(ROOM));
+    assert_eq!(longest(company, ROOM_ALONE, 2000), Some(ROOM_ALONE));
+    assert_eq!(longest(company, ROOM_ALONE, 100), Some(ROOM), "it is a slow link");
 }
 
 /// With a round trip of 50 ms, `unacked_max` is on its way in each of them; alone or not, from the start or after a time in which the reader was slow.

@@ -1,7 +1,7 @@
 //! Agents whose messages have no type any more: what a carrier drives that meets channels of every type.
 //!
 //! [`AnyOutlet`] and [`AnyInlet`] do what [`Outlet`] and [`Inlet`] do, which say what each call means. A value is a [`Value`]: it can be
-//! serialised, and its ends are staged then, so a carrier carries it as it carries any message. To read one there is a [`Shape`].
+//! [written](Write), and its ends are staged then. To read one there is a [`Shape`].
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
@@ -9,10 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use serde::de::DeserializeSeed;
-use serde::{Deserializer, Serialize, Serializer, de};
-
 use super::Portable;
+use super::codec::{self, Failure, Format, Sink, Write};
 use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Outlet, PassedOn, Reserved, join_with};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
@@ -23,21 +21,21 @@ use crate::waits::ChannelId;
 pub struct Value(Box<dyn AnyValue>);
 
 /// In the place of a message that is [unread](AnyInlet::offer_unread).
-#[derive(Serialize, serde::Deserialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Unread {
     is_readable: bool,
 }
 
 trait AnyValue: Send {
-    fn as_serialize(&self) -> &dyn erased_serde::Serialize;
+    fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure>;
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn type_name(&self) -> &'static str;
 }
 
 impl<T: Portable> AnyValue for T {
-    fn as_serialize(&self) -> &dyn erased_serde::Serialize {
-        self
+    fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        Write::write(self, format, sink)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -101,9 +99,9 @@ impl Value {
     }
 }
 
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        erased_serde::serialize(self.0.as_serialize(), serializer)
+impl Write for Value {
+    fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        self.0.write(format, sink)
     }
 }
 
@@ -113,7 +111,7 @@ impl fmt::Debug for Value {
     }
 }
 
-type Read = for<'a, 'de> fn(&'a mut (dyn erased_serde::Deserializer<'de> + 'a)) -> Result<Value, erased_serde::Error>;
+type Read = fn(Format, &[u8]) -> (Result<Value, Failure>, usize);
 
 /// Reads the messages of one channel, whatever their type.
 #[derive(Clone, Copy)]
@@ -128,7 +126,10 @@ impl Shape {
         Self {
             type_name: type_name::<T>(),
             id: TypeId::of::<T>(),
-            read: |from| erased_serde::deserialize::<T>(from).map(Value::new),
+            read: |format, bytes| {
+                let (value, rest) = codec::read_value::<T>(format, bytes);
+                (value.map(Value::new), rest)
+            },
         }
     }
 
@@ -145,17 +146,14 @@ impl Shape {
         if self.is::<T>() { Ok(Value::new(value)) } else { Err(value) }
     }
 
+    /// Reads a message, and says how many of the bytes are left behind it, or behind what was wrong.
+    pub fn read(&self, format: Format, bytes: &[u8]) -> (Result<Value, Failure>, usize) {
+        (self.read)(format, bytes)
+    }
+
     /// What Rust calls the type here. Another build may call it otherwise.
     pub fn type_name(&self) -> &'static str {
         self.type_name
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Shape {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        (self.read)(&mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer)).map_err(de::Error::custom)
     }
 }
 

@@ -42,8 +42,8 @@
 //! the carrier needs none. Whatever it wants to say about an end, or to refuse, it says when it has the list. Frames behind the ack find the agents in place,
 //! since both sides install them before they say or hear anything more.
 //!
-//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which are serialised like any message, so within
-//! [`Outbox::encode`], and read by the channel's [`Shape`] within [`Inbox::decode`]. The ends in them are staged and adopted in
+//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which are [written](Write) in one of two
+//! [`Format`]s, within [`Outbox::encode`], and read by the channel's [`Shape`], within [`Inbox::decode`]. The ends in them are staged and adopted in
 //! the same way: that is all there is to a `Sender<Sender<T>>`, and to a protocol that sends itself. Two ways to make a first agent: of an end in a message, and
 //! `AnyOutlet::from(Outlet::new(receiver))`.
 //!
@@ -73,6 +73,7 @@ use std::thread::LocalKey;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
+pub use super::codec::{DEPTH_MAX, Failure, Format, Sink, Write, read_value};
 use crate::barrier::Barrier;
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 use crate::share::Shared;

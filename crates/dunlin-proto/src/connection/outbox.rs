@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Relay, ToHome, codec};
+use crate::wire::{Frame, FromHome, Head, Relay, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -65,6 +65,31 @@ fn is_small(said: &ToHome) -> bool {
     !matches!(said, ToHome::Value { first, .. } if first.len() > SMALL)
 }
 
+/// Whether nothing is said on a connection, by either side, but large values of one channel.
+#[derive(Clone, Debug, Default)]
+struct Company {
+    /// Who has said something last at this side, and at the other, and when.
+    last: [Option<(ChannelId, Time)>; 2],
+    /// When there was somebody else.
+    at: Time,
+    is_alone: bool,
+}
+
+impl Company {
+    fn meet(&mut self, now: Time, said_here: bool, channel: ChannelId, small: bool, config: &Config) {
+        let before = self.last[usize::from(said_here)].replace((channel, now));
+        if small || before.is_some_and(|(other, at)| other != channel && now.since(at) < config.company) {
+            self.at = now;
+        }
+        self.is_alone = now.since(self.at) >= config.company;
+    }
+
+    /// Something was said that may be anybody's.
+    fn meet_others(&mut self, now: Time) {
+        (self.at, self.is_alone) = (now, false);
+    }
+}
+
 /// What became of a value that is asked back from the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled {
@@ -92,6 +117,9 @@ pub(crate) struct Outbox {
     /// So many of `written` have been written to the present socket.
     current: usize,
     window: Window,
+    company: Company,
+    /// More is written at once than is kind to others.
+    is_roomy: bool,
     goodbye: Goodbye,
     /// Room for small frames.
     page: BytesMut,
@@ -194,6 +222,7 @@ impl Outbox {
         out: &mut Vec<Bytes>,
     ) -> usize {
         let before = self.acked + self.written.len() as u64;
+        self.is_roomy = room > config.chunk_alone;
         if self.page.capacity() < PAGE_MIN {
             self.page.reserve(PAGE);
         }
@@ -217,8 +246,11 @@ impl Outbox {
         while page.total < room && self.goodbye != Goodbye::Said {
             let frame = match self.control.pop_front() {
                 Some(frame) => frame,
-                None => match self.next_of_channels(page.bytes.len(), config) {
-                    Some(frame) => frame,
+                None => match self.next_of_channels(page.bytes.len(), config, room) {
+                    Some(frame) => {
+                        self.meets(now, true, &frame, config);
+                        frame
+                    }
                     None if self.goodbye == Goodbye::ToSay && self.are_quiet() => {
                         self.goodbye = Goodbye::Said;
                         Frame::Goodbye
@@ -254,13 +286,34 @@ impl Outbox {
 
     /// Whether values may be written, with so many bytes in hand; and whether what is small may: a little more for those who hardly say anything.
     fn room(&self, in_hand: usize, config: &Config) -> (bool, bool) {
-        let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(config));
+        let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(self.is_undisturbed(), config));
         let small = window.saturating_add(config.chunk).min(config.unacked_max.max(window));
         (on_its_way < window, on_its_way < small)
     }
 
-    /// What channels say next, with so many bytes in hand.
-    fn next_of_channels(&mut self, in_hand: usize, config: &Config) -> Option<Frame> {
+    /// Who uses the connection: that frame was said, or heard.
+    pub(crate) fn meets(&mut self, now: Time, said_here: bool, frame: &Frame, config: &Config) {
+        match frame {
+            Frame::ToHome(channel, said) => self.company.meet(now, said_here, *channel, is_small(said), config),
+            Frame::More(channel, _) => self.company.meet(now, said_here, *channel, false, config),
+            Frame::Relay(_) => self.company.meet_others(now),
+            // What homes say follows on what was said to them; the rest is rare.
+            _ => {}
+        }
+    }
+
+    /// Whether nothing was said on the connection of late, by either side, but large values of one channel.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.company.is_alone
+    }
+
+    /// There is nobody who waits for what is written, on this connection or, as the driver says, another one.
+    fn is_undisturbed(&self) -> bool {
+        self.is_roomy && self.company.is_alone
+    }
+
+    /// What channels say next, with so many bytes in hand, where so many are written at once.
+    fn next_of_channels(&mut self, in_hand: usize, config: &Config, at_once: usize) -> Option<Frame> {
         let (room, room_for_small) = self.room(in_hand, config);
         loop {
             // Who has just begun is first, as in fq_codel (RFC 8290), but not twice in succession where others wait.
@@ -269,7 +322,13 @@ impl Outbox {
             self.others_wait = newcomer.is_some();
             let speaker = newcomer.or_else(|| if room { self.turns.pop_front() } else { None })?;
             let alone = self.turns.is_empty() && self.newcomers.is_empty();
-            let sizes = if alone { Sizes::alone(config) } else { Sizes::beside_others(config) };
+            let sizes = match alone {
+                true if self.is_undisturbed() && self.window.is_wide(at_once, config) => {
+                    Sizes::undisturbed(config, at_once)
+                }
+                true => Sizes::alone(config),
+                false => Sizes::beside_others(config),
+            };
             let (frame, done) = match speaker {
                 Speaker::Channel(channel) => {
                     let Some(stream) = self.streams.get_mut(&channel) else { continue };
@@ -337,7 +396,7 @@ impl Outbox {
     /// The frame that would be written next, for models: as if it had been, and been acknowledged.
     #[cfg(feature = "model")]
     pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
-        self.control.pop_front().or_else(|| self.next_of_channels(0, config))
+        self.control.pop_front().or_else(|| self.next_of_channels(0, config, 0))
     }
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
@@ -397,6 +456,13 @@ impl Sizes {
 
     fn beside_others(config: &Config) -> Self {
         Self { whole: config.chunk, piece: config.chunk }
+    }
+
+    /// Nobody waits behind what is written at once, so it may be one piece: the other side does not have to put it together.
+    fn undisturbed(config: &Config, at_once: usize) -> Self {
+        let Self { piece, .. } = Self::alone(config);
+        let piece = piece.max(at_once.min(4 * config.chunk_alone).min(limits::CHUNK / 2));
+        Self { whole: (2 * piece).min(limits::CHUNK), piece }
     }
 }
 

@@ -35,6 +35,10 @@ const AGE: Duration = Duration::from_secs(10);
 pub(crate) struct Window {
     /// `None`: nothing is known yet.
     bytes: Option<usize>,
+    /// The same for a connection that hardly anybody uses.
+    bytes_alone: Option<usize>,
+    /// It has been timed how much is read.
+    is_measured: bool,
     mark: Option<Mark>,
     /// The least round trip since `since`, and in the [`AGE`] before that.
     least: Option<Duration>,
@@ -45,11 +49,17 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// So many bytes may be on their way.
-    pub(crate) fn bytes(&self, config: &Config) -> usize {
+    /// So many bytes may be on their way. `alone`: [`Config::queueing_alone`] is what counts.
+    pub(crate) fn bytes(&self, alone: bool, config: &Config) -> usize {
         let min = config.unacked_min.min(config.unacked_max);
-        let usual = self.bytes.map_or(config.unacked_max, |bytes| bytes.clamp(min, config.unacked_max));
+        let bytes = if alone { self.bytes_alone } else { self.bytes };
+        let usual = bytes.map_or(config.unacked_max, |bytes| bytes.clamp(min, config.unacked_max));
         if self.probing { 1 } else { usual }
+    }
+
+    /// Whether so many bytes are known to be read in the time that is allowed where nobody waits.
+    pub(crate) fn is_wide(&self, bytes: usize, config: &Config) -> bool {
+        self.is_measured && self.bytes(true, config) >= bytes
     }
 
     /// Frames have been written, `count` since the connection's life began. `bytes`: so many are on their way, and `more` is to be said.
@@ -80,12 +90,15 @@ impl Window {
         let least = least.into_iter().chain(self.least_before).min().unwrap_or(trip);
         let Some(bytes) = mark.bytes else { return };
         self.probing = false;
-        let allowed = (2 * least).saturating_add(config.queueing);
-        let read = bytes as u128 * allowed.as_micros() / trip.as_micros();
-        let read = usize::try_from(read).unwrap_or(usize::MAX).min(config.unacked_max);
-        // If it was in time, there may have been less on its way than was allowed, and that says nothing against what was.
-        if trip > allowed || read > self.bytes.unwrap_or(config.unacked_max) {
-            self.bytes = Some(read);
+        self.is_measured = true;
+        for (window, queueing) in [(&mut self.bytes, config.queueing), (&mut self.bytes_alone, config.queueing_alone)] {
+            let allowed = (2 * least).saturating_add(queueing);
+            let read = bytes as u128 * allowed.as_micros() / trip.as_micros();
+            let read = usize::try_from(read).unwrap_or(usize::MAX).min(config.unacked_max);
+            // If it was in time, there may have been less on its way than was allowed, and that says nothing against what was.
+            if trip > allowed || read > window.unwrap_or(config.unacked_max) {
+                *window = Some(read);
+            }
         }
     }
 }
@@ -112,7 +125,7 @@ mod tests {
         /// A window full is written, and acknowledged when the other side has read it: `rate` bytes in a microsecond, and the way there and back takes
         /// `way` microseconds. Returns the window, and how long it took.
         fn turn(&mut self, rate: u64, way: u64) -> (usize, u64) {
-            let bytes = self.window.bytes(&self.config);
+            let bytes = self.window.bytes(false, &self.config);
             self.count += 1;
             self.window.written(self.now, self.count, bytes, true, &self.config);
             let trip = way + bytes as u64 / rate;
@@ -130,7 +143,7 @@ mod tests {
         }
 
         fn bytes(&self) -> usize {
-            self.window.bytes(&self.config)
+            self.window.bytes(false, &self.config)
         }
     }
 

@@ -4,22 +4,26 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_proto::id::SocketId;
+use dunlin_proto::time::Time;
 use tokio::io::AsyncReadExt;
 
 use super::bell::Bell;
 use super::driver::{Driver, Locked};
 use super::network::Socket;
-use crate::world::Timer;
+use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
-/// ... and so much is read at once: it is still in the processor's caches when its readers have it.
+/// ... and so much is read at once: it is still in the processor's caches when its readers have it, and others on the same worker hardly wait...
 const READ_AT_ONCE: usize = 64 << 10;
+/// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
+const READ_AT_ONCE_ALONE: usize = READ;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -28,8 +32,17 @@ const READ_EMPTY_MIN: usize = READ / 2;
 const SLICES: usize = 64;
 /// So much is taken from the machine for one write: what has been taken cannot be overtaken.
 const WRITE: usize = 64 << 10;
+/// ... and so much if nobody waits to overtake it: see [`Carrier::large`].
+const WRITE_ALONE: usize = 512 << 10;
 /// So much is carried before others on the same worker have their turn.
 const TURN: usize = 128 << 10;
+/// ... or so much, if this socket is alone: to give way costs a call to the kernel, and often a worker that is woken.
+const TURN_ALONE: usize = 1 << 20;
+
+/// So long the sockets of a process keep each other's calls to the kernel short, once two of them have carried something.
+const COMPANY: Duration = Duration::from_millis(200);
+/// Heartbeats and acknowledgements that go alone are no longer than this: nobody waits for them.
+const WORD: usize = 16;
 
 /// So long a socket that is to be closed may take to write what it still has.
 const LINGER: Duration = Duration::from_secs(1);
@@ -76,6 +89,10 @@ pub(super) struct Carrier {
     waits: bool,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
+    neighbours: Neighbours,
+    /// Much is read and written at once: nothing but large values of one channel has gone over this socket of late, and nothing over others of this process.
+    /// So there is nobody who would wait for a call to the kernel that takes long, and each costs as much as it takes to wake the other side.
+    large: bool,
 }
 
 impl Carrier {
@@ -99,6 +116,8 @@ impl Carrier {
             carried: 0,
             waits: false,
             linger: None,
+            neighbours: Neighbours::default(),
+            large: false,
         }
     }
 
@@ -123,8 +142,11 @@ impl Carrier {
                 driver.speak(|locked| self.fill(locked));
             } else {
                 fetch |= self.bell.poll_rung(cx);
-                let arrived = self.poll_read(cx)?.is_ready();
-                news = fetch || arrived;
+                let arrived = match self.poll_read(cx)? {
+                    Poll::Ready(bytes) => bytes,
+                    Poll::Pending => 0,
+                };
+                news = fetch || arrived > 0;
                 if news && self.exchange(arrived) {
                     self.worked = true;
                     return Poll::Ready(Ok(Step::Work));
@@ -147,7 +169,7 @@ impl Carrier {
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
             let answers_wait = (self.told_receiver && self.unread) || (self.told && self.more);
-            if self.waits || answers_wait || self.carried >= TURN {
+            if self.waits || answers_wait || self.carried >= if self.large { TURN_ALONE } else { TURN } {
                 self.turn_is_over();
                 // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -161,15 +183,16 @@ impl Carrier {
     }
 
     /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
-    fn exchange(&mut self, arrived: bool) -> bool {
+    fn exchange(&mut self, arrived: usize) -> bool {
         self.bell.attend();
         self.driver.now();
         let driver = self.driver.clone();
         driver.speak(|locked| {
-            if arrived {
+            if arrived > 0 {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.told |= locked.state.machine.tells();
                 self.told_receiver |= locked.state.machine.tells_receivers();
+                self.meet(arrived, locked);
             }
             driver.act(locked.state, locked.now);
             let work = self.bell.stirred() > 0;
@@ -192,14 +215,25 @@ impl Carrier {
             // It waits once: what is said then may be for somebody else.
             self.waits = !self.waits && !self.parting && self.told && locked.state.machine.has_more_of_values(self.id);
             if !self.waits {
-                let bytes = locked.state.machine.fill(locked.now, self.id, WRITE, &mut self.out);
+                let room = if self.large { WRITE_ALONE } else { WRITE };
+                let bytes = locked.state.machine.fill(locked.now, self.id, room, &mut self.out);
                 self.carried += bytes;
-                self.more = bytes >= WRITE;
+                self.more = bytes >= room;
+                self.meet(bytes, locked);
             }
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// So much was carried: looks who else does.
+    fn meet(&mut self, bytes: usize, locked: &Locked<'_>) {
+        // In a simulation, time is not that of other tests in this process.
+        self.large = !world::is_simulated()
+            && self.neighbours.are_quiet(&LAST, locked.now, bytes)
+            && locked.state.machine.is_alone(self.id);
+    }
+
+    /// How many bytes: some.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Pending;
         }
@@ -207,13 +241,14 @@ impl Carrier {
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(READ.max(self.missing));
         }
-        let mut room = (&mut self.buffer).limit(READ_AT_ONCE);
+        let at_once = if self.large { READ_AT_ONCE_ALONE.max(self.missing) } else { READ_AT_ONCE };
+        let mut room = (&mut self.buffer).limit(at_once);
         let reading = pin!(self.socket.read_buf(&mut room));
         let bytes = ready!(reading.poll(cx))?;
-        self.unread = bytes >= READ_AT_ONCE;
+        self.unread = bytes >= at_once;
         self.carried += bytes;
         if bytes > 0 {
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(bytes));
         }
         // It may still read what this side says last: the answer to its goodbye.
         self.ended = self.parting;
@@ -250,6 +285,36 @@ impl Carrier {
         ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
         self.flushing = false;
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Which socket of this process has carried something last.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// What a socket knows of the others of its process, those of other nodes too: their tasks may be on the same workers.
+struct Neighbours {
+    /// In [`LAST`].
+    number: u64,
+    /// When one of them was seen to have carried something.
+    seen: Time,
+}
+
+impl Default for Neighbours {
+    fn default() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        Self { number: COUNT.fetch_add(1, Ordering::Relaxed), seen: Time::default() }
+    }
+}
+
+impl Neighbours {
+    /// This socket has carried so much. Whether no other one has carried anything of late.
+    fn are_quiet(&mut self, last: &AtomicU64, now: Time, bytes: usize) -> bool {
+        // All of them say who they are here, one over the other; in most cases it is this one that did.
+        if bytes > WORD && last.load(Ordering::Relaxed) != self.number {
+            last.store(self.number, Ordering::Relaxed);
+            self.seen = now;
+        }
+        now.since(self.seen) >= COMPANY
     }
 }
 
@@ -353,6 +418,26 @@ mod tests {
         fn peer(&self) -> String {
             "half closed".to_owned()
         }
+    }
+
+    #[test]
+    fn one_socket_that_carries_something_is_alone_and_two_are_not() {
+        let last = AtomicU64::new(0);
+        let mut sockets = [Neighbours::default(), Neighbours::default()];
+        let mut carry = |which: usize, millis: u64, bytes: usize| {
+            sockets[which].are_quiet(&last, Time(1_000_000_000) + Duration::from_millis(millis), bytes)
+        };
+        assert!(!carry(0, 0, 1000), "who was there before is not known");
+        assert!(carry(0, 200, 1000));
+        // Acknowledgements and heartbeats are nobody's.
+        carry(1, 210, WORD);
+        assert!(carry(0, 220, 1000));
+        for at in [300, 310, 700, 710] {
+            assert!(!carry(1, at, 20));
+            assert!(!carry(0, at + 1, 1000));
+        }
+        assert!(!carry(0, 910, 1000));
+        assert!(carry(0, 911, 1000));
     }
 
     #[tokio::test]

@@ -3,21 +3,16 @@
 //! Nothing here trusts anybody: not the bytes, which come from the network, and not the `Serialize` and `Deserialize` of messages, which are a
 //! user's code. Whatever these do, the answer is a value or a typed error.
 
-mod depth;
 #[cfg(test)]
 mod tests;
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use dunlin_core::carrier::{Shape, Value};
-use serde::Serialize;
-use serde::de::DeserializeSeed;
+use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Shape, Sink, Value, Write};
 
 use crate::spawn::panic_text;
-use depth::{Bounded, Context, DEPTH_MAX, Failure};
 
 /// How the messages of a channel are written.
 ///
@@ -51,6 +46,13 @@ impl Encoding {
         match self {
             Self::Cbor => 0,
             Self::Compact => 1,
+        }
+    }
+
+    fn format(self) -> Format {
+        match self {
+            Self::Cbor => Format::Cbor,
+            Self::Compact => Format::Postcard,
         }
     }
 
@@ -140,7 +142,7 @@ pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Resul
 }
 
 /// Writes a value for nothing but what that brings to light: the ends in it.
-pub(crate) fn survey<T: Serialize>(value: &T) -> Result<(), EncodeError> {
+pub(crate) fn survey(value: &impl Write) -> Result<(), EncodeError> {
     encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
 }
 
@@ -160,46 +162,28 @@ pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<V
         let copy = Bytes::copy_from_slice(&bytes);
         return Ok(shape.wrap(copy).unwrap_or_else(|_| unreachable!("it is of this shape")));
     }
-    shape.wrap(bytes).or_else(|bytes| decode_any(shape, bytes.get(1..).unwrap_or_default(), encoding))
+    shape.wrap(bytes).or_else(|bytes| {
+        read_all(|format, bytes| shape.read(format, bytes), bytes.get(1..).unwrap_or_default(), encoding)
+    })
 }
 
-fn encode_into<T: Serialize>(
+fn encode_into(
     buffer: &mut Vec<u8>,
-    value: &T,
+    value: &impl Write,
     encoding: Encoding,
     bytes_max: u64,
 ) -> Result<(), EncodeError> {
-    let mut sink = Sink { buffer, bytes: 0, bytes_max };
+    let mut sink = Sink::new(buffer, bytes_max);
     write(value, encoding, &mut sink)?;
-    check_size(sink.bytes, bytes_max)
-}
-
-/// Reads what the seed reads.
-fn decode_any<'de, S: DeserializeSeed<'de>>(
-    seed: S,
-    bytes: &'de [u8],
-    encoding: Encoding,
-) -> Result<S::Value, DecodeError> {
-    catch(|| read(seed, bytes, encoding)).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
+    check_size(sink.bytes(), bytes_max)
 }
 
 fn check_size(bytes: u64, bytes_max: u64) -> Result<(), EncodeError> {
     if bytes > bytes_max { Err(EncodeError::TooLarge { bytes, bytes_max }) } else { Ok(()) }
 }
 
-fn write<T: Serialize>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Result<(), EncodeError> {
-    let context = Context::new(0);
-    let written = catch(|| match encoding {
-        Encoding::Cbor => {
-            let mut serializer = cbor4ii::serde::Serializer::new(sink);
-            value.serialize(Bounded::new(&mut serializer, &context))
-        }
-        Encoding::Compact => {
-            let mut serializer = postcard::Serializer { output: sink };
-            value.serialize(Bounded::new(&mut serializer, &context))
-        }
-    });
-    match written {
+fn write(value: &impl Write, encoding: Encoding, sink: &mut Sink<'_>) -> Result<(), EncodeError> {
+    match catch(|| value.write(encoding.format(), sink)) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(Failure::TooDeep)) => Err(EncodeError::TooDeep),
         Ok(Err(Failure::Text(text))) => Err(EncodeError::Failed(text)),
@@ -207,29 +191,24 @@ fn write<T: Serialize>(value: &T, encoding: Encoding, sink: &mut Sink<'_>) -> Re
     }
 }
 
-fn read<'de, S: DeserializeSeed<'de>>(seed: S, bytes: &'de [u8], encoding: Encoding) -> Result<S::Value, DecodeError> {
-    let context = Context::new(bytes.len());
-    let (value, rest, too_deep) = match encoding {
-        Encoding::Cbor => {
-            let mut deserializer = cbor4ii::serde::Deserializer::new(Source::new(bytes));
-            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
-            let source = deserializer.into_inner();
-            (value, source.rest.len(), source.too_deep)
-        }
-        Encoding::Compact => {
-            let mut deserializer = postcard::Deserializer::from_bytes(bytes);
-            let value = seed.deserialize(Bounded::new(&mut deserializer, &context));
-            (value, deserializer.finalize().map_or(0, <[u8]>::len), false)
+/// Reads what is all of the bytes, by a function that says how many it has left.
+fn read_all<T>(
+    read: impl FnOnce(Format, &[u8]) -> (Result<T, Failure>, usize),
+    bytes: &[u8],
+    encoding: Encoding,
+) -> Result<T, DecodeError> {
+    // What is dropped because it is not wanted is the user's as well.
+    let read = || {
+        let (value, rest) = read(encoding.format(), bytes);
+        let at = bytes.len() - rest;
+        match value {
+            Ok(value) if rest == 0 => Ok(value),
+            Ok(_) => Err(DecodeError::Trailing { at, bytes: rest }),
+            Err(Failure::TooDeep) => Err(DecodeError::TooDeep { at }),
+            Err(Failure::Text(text)) => Err(DecodeError::Invalid { at, text }),
         }
     };
-    let at = bytes.len() - rest;
-    match value {
-        Ok(value) if rest == 0 => Ok(value),
-        Ok(_) => Err(DecodeError::Trailing { at, bytes: rest }),
-        Err(Failure::TooDeep) => Err(DecodeError::TooDeep { at }),
-        Err(Failure::Text(_)) if too_deep => Err(DecodeError::TooDeep { at }),
-        Err(Failure::Text(text)) => Err(DecodeError::Invalid { at, text }),
-    }
+    catch(read).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
 }
 
 /// Calls a user's code. If it panics, gives the panic's text.
@@ -285,101 +264,5 @@ impl Drop for Scratch {
         if (1..=2 * Self::BYTES_KEPT).contains(&self.0.capacity()) {
             let _ = SCRATCH.try_with(|scratch| scratch.set(std::mem::take(&mut self.0)));
         }
-    }
-}
-
-/// Stores what is written up to a limit, and counts all of it.
-struct Sink<'b> {
-    buffer: &'b mut Vec<u8>,
-    bytes: u64,
-    bytes_max: u64,
-}
-
-impl Sink<'_> {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        self.bytes = self.bytes.saturating_add(bytes.len() as u64);
-        if self.bytes <= self.bytes_max {
-            self.buffer.extend_from_slice(bytes);
-        }
-    }
-}
-
-impl cbor4ii::core::enc::Write for Sink<'_> {
-    type Error = Infallible;
-
-    #[inline]
-    fn push(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
-        self.write(bytes);
-        Ok(())
-    }
-}
-
-impl postcard::ser_flavors::Flavor for &mut Sink<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.write(bytes);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.write(&[byte]);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
-/// CBOR to be read. It knows how far reading came.
-struct Source<'de> {
-    rest: &'de [u8],
-    steps_left: u32,
-    too_deep: bool,
-}
-
-impl<'de> Source<'de> {
-    /// cbor4ii takes up to two of its steps for a level of ours. So this matters only where ours do not reach: in what is passed over unread.
-    const STEPS_MAX: u32 = 2 * (DEPTH_MAX + 1);
-
-    fn new(rest: &'de [u8]) -> Self {
-        Self { rest, steps_left: Self::STEPS_MAX, too_deep: false }
-    }
-}
-
-impl<'de> cbor4ii::core::dec::Read<'de> for Source<'de> {
-    type Error = Infallible;
-
-    #[inline]
-    fn fill<'short>(&'short mut self, want: usize) -> Result<cbor4ii::core::dec::Reference<'de, 'short>, Infallible> {
-        Ok(cbor4ii::core::dec::Reference::Long(&self.rest[..want.min(self.rest.len())]))
-    }
-
-    #[inline]
-    fn advance(&mut self, n: usize) {
-        self.rest = &self.rest[n.min(self.rest.len())..];
-    }
-
-    #[inline]
-    fn step_in(&mut self) -> bool {
-        match self.steps_left.checked_sub(1) {
-            Some(left) => {
-                self.steps_left = left;
-                true
-            }
-            None => {
-                self.too_deep = true;
-                false
-            }
-        }
-    }
-
-    #[inline]
-    fn step_out(&mut self) {
-        self.steps_left += 1;
     }
 }

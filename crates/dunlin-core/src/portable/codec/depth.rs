@@ -14,7 +14,7 @@ use serde::de::{self, Deserializer};
 use serde::ser::{self, Serialize, Serializer};
 
 /// How deep a value may nest.
-pub(crate) const DEPTH_MAX: u32 = 256;
+pub const DEPTH_MAX: u32 = 256;
 
 /// How much stack it may take to get there: half of what a thread has. How much a level takes is up to its type, and to the build: from a hundred
 /// bytes to tens of thousands (a struct with some arrays in it, without optimisation), so levels alone do not keep a stack from overflowing.
@@ -25,8 +25,10 @@ const EMPTY_ELEMENTS_MAX: u64 = 64 * 1024;
 
 /// Why a value was not written or read.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub enum Failure {
+    /// It nests too deep.
     TooDeep,
+    /// What its `Serialize` or `Deserialize`, or the format, said.
     Text(String),
 }
 
