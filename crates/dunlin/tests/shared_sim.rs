@@ -320,6 +320,61 @@ fn each_word_is_heard_once() {
     seeds(60).for_each(an_audience);
 }
 
+/// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
+fn a_receiver_that_moves(seed: u64) {
+    let sim = Sim::new(seed);
+    let in_claims = seed % 4 == 3;
+    let received = sim.run(async {
+        let mut nodes = Vec::new();
+        for _ in 0..4 {
+            nodes.push(Node::join("moves").await?);
+        }
+        let (tx, mut rx) = channel::<u32>();
+        let tx = tx.share();
+        let mut voices = vec![tx.clone()];
+        for (n, node) in nodes.iter().enumerate().skip(1) {
+            voices.push(carry(tx.clone(), &nodes[0], node, &format!("handle {n}")).await?);
+        }
+        drop(tx);
+        let sim = &sim;
+        let send = async |mut tx: Shared<Sender<u32>>| {
+            for n in 0..12 {
+                let wait = Duration::from_micros(sim.below(6000));
+                if !in_claims {
+                    drop(tx.send(n).within(wait).await);
+                } else if let Ok(mut stage) = tx.claim().within(Duration::from_millis(1 + sim.below(300))).await {
+                    drop(stage.send(n).within(wait).await);
+                }
+                pause(sim, 3000).await;
+            }
+        };
+        let receives = async {
+            let mut at = 0;
+            for moves in 0.. {
+                if sim.below(3) == 0 {
+                    let to = (at + 1 + sim.below(3) as usize) % 4;
+                    rx = carry(rx, &nodes[at], &nodes[to], &format!("ear {moves}")).await?;
+                    at = to;
+                }
+                match rx.recv().await {
+                    Ok(_) => {}
+                    Err(RecvError::Closed) => break,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Result::<()>::Ok(())
+        };
+        let (_, received) = par!(voices.into_iter().map(send).collect::<Par<_>>(), receives);
+        received
+    });
+    received.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+}
+
+#[test]
+fn nobody_is_lost_when_a_receiver_moves() {
+    seeds(100).for_each(a_receiver_that_moves);
+}
+
 /// A claimer whose node is silent keeps its claim as long as its connection may come back, and no longer.
 #[test]
 fn a_claim_ends_with_its_connection() {

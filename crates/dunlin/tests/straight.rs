@@ -53,6 +53,25 @@ fn nor_do_those_for_a_handle_that_went_on() {
     });
 }
 
+/// The keeper has a node in each of two applications: the sender is in one, who receives in the other, which cannot read at the sender's.
+#[test]
+fn they_go_through_a_keeper_that_is_in_both_applications() {
+    run(async {
+        let [sends, keeps_one] = nodes("straight_one").await;
+        let [keeps_other, receives] = nodes("straight_two").await;
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let mut there = carry(here.clone(), &keeps_other, &receives, "handle").await?;
+        let mut tx = carry(tx, &keeps_one, &sends, "sender").await?;
+        for number in 0..4 {
+            let (sent, got) = par!(tx.send(value(number)), there.recv());
+            sent?;
+            assert_eq!(got?[LARGE - 1], number);
+        }
+        Ok(())
+    });
+}
+
 /// Twenty values, of which the keeper has one at most.
 async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>, [a, b, c]: [&Node; 3]) -> Result {
     let (sent, got) = par!(

@@ -241,8 +241,8 @@ impl SendingBridge {
             return self.watch_size(written, says);
         }
         if value.is_unread() {
-            let why = "its sender is gone, and with it the value, which was still there";
-            return Err(NotNow::Never(Why::Unsendable(why.into())));
+            // This node has not heard where it can be read: it was offered to another node of this program, of another application; or its sender is gone meanwhile.
+            return Err(NotNow::Later);
         }
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
     }
@@ -295,6 +295,11 @@ impl SendingBridge {
                 Err(NotNow::Never(why)) => {
                     outlet.failed(ticket, Some(value), why);
                     says.withdraw(ticket);
+                }
+                Err(NotNow::Later) if value.is_unread() => {
+                    // It is read here first, if it can be had at all. (Marked so, it is not what the outlet gives next.)
+                    outlet.give_back(ticket, Value::unreadable());
+                    self.reserve(ticket, request, says);
                 }
                 Err(NotNow::Later) => {
                     outlet.give_back(ticket, value);

@@ -4,10 +4,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use dunlin_core::Portable;
-use dunlin_core::carrier::{Agent, Outbox};
+use dunlin_core::carrier::{Agent, Outbox, Write};
 use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::wire::{End, Names, Which};
-use serde::Serialize;
 
 use super::{Hub, Role};
 use crate::node::Peer;
@@ -42,7 +41,7 @@ pub(crate) fn agents_of<F: Portable>(face: F) -> Result<Vec<Agent>, NameError> {
     Ok(agents)
 }
 
-fn take_apart<F: Serialize>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameError> {
+fn take_apart<F: Write>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameError> {
     let refused = |why: String| NameError::Unstretchable(why);
     let mut outbox = Outbox::new();
     outbox.encode(|| codec::survey(&face)).map_err(|error| refused(error.to_string()))?;
