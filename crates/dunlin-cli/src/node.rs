@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::component;
 use crate::config::is_there;
 use crate::failure::{Failure, Signals, after_leaving};
+use crate::names::join;
 use crate::output::Output;
 use crate::who::Who;
 
@@ -37,7 +38,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let builder = Node::builder().app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
     let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
-    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let node = signals.or(join(builder, &config)).await?;
     let (me, listening) = (node.me().to_string(), node.listening().join(", "));
     let (app, name, runs) = (&config.app.value, &options.name, component.name);
     let line =

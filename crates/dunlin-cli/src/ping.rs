@@ -129,6 +129,6 @@ fn nobody_knows(why: &Failure) -> String {
 }
 
 /// Whether it is an address of one place, at a port that is known.
-fn can_be_dialled(address: &str) -> bool {
+pub fn can_be_dialled(address: &str) -> bool {
     !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
 }

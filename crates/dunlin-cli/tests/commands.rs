@@ -3,6 +3,9 @@
 
 mod support;
 
+use std::process::Command;
+
+use dunlin::node::Role;
 use dunlin::prelude::*;
 use serde_json::Value;
 use support::{Ended, Stage, ended, started};
@@ -20,6 +23,27 @@ listen = "unix:DIR/station"
 
 fn lines(ended: &Ended) -> Vec<Value> {
     ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// [`FILE`], with a main node and a member.
+fn roles() -> String {
+    let main = FILE.replace("[node.hub]", "[node.hub]\nrole = 'main'");
+    main.replace("[node.station]", "[node.station]\nrole = 'member'")
+}
+
+/// A command whose errors come among its results.
+fn aloud(stage: &Stage, line: &[&str]) -> Command {
+    let plain = stage.command(line);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(stage.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 /// A node of this process, in the application of the stage.
@@ -107,10 +131,15 @@ fn names_are_served_and_listed() {
     let mut server = stage.start(&["names", "serve"]);
     let line = server.says("serving");
     assert_eq!(line, format!("serving the names of \"weather\" at {}", stage.address("names")));
-    // Another one finds the address taken.
+    // Another one finds the address taken, and by whom.
     let second = stage.run(&["names", "serve"]);
     assert_eq!(second.code, Some(1));
-    assert!(second.err.contains("end it, or choose another path"), "{}", second.err);
+    assert!(second.err.contains("serves the names of \"weather\" already"), "{}", second.err);
+    // What is no node of the application is no name service of it.
+    let _other = std::os::unix::net::UnixListener::bind(stage.path().join("other")).unwrap();
+    let third = stage.run(&["names", "serve", "--listen", &stage.address("other")]);
+    assert_eq!(third.code, Some(1));
+    assert!(third.err.contains("end it, or choose another path"), "{}", third.err);
     // At another address it finds that the names are served. (Its own leads nowhere else.)
     assert_eq!(stage.run(&["names", "list"]).out.lines().nth(1), Some("no name is declared"));
 
@@ -236,10 +265,7 @@ fn nodes_show_who_joins_and_leaves() {
 /// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
 #[test]
 fn a_member_ends_with_its_main_node() {
-    let roles = FILE
-        .replace("[node.hub]", "[node.hub]\nrole = 'main'")
-        .replace("[node.station]", "[node.station]\nrole = 'member'");
-    let stage = Stage::new(&roles);
+    let stage = Stage::new(&roles());
     let mut hub = stage.start(&["node", "hub"]);
     let mut station = stage.start(&["node", "--json", "station"]);
     station.says("\"up\"");
@@ -247,6 +273,30 @@ fn a_member_ends_with_its_main_node() {
     assert_eq!(hub.ends_with("-INT"), Some(130));
     station.says("closing");
     assert_eq!(station.ends(), Some(0));
+}
+
+/// Who comes first leaves the address of the names to the node that is to serve them, and waits for it: a program of one's own, too.
+#[test]
+fn nodes_start_before_the_names() {
+    let stage = Stage::new(&roles());
+    let station = started(aloud(&stage, &["node", "station"]));
+    station.says("waiting for a name service");
+    assert!(!stage.path().join("names").exists());
+    let config = stage.path().join("dunlin.toml");
+    dunlin::block_on(async {
+        let own = Node::builder().config(&config)?.named("own").listen(&stage.address("own")).role(Role::Member);
+        let (tell, mut told) = dunlin::channel_with::<()>(dunlin::unbounded());
+        let mut tell = Some(tell);
+        let own = spawn(own.on_wait(move |_| drop(tell.take())).join());
+        assert!(told.recv().await.is_err(), "it waits");
+        let hub = stage.start(&["node", "hub"]);
+        hub.says("serving");
+        let mut joined = [hub.says("has joined"), hub.says("has joined")];
+        joined.sort();
+        assert_eq!(joined, ["own has joined", "station has joined"]);
+        own.await??.leave().await
+    })
+    .unwrap();
 }
 
 #[test]

@@ -187,6 +187,9 @@ fn who_is_said_more_exactly_is_stronger() {
     // One that no file knows has the settings of all.
     assert_eq!(seconds(&of(None, Some("boat"))), 2);
     assert_eq!(sources.nodes("weather"), ["ship", "station"]);
+    // Who serves the names follows from all sections, whichever node asks.
+    assert_eq!(of(None, Some("boat")).names_node.as_deref(), Some("station"));
+    assert_eq!(of(Some("other"), None).names_node, None);
 
     let readings = &of(None, None).channels["readings"];
     assert_eq!(readings.policy.value.as_ref().unwrap().0, "fifo(8)");
