@@ -9,7 +9,7 @@ use dunlin::node::{Node, NodeBuilder, NodeError};
 use serde_json::json;
 
 use crate::failure::{Failure, Signals, after_leaving};
-use crate::output::{Output, columns};
+use crate::output::{Output, columns, show_log};
 use crate::ping::{PATIENCE, can_be_dialled};
 use crate::who::{Who, plain, visit};
 
@@ -58,6 +58,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let (_, config) = options.who.application(None)?;
+    show_log();
     let mut builder = plain(&config);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.

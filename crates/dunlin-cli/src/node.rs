@@ -9,7 +9,7 @@ use crate::component;
 use crate::config::is_there;
 use crate::failure::{Failure, Signals, after_leaving};
 use crate::names::join;
-use crate::output::Output;
+use crate::output::{Output, show_log};
 use crate::who::Who;
 
 /// What it takes.
@@ -35,6 +35,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
                 said => Failure::failed(format_args!("{said}: {failure}")),
             }
         })?;
+    show_log();
     let builder = Node::builder().app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
     let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));

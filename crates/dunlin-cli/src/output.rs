@@ -1,6 +1,6 @@
 //! What is printed: lines for people, or JSON for scripts, one object per line.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -19,6 +19,16 @@ impl Output {
             _ => line_out(&text()),
         }
     }
+}
+
+/// Shows on stderr what `dunlin` logs, from now on: warnings, or what `RUST_LOG` says. For commands that go on for long.
+pub fn show_log() {
+    let filter = tracing_subscriber::EnvFilter::builder();
+    let filter = filter.with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into()).from_env_lossy();
+    let is_terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
+    // In a test there may be one already.
+    let _ = log.try_init();
 }
 
 /// A reader that has gone (a closed pipe) does not matter.

@@ -262,6 +262,19 @@ fn nodes_show_who_joins_and_leaves() {
     );
 }
 
+/// One without a role waits for nobody: that there are no names is on its log.
+#[test]
+fn a_node_without_names_says_so() {
+    let stage = Stage::new("app = 'weather'\nnames = '10.255.255.1:1'\n[node.p]\nlisten = 'unix:DIR/p'\n");
+    let mut quiet = aloud(&stage, &["node", "p"]);
+    let mut loud = aloud(&stage, &["node", "p"]);
+    loud.env("DUNLIN_LISTEN", stage.address("q")).env("RUST_LOG", "info");
+    quiet.env_remove("RUST_LOG");
+    let (quiet, loud) = (started(quiet), started(loud));
+    assert!(quiet.says("the name service is not reached").contains("Start the node that serves it"));
+    loud.says("listening");
+}
+
 /// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
 #[test]
 fn a_member_ends_with_its_main_node() {
@@ -280,6 +293,7 @@ fn a_member_ends_with_its_main_node() {
 fn nodes_start_before_the_names() {
     let stage = Stage::new(&roles());
     let station = started(aloud(&stage, &["node", "station"]));
+    assert!(station.says("the name service is not reached").contains("Start it: `dunlin node hub`"));
     station.says("waiting for a name service");
     assert!(!stage.path().join("names").exists());
     let config = stage.path().join("dunlin.toml");
