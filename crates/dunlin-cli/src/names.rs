@@ -67,6 +67,11 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
         None => config.names.value.as_deref(),
     };
     if let Some(address) = address {
+        if address.starts_with("memory:") || address.ends_with(":0") {
+            return Err(Failure::Line(format!(
+                "at {address} no other process would find the names: say a place that all know, such as 127.0.0.1:7400 or unix:/path"
+            )));
+        }
         builder = builder.listen(address).names(address);
     }
     let mut signals = Signals::hear()?;

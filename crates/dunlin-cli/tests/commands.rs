@@ -103,6 +103,8 @@ fn a_wrong_line_is_2() {
         &["ping"],
         &["ping", "x:1", "--count", "0"],
         &["names"],
+        &["names", "serve", "--app", "a", "--listen", "127.0.0.1:0"],
+        &["names", "serve", "--app", "a", "--listen", "memory:a"],
         &["config", "--check", "a", "--app", "b"],
     ] {
         assert_eq!(stage.run(line).code, Some(2), "{line:?}");

@@ -300,6 +300,7 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
             "names = 'names.example'",
             "names = \"names.example\" is not accepted: write names = \"tcp://names.example:7411\"",
         ),
+        ("names = '127.0.0.1:0'", "names = \"127.0.0.1:0\" is not accepted: write names = "),
         ("listen = []", "listen = [] is not accepted"),
         ("listen = [1]", "listen = [1] is not accepted"),
         ("advertise = 'default-route'", "advertise = \"default-route\" is not accepted"),
