@@ -1,7 +1,6 @@
 //! `dunlin node`: a node of the configuration, and what that says it runs.
 
 use clap::Args;
-use dunlin::config::Origin;
 use dunlin::node::{Node, NodeEvent};
 use serde_json::{Value, json};
 
@@ -28,13 +27,7 @@ pub struct Options {
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let (sources, config) = options.who.application(Some(&options.name))?;
     is_there(&sources, &config.app.value, &options.name)?;
-    let component =
-        component::find(config.run.value.as_deref().unwrap_or("nothing")).map_err(|failure| {
-            match &config.run.origin {
-                Origin::Default => failure,
-                said => Failure::failed(format_args!("{said}: {failure}")),
-            }
-        })?;
+    let component = component::find(config.run.value.as_deref().unwrap_or("nothing"), &config.run.origin)?;
     show_log();
     let builder = Node::builder().app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;

@@ -93,6 +93,26 @@ fn config_checks_a_file() {
     let told =
         "error: bad.toml:3: there is no key \"relais\" here; \"relay\" is the nearest. Write relay = true, or false\n";
     assert_eq!((bad.code, bad.out.as_str(), bad.err.as_str()), (Some(1), "", told));
+    // What nodes run is part of it, whichever node it is.
+    std::fs::write(stage.path().join("runs.toml"), "[node.a]\nrun = 'names'\n[application.b.node.a]\nrun = 'namse'\n")
+        .unwrap();
+    let runs = stage.run(&["config", "--check", "runs.toml"]);
+    let told = "error: runs.toml:4: there is nothing to run by the name \"namse\"; there are: \"nothing\" (";
+    assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
+}
+
+#[test]
+fn config_shows_variables_that_mean_nothing() {
+    let stage = Stage::new("");
+    let run = |json: &[&str]| {
+        let mut command = stage.command(&[&["config"], json].concat());
+        ended(command.env("DUNLIN_GRCE", "3s").output().unwrap()).out
+    };
+    let shown = run(&[]);
+    let last: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(last.join(" "), "? (no setting has this variable; DUNLIN_GRACE is the nearest) DUNLIN_GRCE");
+    let row: Value = serde_json::from_str(run(&["--json"]).lines().last().unwrap()).unwrap();
+    assert_eq!((&row["place"], &row["nearest"]), (&"DUNLIN_GRCE".into(), &"DUNLIN_GRACE".into()));
 }
 
 #[test]

@@ -200,9 +200,15 @@ pub(super) static SETTINGS: [&dyn AnyKey; 10] = [
     &ROLE,
 ];
 
+/// All that can be said, of nodes and channels.
+pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
+    let others: [&'static dyn AnyKey; 2] = [&APP, &RUN];
+    SETTINGS.iter().copied().chain(others).chain(CHANNEL)
+}
+
 /// The variables of the settings.
 pub(super) fn variables() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().chain([&(&APP as &dyn AnyKey)]).filter_map(|key| key.variable())
+    all().filter_map(AnyKey::variable)
 }
 
 /// What a channel can be told.

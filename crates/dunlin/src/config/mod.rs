@@ -338,7 +338,7 @@ impl Sources {
     fn search_in(places: &Places<'_>) -> Result<Self, ConfigError> {
         let variables = variables(places)?;
         let mut files = Vec::new();
-        match (places.variable)("DUNLIN_CONFIG").filter(|path| !path.is_empty()) {
+        match (places.variable)(CONFIG).filter(|path| !path.is_empty()) {
             Some(path) => files.extend(File::open(Path::new(&path), true)?),
             None => {
                 for path in std::iter::once(&places.here).chain(&places.user) {
@@ -355,6 +355,20 @@ impl Sources {
         let here = sections.filter(|section| section.application.as_deref().is_none_or(|of| of == app));
         let names: BTreeSet<String> = here.filter_map(|section| section.node.clone()).collect();
         names.into_iter().collect()
+    }
+
+    /// What the files say that nodes run (`run = "..."`), and where: for whoever knows what can be run.
+    pub fn runs(&self) -> Vec<Setting<String>> {
+        let said = self.files.iter().flat_map(File::runs);
+        said.filter_map(|(raw, origin)| Some(Setting { value: (keys::RUN.read)(raw)?, origin })).collect()
+    }
+
+    /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps. With the one that is nearest, if one is near.
+    pub fn unknown_variables() -> Vec<(String, Option<&'static str>)> {
+        let known = || keys::variables().chain([NODE, CONFIG]);
+        let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let unknown = all.filter(|name| name.starts_with("DUNLIN_") && known().all(|known| known != name));
+        unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
     }
 
     /// What follows for a node: of this application, and of this name, if the program says them.
@@ -465,6 +479,9 @@ fn sections(app: &str, node: Option<&str>) -> Vec<Section> {
     sections.extend([of(Some(app), None), of(None, None)]);
     sections
 }
+
+/// The variable that names the file.
+const CONFIG: &str = "DUNLIN_CONFIG";
 
 /// The variable that says which node's section counts.
 const NODE: &str = "DUNLIN_NODE";
