@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::process::ExitCode;
 
+use crate::output::unwritten;
+
 /// Why a command ends early. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -64,7 +66,10 @@ pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result
 
 /// The exit code of a command that ended so; errors go to stderr.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
-    match result {
+    let written = unwritten().map_or(Ok(()), |why| {
+        Err(Failure::failed(format_args!("the output could not be written: {why}. Make room, or let it go elsewhere")))
+    });
+    match result.and(written) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::Interrupted(_)) {

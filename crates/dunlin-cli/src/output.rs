@@ -1,6 +1,7 @@
 //! What is printed: lines for people, or JSON for scripts, one object per line.
 
-use std::io::{IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -31,11 +32,25 @@ pub fn show_log() {
     let _ = log.try_init();
 }
 
-/// A reader that has gone (a closed pipe) does not matter.
 fn line_out(line: &str) {
-    let mut out = std::io::stdout();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    write(format!("{line}\n").as_bytes());
 }
+
+/// Writes to stdout. A reader that has gone (a closed pipe) does not matter; else the command will have failed.
+pub fn write(bytes: &[u8]) {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(UNWRITTEN.set(error)),
+        _ => {}
+    }
+}
+
+/// Why something could not be written, if that has happened.
+pub fn unwritten() -> Option<&'static Error> {
+    UNWRITTEN.get()
+}
+
+static UNWRITTEN: OnceLock<Error> = OnceLock::new();
 
 /// Lines in columns that are as wide as they have to be. The last is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {

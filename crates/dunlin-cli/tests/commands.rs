@@ -336,6 +336,44 @@ fn nodes_start_before_the_names() {
 }
 
 #[test]
+fn completions_are_for_five_shells() {
+    let stage = Stage::new("");
+    for (shell, begins) in [
+        ("bash", "_dunlin() {"),
+        ("elvish", "edit:completion:arg-completer[dunlin]"),
+        ("fish", "__fish_dunlin"),
+        ("powershell", "-CommandName 'dunlin'"),
+        ("zsh", "#compdef dunlin"),
+    ] {
+        let script = stage.run(&["completions", shell]);
+        assert_eq!((script.code, script.err.as_str()), (Some(0), ""));
+        assert!(script.out.lines().take(6).any(|line| line.contains(begins)), "{shell}: {}", script.out);
+        assert!(script.out.contains("farm"), "{shell}");
+        if shell == "bash" {
+            std::fs::write(stage.path().join("dunlin.bash"), script.out).unwrap();
+            let read = Command::new("bash").arg("-n").arg(stage.path().join("dunlin.bash")).output().unwrap();
+            assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        }
+    }
+}
+
+/// Who reads no more is no failure; what cannot be written is one.
+#[test]
+fn output_goes_where_it_can() {
+    let stage = Stage::new(FILE);
+    for line in [&["completions", "bash"][..], &["config"]] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = ended(stage.command(line).stdout(closed).output().unwrap());
+        assert_eq!((unread.code, unread.err.as_str()), (Some(0), ""), "{line:?}");
+        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { continue };
+        let full = ended(stage.command(line).stdout(full).output().unwrap());
+        assert_eq!(full.code, Some(1), "{line:?}");
+        assert!(full.err.starts_with("error: the output could not be written: "), "{}", full.err);
+    }
+}
+
+#[test]
 fn the_simulator_runs() {
     let stage = Stage::new("");
     for line in [&["sim", "--seeds", "5", "--json"][..], &["--json", "sim", "--seeds", "5"]] {
