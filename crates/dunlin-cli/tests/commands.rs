@@ -126,6 +126,8 @@ fn a_wrong_line_is_2() {
         &["names", "serve", "--app", "a", "--listen", "127.0.0.1:0"],
         &["names", "serve", "--app", "a", "--listen", "memory:a"],
         &["config", "--check", "a", "--app", "b"],
+        &["demo", "--names", "foo"],
+        &["demo", "--names", "127.0.0.1:0"],
     ] {
         assert_eq!(stage.run(line).code, Some(2), "{line:?}");
     }
@@ -371,6 +373,25 @@ fn output_goes_where_it_can() {
         assert_eq!(full.code, Some(1), "{line:?}");
         assert!(full.err.starts_with("error: the output could not be written: "), "{}", full.err);
     }
+}
+
+#[test]
+fn a_demo_that_cannot_begin_starts_nothing() {
+    let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let demo = Stage::new("").run(&["demo", "--names", &somebody.local_addr().unwrap().to_string()]);
+    assert_eq!((demo.code, demo.out.lines().count()), (Some(1), 1), "{}", demo.out);
+    assert!(demo.err.contains("another program") && demo.err.contains("--names"), "{}", demo.err);
+}
+
+/// Parts that were told to end have not failed.
+#[test]
+fn a_demo_that_is_stopped_shows_no_failures() {
+    let stage = Stage::new("");
+    let mut demo = started(aloud(&stage, &["demo", "--pace", "10000"]));
+    demo.says("sends");
+    assert_eq!(demo.ends_with("-INT"), Some(130));
+    let after: Vec<String> = demo.rest().into_iter().filter(|line| line.contains("has ended")).collect();
+    assert!(after.is_empty(), "{after:#?}");
 }
 
 #[test]
