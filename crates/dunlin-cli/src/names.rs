@@ -77,7 +77,8 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let mut signals = Signals::hear()?;
     let node = signals.or(join(builder, &config)).await?;
     let ended = signals.or(served(&node, output)).await;
-    after_leaving(ended, node.leave().await)
+    let left = signals.leaving(node).await;
+    after_leaving(ended, left)
 }
 
 /// Joins. If a node of the application serves its names where this one is to listen, the error names it.

@@ -53,7 +53,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
         }
     };
     let ended = signals.or(running).await;
-    let left = node.leave().await;
+    let left = signals.leaving(node).await;
     let _ = shows.await;
     after_leaving(ended, left)
 }

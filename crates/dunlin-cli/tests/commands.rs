@@ -394,6 +394,34 @@ fn a_demo_that_is_stopped_shows_no_failures() {
     assert!(after.is_empty(), "{after:#?}");
 }
 
+/// Who waits for one that does not leave need not wait to the end.
+#[test]
+fn asked_twice_a_node_ends_at_once() {
+    let stage = Stage::new(&roles());
+    let mut hub = started(aloud(&stage, &["node", "hub"]));
+    let station = stage.start(&["node", "station"]);
+    hub.says("station has joined");
+    station.signal("-STOP");
+    hub.signal("-INT");
+    hub.says("Ctrl-C again ends this one at once");
+    // It would wait ten seconds for its member, and then five for what that has not heard.
+    let asked = std::time::Instant::now();
+    assert_eq!(hub.ends_with("-INT"), Some(130));
+    assert!(asked.elapsed() < std::time::Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+/// A terminal that is closed is no reason to be lost to the others.
+#[test]
+fn a_node_that_is_hung_up_leaves() {
+    let stage = Stage::new(&roles());
+    let hub = stage.start(&["node", "hub"]);
+    let mut station = stage.start(&["node", "station"]);
+    hub.says("station has joined");
+    assert_eq!(station.ends_with("-HUP"), Some(129));
+    hub.says("station has left");
+    assert!(station.rest().iter().any(|line| line.ends_with("is over: this node leaves")));
+}
+
 #[test]
 fn the_simulator_runs() {
     let stage = Stage::new("");
