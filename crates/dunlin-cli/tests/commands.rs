@@ -254,6 +254,20 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     assert_eq!(station.ends_with("-TERM"), Some(143));
 }
 
+/// Whatever grace its application has, a node that stops is missed.
+#[test]
+fn a_ping_does_not_wait_for_ever() {
+    let stage = Stage::new(&FILE.replace("[node.hub]", "grace = '1h'\n[node.hub]"));
+    let _hub = stage.start(&["node", "hub"]);
+    let station = stage.start(&["node", "station"]);
+    station.says("runs");
+    let mut ping = started(aloud(&stage, &["ping", "station", "--count", "1000000000"]));
+    ping.says("1: ");
+    station.signal("-STOP");
+    ping.says("nobody of the application");
+    assert_eq!(ping.ends(), Some(1));
+}
+
 #[test]
 fn nodes_show_who_joins_and_leaves() {
     let stage = Stage::new(FILE);
