@@ -313,6 +313,20 @@ fn a_node_without_names_says_so() {
     loud.says("listening");
 }
 
+/// Advice is of the file, where there is one.
+#[test]
+fn a_member_is_told_how_a_main_node_is_started() {
+    let stage = Stage::new(&roles().replace("role = 'main'\n", ""));
+    let _hub = stage.start(&["node", "hub"]);
+    let station = started(aloud(&stage, &["node", "station"]));
+    assert!(station.says("waiting for the main node").contains("role = \"main\""));
+    let stage = Stage::new(&format!("{}[node.second]\nlisten = 'unix:DIR/second'\nrole = 'main'\n", roles()));
+    let hub = stage.start(&["node", "hub"]);
+    hub.says("serving");
+    let second = stage.run(&["node", "second"]);
+    assert!(second.code == Some(1) && second.err.contains("role = \"member\""), "{}", second.err);
+}
+
 /// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
 #[test]
 fn a_member_ends_with_its_main_node() {
