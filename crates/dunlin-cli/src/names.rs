@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::{Output, columns, show_log};
-use crate::ping::{PATIENCE, can_be_dialled};
+use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, plain, visit};
 
 /// So long who listens where the names are to be served may take to say who it is.
@@ -142,7 +142,7 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
              where it is: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
         ))
     };
-    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&why))?;
+    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why)))?;
     asks.names(PATIENCE).await.map_err(|why| nobody(&why))
 }
 
@@ -151,7 +151,9 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     let visitor = visit(&config).await?;
     let names = match &options.at {
         None => ask(&config, &visitor).await,
-        Some(address) => known_at(address, &visitor, PATIENCE).await.map_err(Failure::failed),
+        Some(address) => {
+            known_at(address, &visitor, PATIENCE).await.map_err(|why| ping::nobody(&config.app.value, address, &why))
+        }
     };
     // Nothing of a visitor can be lost.
     let _ = visitor.leave().await;
@@ -191,7 +193,7 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn known_at(address: &str, visitor: &Node, patience: Duration) -> dunlin::Result<NameList> {
-    let mut asks = visitor.inquire(Some(address), patience).await?;
-    asks.names(patience).await
+async fn known_at(address: &str, visitor: &Node, patience: Duration) -> Result<NameList, String> {
+    let mut asks = visitor.inquire(Some(address), patience).await.map_err(|why| plainly(&why))?;
+    asks.names(patience).await.map_err(|why| why.to_string())
 }

@@ -123,6 +123,7 @@ fn a_wrong_line_is_2() {
         &["ping"],
         &["ping", "x:1", "--count", "0"],
         &["names"],
+        &["sim", "--seeds", "0"],
         &["names", "serve", "--app", "a", "--listen", "127.0.0.1:0"],
         &["names", "serve", "--app", "a", "--listen", "memory:a"],
         &["config", "--check", "a", "--app", "b"],
@@ -151,6 +152,7 @@ fn names_are_served_and_listed() {
     let nobody = stage.run(&["names", "list"]);
     assert_eq!(nobody.code, Some(1));
     assert!(nobody.err.contains("Start one with `dunlin names serve --app weather`"), "{}", nobody.err);
+    assert!(!nobody.err.contains("dunlin.node"), "{}", nobody.err);
 
     let mut server = stage.start(&["names", "serve"]);
     let line = server.says("serving");
@@ -214,8 +216,17 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["ping", "station"]);
     assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
-    let told = format!("error: nobody of the application \"weather\" answers at {}", stage.address("station"));
-    assert!(nobody.err.starts_with(&told), "{}", nobody.err);
+    let told = |at| format!("error: nobody of the application \"weather\" answers at {at} (No such file");
+    assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
+    // The node that runs the names is where they are.
+    let nobody = stage.run(&["ping", "hub"]);
+    assert!(nobody.err.starts_with(&told(stage.address("names"))), "{}", nobody.err);
+    let nobody = stage.run(&["names", "list", "--at", &stage.address("station")]);
+    assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
+    // A node's own section may say which application it is.
+    let own = Stage::new("[node.a]\napp = 'weather'\nlisten = 'unix:DIR/a'\n");
+    let nobody = own.run(&["ping", "a"]);
+    assert!(nobody.err.starts_with(&told(own.address("a"))), "{}", nobody.err);
 
     let server = stage.start(&["names", "serve"]);
     server.says("serving");
