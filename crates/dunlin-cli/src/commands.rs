@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::failure::exit;
 use crate::output::Output;
-use crate::{config, demo, names, node, ping, sim};
+use crate::{config, demo, names, node, output, ping, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -69,8 +69,11 @@ pub fn run() -> ExitCode {
         Command::Demo(options) => demo::run(&options, args.json),
         Command::DemoPart => demo::play(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut std::io::stdout());
-            ExitCode::SUCCESS
+            // (It panics if it cannot write.)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut script);
+            output::write(&script);
+            exit(Ok(()))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use dunlin::config::Config;
+use dunlin::config::{Config, Origin};
 use dunlin::node::{Node, NodeBuilder};
 
 use crate::failure::Failure;
@@ -53,14 +53,17 @@ pub static COMPONENTS: &[Component] = &[
     },
 ];
 
-/// The component of this name.
+/// The component that a configuration names there.
 ///
 /// # Errors
 /// [`Failure::Failed`], with those that there are.
-pub fn find(name: &str) -> Result<Component, Failure> {
+pub fn find(name: &str, said: &Origin) -> Result<Component, Failure> {
     COMPONENTS.iter().find(|component| component.name == name).copied().ok_or_else(|| {
         let known: Vec<String> =
             COMPONENTS.iter().map(|component| format!("{:?} ({})", component.name, component.about)).collect();
-        Failure::failed(format_args!("there is nothing to run by the name {name:?}; there are: {}", known.join(", ")))
+        Failure::failed(format_args!(
+            "{said}: there is nothing to run by the name {name:?}; there are: {}",
+            known.join(", ")
+        ))
     })
 }

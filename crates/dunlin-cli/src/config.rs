@@ -6,6 +6,7 @@ use clap::Args;
 use dunlin::config::{Origin, Sources, Value};
 use serde_json::json;
 
+use crate::component;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
 use crate::who::Who;
@@ -29,7 +30,9 @@ pub struct Options {
 /// [`Failure::Failed`], if it is not accepted; [`Failure::Line`], if there is no such node.
 pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     if let Some(path) = &options.check {
-        Sources::file(path).map_err(Failure::failed)?;
+        for runs in Sources::file(path).map_err(Failure::failed)?.runs() {
+            component::find(&runs.value, &runs.origin)?;
+        }
         let path = path.display().to_string();
         output.say(&json!({ "file": path, "accepted": true }), || format!("{path}: all of it is accepted"));
         return Ok(());
@@ -58,14 +61,22 @@ pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
             let row = json!({ "key": key, "value": value, "origin": kind, "place": place, "line": line });
             output.say(&row, String::new);
         }
+        for (name, near) in Sources::unknown_variables() {
+            let row = json!({ "key": null, "value": null, "origin": "unknown variable", "place": name, "line": null, "nearest": near });
+            output.say(&row, String::new);
+        }
         return Ok(());
     }
     let shown = |origin: &Origin| match origin {
         Origin::Code => "the command line".to_owned(),
         origin => origin.to_string(),
     };
-    let rows: Vec<Vec<String>> =
+    let mut rows: Vec<Vec<String>> =
         rows.iter().map(|(key, value, origin)| vec![key.clone(), value.to_string(), shown(origin)]).collect();
+    for (name, near) in Sources::unknown_variables() {
+        let near = near.map(|near| format!("; {near} is the nearest")).unwrap_or_default();
+        rows.push(vec!["?".to_owned(), format!("(no setting has this variable{near})"), name]);
+    }
     output.say(&(), || columns(&rows));
     Ok(())
 }

@@ -2,6 +2,14 @@
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use dunlin::node::Node;
+
+use crate::output::unwritten;
+
+/// After so long of leaving it is said how to end at once.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Why a command ends early. Its text says what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +20,7 @@ pub enum Failure {
     /// Something failed: exit code 1.
     #[error("{0}")]
     Failed(String),
-    /// Ctrl-C (or SIGTERM: 143), after an orderly leave: exit code 130. Nothing is printed.
+    /// Ctrl-C (or SIGTERM: 143, SIGHUP: 129), after an orderly leave: exit code 130. Nothing is printed.
     #[error("interrupted")]
     Interrupted(Signal),
 }
@@ -24,6 +32,8 @@ pub enum Signal {
     Interrupt,
     /// SIGTERM.
     Terminate,
+    /// SIGHUP: its terminal is gone.
+    HangUp,
 }
 
 impl Signal {
@@ -32,6 +42,7 @@ impl Signal {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::HangUp => 129,
         }
     }
 }
@@ -64,7 +75,10 @@ pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result
 
 /// The exit code of a command that ended so; errors go to stderr.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
-    match result {
+    let written = unwritten().map_or(Ok(()), |why| {
+        Err(Failure::failed(format_args!("the output could not be written: {why}. Make room, or let it go elsewhere")))
+    });
+    match result.and(written) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::Interrupted(_)) {
@@ -82,6 +96,9 @@ pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// `None`: whoever started this process wants it to outlive its terminal (`nohup`).
+    #[cfg(unix)]
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
@@ -95,7 +112,8 @@ impl Signals {
             use tokio::signal::unix::{SignalKind, signal};
             let hear =
                 |kind| signal(kind).map_err(|error| Failure::failed(format_args!("cannot hear of signals: {error}")));
-            Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+            let hang_up = if ignores_hang_up() { None } else { Some(hear(SignalKind::hangup())?) };
+            Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())?, hang_up })
         }
         #[cfg(not(unix))]
         Ok(Self {})
@@ -111,11 +129,53 @@ impl Signals {
             done = work => done,
             _ = self.interrupt.recv() => Err(Failure::Interrupted(Signal::Interrupt)),
             _ = self.terminate.recv() => Err(Failure::Interrupted(Signal::Terminate)),
+            _ = hung_up(&mut self.hang_up) => Err(Failure::Interrupted(Signal::HangUp)),
         }
         #[cfg(not(unix))]
         tokio::select! {
             done = work => done,
             _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted(Signal::Interrupt)),
         }
+    }
+
+    /// Has a node leave. Asked to end once more, this process ends at once.
+    ///
+    /// # Errors
+    /// As [`Node::leave`].
+    pub async fn leaving(&mut self, node: Node) -> dunlin::Result {
+        let left = async {
+            tokio::select! {
+                left = node.leave() => left,
+                never = says_how_to_end() => never,
+            }
+        };
+        match self.or(async { Ok(left.await) }).await {
+            Ok(left) => left,
+            Err(failure) => std::process::exit(failure.code().into()),
+        }
+    }
+}
+
+/// Most leave before it says anything.
+async fn says_how_to_end<T>() -> T {
+    dunlin::sleep(SOON).await;
+    eprintln!("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
+    std::future::pending().await
+}
+
+/// Whether this process was started to ignore SIGHUP, as by `nohup`, as far as the system says so.
+#[cfg(unix)]
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // SIGHUP is 1, the lowest bit.
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+#[cfg(unix)]
+async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
     }
 }

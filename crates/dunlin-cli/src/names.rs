@@ -1,15 +1,20 @@
 //! `dunlin names`: the name service of an application, and what it knows.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use dunlin::config::Config;
-use dunlin::node::Node;
 use dunlin::node::inquiry::NameList;
+use dunlin::node::{Node, NodeBuilder, NodeError};
 use serde_json::json;
 
 use crate::failure::{Failure, Signals, after_leaving};
-use crate::output::{Output, columns};
-use crate::ping::PATIENCE;
+use crate::output::{Output, columns, show_log};
+use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, plain, visit};
+
+/// So long who listens where the names are to be served may take to say who it is.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What it takes.
 #[derive(Debug, Subcommand)]
@@ -53,6 +58,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let (_, config) = options.who.application(None)?;
+    show_log();
     let mut builder = plain(&config);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.
@@ -61,12 +67,48 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
         None => config.names.value.as_deref(),
     };
     if let Some(address) = address {
+        if address.starts_with("memory:") || address.ends_with(":0") {
+            return Err(Failure::Line(format!(
+                "at {address} no other process would find the names: say a place that all know, such as 127.0.0.1:7400 or unix:/path"
+            )));
+        }
         builder = builder.listen(address).names(address);
     }
     let mut signals = Signals::hear()?;
-    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let node = signals.or(join(builder, &config)).await?;
     let ended = signals.or(served(&node, output)).await;
-    after_leaving(ended, node.leave().await)
+    let left = signals.leaving(node).await;
+    after_leaving(ended, left)
+}
+
+/// Joins. If a node of the application serves its names where this one is to listen, the error names it.
+///
+/// # Errors
+/// [`Failure::Failed`].
+pub async fn join(builder: NodeBuilder, config: &Config) -> Result<Node, Failure> {
+    let error = match builder.join().await {
+        Ok(node) => return Ok(node),
+        Err(error) => error,
+    };
+    if let NodeError::Listen { address, error: why, .. } = &error {
+        if why.kind() == std::io::ErrorKind::AddrInUse && can_be_dialled(address) {
+            let visitor = visit(config).await?;
+            let there = known_at(address, &visitor, LOOK).await;
+            // Nothing of a visitor can be lost.
+            let _ = visitor.leave().await;
+            if let Some(there) = there.ok().filter(|there| there.serves) {
+                return Err(already(&there.node, &config.app.value, address));
+            }
+        }
+    }
+    Err(Failure::failed(error))
+}
+
+fn already(node: &str, app: &str, at: &str) -> Failure {
+    Failure::failed(format_args!(
+        "node {node} serves the names of {app:?} already, at {at}, and it is enough that one does. To serve them here, end it first; \
+         to serve them elsewhere, say another address to all nodes (names = \"host:port\")"
+    ))
 }
 
 /// It goes on for ever.
@@ -77,11 +119,7 @@ pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
     let names = ask(node.config(), node).await?;
     let (app, at) = (node.application(), names.address.clone().unwrap_or_default());
     if names.node != node.me().to_string() {
-        return Err(Failure::failed(format_args!(
-            "node {} serves the names of {app:?} already, at {at}. It is enough that one does; to serve them elsewhere, say another \
-             address to all nodes (names = \"host:port\")",
-            names.node
-        )));
+        return Err(already(&names.node, app, &at));
     }
     let line = json!({ "event": "serving", "app": app, "address": at, "node": names.node });
     output.say(&line, || format!("serving the names of {app:?} at {at}"));
@@ -104,7 +142,7 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
              where it is: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
         ))
     };
-    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&why))?;
+    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why)))?;
     asks.names(PATIENCE).await.map_err(|why| nobody(&why))
 }
 
@@ -113,7 +151,9 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     let visitor = visit(&config).await?;
     let names = match &options.at {
         None => ask(&config, &visitor).await,
-        Some(address) => known_at(address, &visitor).await,
+        Some(address) => {
+            known_at(address, &visitor, PATIENCE).await.map_err(|why| ping::nobody(&config.app.value, address, &why))
+        }
     };
     // Nothing of a visitor can be lost.
     let _ = visitor.leave().await;
@@ -153,7 +193,7 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn known_at(address: &str, visitor: &Node) -> Result<NameList, Failure> {
-    let mut asks = visitor.inquire(Some(address), PATIENCE).await.map_err(Failure::failed)?;
-    asks.names(PATIENCE).await.map_err(Failure::failed)
+async fn known_at(address: &str, visitor: &Node, patience: Duration) -> Result<NameList, String> {
+    let mut asks = visitor.inquire(Some(address), patience).await.map_err(|why| plainly(&why))?;
+    asks.names(patience).await.map_err(|why| why.to_string())
 }

@@ -1,14 +1,14 @@
 //! `dunlin node`: a node of the configuration, and what that says it runs.
 
 use clap::Args;
-use dunlin::config::Origin;
 use dunlin::node::{Node, NodeEvent};
 use serde_json::{Value, json};
 
 use crate::component;
 use crate::config::is_there;
 use crate::failure::{Failure, Signals, after_leaving};
-use crate::output::Output;
+use crate::names::join;
+use crate::output::{Output, show_log};
 use crate::who::Who;
 
 /// What it takes.
@@ -27,17 +27,12 @@ pub struct Options {
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let (sources, config) = options.who.application(Some(&options.name))?;
     is_there(&sources, &config.app.value, &options.name)?;
-    let component =
-        component::find(config.run.value.as_deref().unwrap_or("nothing")).map_err(|failure| {
-            match &config.run.origin {
-                Origin::Default => failure,
-                said => Failure::failed(format_args!("{said}: {failure}")),
-            }
-        })?;
+    let component = component::find(config.run.value.as_deref().unwrap_or("nothing"), &config.run.origin)?;
+    show_log();
     let builder = Node::builder().app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
     let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
-    let node = signals.or(async { builder.join().await.map_err(Failure::failed) }).await?;
+    let node = signals.or(join(builder, &config)).await?;
     let (me, listening) = (node.me().to_string(), node.listening().join(", "));
     let (app, name, runs) = (&config.app.value, &options.name, component.name);
     let line =
@@ -58,7 +53,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
         }
     };
     let ended = signals.or(running).await;
-    let left = node.leave().await;
+    let left = signals.leaving(node).await;
     let _ = shows.await;
     after_leaving(ended, left)
 }

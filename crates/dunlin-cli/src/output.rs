@@ -1,6 +1,7 @@
 //! What is printed: lines for people, or JSON for scripts, one object per line.
 
-use std::io::Write;
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 
@@ -21,11 +22,35 @@ impl Output {
     }
 }
 
-/// A reader that has gone (a closed pipe) does not matter.
-fn line_out(line: &str) {
-    let mut out = std::io::stdout();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+/// Shows on stderr what `dunlin` logs, from now on: warnings, or what `RUST_LOG` says. For commands that go on for long.
+pub fn show_log() {
+    let filter = tracing_subscriber::EnvFilter::builder();
+    let filter = filter.with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into()).from_env_lossy();
+    let is_terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
+    // In a test there may be one already.
+    let _ = log.try_init();
 }
+
+fn line_out(line: &str) {
+    write(format!("{line}\n").as_bytes());
+}
+
+/// Writes to stdout. A reader that has gone (a closed pipe) does not matter; else the command will have failed.
+pub fn write(bytes: &[u8]) {
+    let mut out = std::io::stdout();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(UNWRITTEN.set(error)),
+        _ => {}
+    }
+}
+
+/// Why something could not be written, if that has happened.
+pub fn unwritten() -> Option<&'static Error> {
+    UNWRITTEN.get()
+}
+
+static UNWRITTEN: OnceLock<Error> = OnceLock::new();
 
 /// Lines in columns that are as wide as they have to be. The last is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {

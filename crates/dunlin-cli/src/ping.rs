@@ -32,7 +32,10 @@ pub struct Options {
 /// # Errors
 /// [`Failure::Failed`], if nobody answers.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
-    let (sources, config) = options.who.application(None)?;
+    // The node's own section may say of which application it is.
+    let (sources, config) = options.who.config(None)?;
+    let is_of_one = config.app.value.is_empty() && sources.nodes("").contains(&options.node);
+    let (sources, config) = options.who.application(is_of_one.then_some(&*options.node))?;
     let visitor = visit(&config).await?;
     let pinged = pings(options, &sources, &config, &visitor, output).await;
     // Nothing of a visitor can be lost.
@@ -48,15 +51,8 @@ async fn pings(
     output: Output,
 ) -> Result<(), Failure> {
     let address = address_of(&options.node, sources, config, visitor).await?;
-    let app = &config.app.value;
-    let nobody = |why: &dyn std::fmt::Display| {
-        let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
-        Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
-    };
-    let mut asks = visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| match &why {
-        NameError::Unreachable { why, .. } => nobody(why),
-        why => nobody(why),
-    })?;
+    let nobody = |why: &dyn std::fmt::Display| nobody(&config.app.value, &address, why);
+    let mut asks = visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| nobody(&plainly(&why)))?;
     // The first makes the connection: that is no round trip.
     let (node, _) = asks.ping(PATIENCE).await.map_err(|why| nobody(&why))?;
     if !output.json {
@@ -85,6 +81,26 @@ async fn pings(
     Ok(())
 }
 
+/// No node answers at an address that somebody has said.
+pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure {
+    // Once is enough.
+    let mut why = why.to_string();
+    for said in [format!("{address}: "), format!("cannot connect to `{address}`: ")] {
+        why = why.replace(&said, "");
+    }
+    let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
+    Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
+}
+
+/// Why a node could not be asked, without what that is called between nodes.
+pub fn plainly(why: &NameError) -> String {
+    match why {
+        NameError::Unreachable { why, .. } | NameError::TimedOut { without_names: Some(why), .. } => why.clone(),
+        NameError::TimedOut { patience, .. } => format!("no answer within {patience:?}"),
+        why => why.to_string(),
+    }
+}
+
 fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1000.0
 }
@@ -103,7 +119,9 @@ async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &No
     }
     if sources.nodes(&config.app.value).iter().any(|name| name == node) {
         let of_node = sources.resolve(Some(&config.app.value), Some(node)).map_err(Failure::failed)?;
-        let said = of_node.advertise.value.iter().chain(&of_node.listen.value);
+        // Who runs the names is where they are.
+        let names = of_node.names.value.iter().filter(|_| of_node.run.value.as_deref() == Some("names"));
+        let said = of_node.advertise.value.iter().chain(&of_node.listen.value).chain(names);
         return said.into_iter().find(|address| can_be_dialled(address)).cloned().ok_or_else(|| {
             Failure::failed(format_args!(
                 "the configuration does not say where node {node} is: write listen = \"host:port\" into [node.{node}], or ping \
@@ -129,6 +147,6 @@ fn nobody_knows(why: &Failure) -> String {
 }
 
 /// Whether it is an address of one place, at a port that is known.
-fn can_be_dialled(address: &str) -> bool {
+pub fn can_be_dialled(address: &str) -> bool {
     !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
 }

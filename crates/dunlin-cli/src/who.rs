@@ -5,6 +5,7 @@ use dunlin::config::{Config, Sources};
 use dunlin::node::{Node, NodeBuilder};
 
 use crate::failure::Failure;
+use crate::ping::PATIENCE;
 
 /// Options of all commands that are about an application.
 #[derive(Args, Clone, Debug, Default)]
@@ -48,7 +49,9 @@ pub async fn visit(config: &Config) -> Result<Node, Failure> {
 }
 
 fn visitor(config: &Config) -> NodeBuilder {
-    let visitor = plain(config).listen("memory:").serve_names(false).relay(false);
+    // Who is asked and gone is to be known as soon as an answer would be late.
+    let visitor = plain(config).grace(config.grace.value.min(PATIENCE));
+    let visitor = visitor.listen("memory:").serve_names(false).relay(false);
     match &config.names.value {
         Some(names) => visitor.names(names),
         None => visitor,

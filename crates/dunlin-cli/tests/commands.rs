@@ -3,6 +3,9 @@
 
 mod support;
 
+use std::process::Command;
+
+use dunlin::node::Role;
 use dunlin::prelude::*;
 use serde_json::Value;
 use support::{Ended, Stage, ended, started};
@@ -20,6 +23,27 @@ listen = "unix:DIR/station"
 
 fn lines(ended: &Ended) -> Vec<Value> {
     ended.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// [`FILE`], with a main node and a member.
+fn roles() -> String {
+    let main = FILE.replace("[node.hub]", "[node.hub]\nrole = 'main'");
+    main.replace("[node.station]", "[node.station]\nrole = 'member'")
+}
+
+/// A command whose errors come among its results.
+fn aloud(stage: &Stage, line: &[&str]) -> Command {
+    let plain = stage.command(line);
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(plain.get_program()).args(plain.get_args());
+    command.current_dir(stage.path());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 /// A node of this process, in the application of the stage.
@@ -69,6 +93,26 @@ fn config_checks_a_file() {
     let told =
         "error: bad.toml:3: there is no key \"relais\" here; \"relay\" is the nearest. Write relay = true, or false\n";
     assert_eq!((bad.code, bad.out.as_str(), bad.err.as_str()), (Some(1), "", told));
+    // What nodes run is part of it, whichever node it is.
+    std::fs::write(stage.path().join("runs.toml"), "[node.a]\nrun = 'names'\n[application.b.node.a]\nrun = 'namse'\n")
+        .unwrap();
+    let runs = stage.run(&["config", "--check", "runs.toml"]);
+    let told = "error: runs.toml:4: there is nothing to run by the name \"namse\"; there are: \"nothing\" (";
+    assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
+}
+
+#[test]
+fn config_shows_variables_that_mean_nothing() {
+    let stage = Stage::new("");
+    let run = |json: &[&str]| {
+        let mut command = stage.command(&[&["config"], json].concat());
+        ended(command.env("DUNLIN_GRCE", "3s").output().unwrap()).out
+    };
+    let shown = run(&[]);
+    let last: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(last.join(" "), "? (no setting has this variable; DUNLIN_GRACE is the nearest) DUNLIN_GRCE");
+    let row: Value = serde_json::from_str(run(&["--json"]).lines().last().unwrap()).unwrap();
+    assert_eq!((&row["place"], &row["nearest"]), (&"DUNLIN_GRCE".into(), &"DUNLIN_GRACE".into()));
 }
 
 #[test]
@@ -79,7 +123,12 @@ fn a_wrong_line_is_2() {
         &["ping"],
         &["ping", "x:1", "--count", "0"],
         &["names"],
+        &["sim", "--seeds", "0"],
+        &["names", "serve", "--app", "a", "--listen", "127.0.0.1:0"],
+        &["names", "serve", "--app", "a", "--listen", "memory:a"],
         &["config", "--check", "a", "--app", "b"],
+        &["demo", "--names", "foo"],
+        &["demo", "--names", "127.0.0.1:0"],
     ] {
         assert_eq!(stage.run(line).code, Some(2), "{line:?}");
     }
@@ -103,14 +152,20 @@ fn names_are_served_and_listed() {
     let nobody = stage.run(&["names", "list"]);
     assert_eq!(nobody.code, Some(1));
     assert!(nobody.err.contains("Start one with `dunlin names serve --app weather`"), "{}", nobody.err);
+    assert!(!nobody.err.contains("dunlin.node"), "{}", nobody.err);
 
     let mut server = stage.start(&["names", "serve"]);
     let line = server.says("serving");
     assert_eq!(line, format!("serving the names of \"weather\" at {}", stage.address("names")));
-    // Another one finds the address taken.
+    // Another one finds the address taken, and by whom.
     let second = stage.run(&["names", "serve"]);
     assert_eq!(second.code, Some(1));
-    assert!(second.err.contains("end it, or choose another path"), "{}", second.err);
+    assert!(second.err.contains("serves the names of \"weather\" already"), "{}", second.err);
+    // What is no node of the application is no name service of it.
+    let _other = std::os::unix::net::UnixListener::bind(stage.path().join("other")).unwrap();
+    let third = stage.run(&["names", "serve", "--listen", &stage.address("other")]);
+    assert_eq!(third.code, Some(1));
+    assert!(third.err.contains("end it, or choose another path"), "{}", third.err);
     // At another address it finds that the names are served. (Its own leads nowhere else.)
     assert_eq!(stage.run(&["names", "list"]).out.lines().nth(1), Some("no name is declared"));
 
@@ -161,8 +216,17 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["ping", "station"]);
     assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
-    let told = format!("error: nobody of the application \"weather\" answers at {}", stage.address("station"));
-    assert!(nobody.err.starts_with(&told), "{}", nobody.err);
+    let told = |at| format!("error: nobody of the application \"weather\" answers at {at} (No such file");
+    assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
+    // The node that runs the names is where they are.
+    let nobody = stage.run(&["ping", "hub"]);
+    assert!(nobody.err.starts_with(&told(stage.address("names"))), "{}", nobody.err);
+    let nobody = stage.run(&["names", "list", "--at", &stage.address("station")]);
+    assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
+    // A node's own section may say which application it is.
+    let own = Stage::new("[node.a]\napp = 'weather'\nlisten = 'unix:DIR/a'\n");
+    let nobody = own.run(&["ping", "a"]);
+    assert!(nobody.err.starts_with(&told(own.address("a"))), "{}", nobody.err);
 
     let server = stage.start(&["names", "serve"]);
     server.says("serving");
@@ -201,6 +265,20 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     assert_eq!(station.ends_with("-TERM"), Some(143));
 }
 
+/// Whatever grace its application has, a node that stops is missed.
+#[test]
+fn a_ping_does_not_wait_for_ever() {
+    let stage = Stage::new(&FILE.replace("[node.hub]", "grace = '1h'\n[node.hub]"));
+    let _hub = stage.start(&["node", "hub"]);
+    let station = stage.start(&["node", "station"]);
+    station.says("runs");
+    let mut ping = started(aloud(&stage, &["ping", "station", "--count", "1000000000"]));
+    ping.says("1: ");
+    station.signal("-STOP");
+    ping.says("nobody of the application");
+    assert_eq!(ping.ends(), Some(1));
+}
+
 #[test]
 fn nodes_show_who_joins_and_leaves() {
     let stage = Stage::new(FILE);
@@ -233,13 +311,37 @@ fn nodes_show_who_joins_and_leaves() {
     );
 }
 
+/// One without a role waits for nobody: that there are no names is on its log.
+#[test]
+fn a_node_without_names_says_so() {
+    let stage = Stage::new("app = 'weather'\nnames = '10.255.255.1:1'\n[node.p]\nlisten = 'unix:DIR/p'\n");
+    let mut quiet = aloud(&stage, &["node", "p"]);
+    let mut loud = aloud(&stage, &["node", "p"]);
+    loud.env("DUNLIN_LISTEN", stage.address("q")).env("RUST_LOG", "info");
+    quiet.env_remove("RUST_LOG");
+    let (quiet, loud) = (started(quiet), started(loud));
+    assert!(quiet.says("the name service is not reached").contains("Start the node that serves it"));
+    loud.says("listening");
+}
+
+/// Advice is of the file, where there is one.
+#[test]
+fn a_member_is_told_how_a_main_node_is_started() {
+    let stage = Stage::new(&roles().replace("role = 'main'\n", ""));
+    let _hub = stage.start(&["node", "hub"]);
+    let station = started(aloud(&stage, &["node", "station"]));
+    assert!(station.says("waiting for the main node").contains("role = \"main\""));
+    let stage = Stage::new(&format!("{}[node.second]\nlisten = 'unix:DIR/second'\nrole = 'main'\n", roles()));
+    let hub = stage.start(&["node", "hub"]);
+    hub.says("serving");
+    let second = stage.run(&["node", "second"]);
+    assert!(second.code == Some(1) && second.err.contains("role = \"member\""), "{}", second.err);
+}
+
 /// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
 #[test]
 fn a_member_ends_with_its_main_node() {
-    let roles = FILE
-        .replace("[node.hub]", "[node.hub]\nrole = 'main'")
-        .replace("[node.station]", "[node.station]\nrole = 'member'");
-    let stage = Stage::new(&roles);
+    let stage = Stage::new(&roles());
     let mut hub = stage.start(&["node", "hub"]);
     let mut station = stage.start(&["node", "--json", "station"]);
     station.says("\"up\"");
@@ -247,6 +349,116 @@ fn a_member_ends_with_its_main_node() {
     assert_eq!(hub.ends_with("-INT"), Some(130));
     station.says("closing");
     assert_eq!(station.ends(), Some(0));
+}
+
+/// Who comes first leaves the address of the names to the node that is to serve them, and waits for it: a program of one's own, too.
+#[test]
+fn nodes_start_before_the_names() {
+    let stage = Stage::new(&roles());
+    let station = started(aloud(&stage, &["node", "station"]));
+    assert!(station.says("the name service is not reached").contains("Start it: `dunlin node hub`"));
+    station.says("waiting for a name service");
+    assert!(!stage.path().join("names").exists());
+    let config = stage.path().join("dunlin.toml");
+    dunlin::block_on(async {
+        let own = Node::builder().config(&config)?.named("own").listen(&stage.address("own")).role(Role::Member);
+        let (tell, mut told) = dunlin::channel_with::<()>(dunlin::unbounded());
+        let mut tell = Some(tell);
+        let own = spawn(own.on_wait(move |_| drop(tell.take())).join());
+        assert!(told.recv().await.is_err(), "it waits");
+        let hub = stage.start(&["node", "hub"]);
+        hub.says("serving");
+        let mut joined = [hub.says("has joined"), hub.says("has joined")];
+        joined.sort();
+        assert_eq!(joined, ["own has joined", "station has joined"]);
+        own.await??.leave().await
+    })
+    .unwrap();
+}
+
+#[test]
+fn completions_are_for_five_shells() {
+    let stage = Stage::new("");
+    for (shell, begins) in [
+        ("bash", "_dunlin() {"),
+        ("elvish", "edit:completion:arg-completer[dunlin]"),
+        ("fish", "__fish_dunlin"),
+        ("powershell", "-CommandName 'dunlin'"),
+        ("zsh", "#compdef dunlin"),
+    ] {
+        let script = stage.run(&["completions", shell]);
+        assert_eq!((script.code, script.err.as_str()), (Some(0), ""));
+        assert!(script.out.lines().take(6).any(|line| line.contains(begins)), "{shell}: {}", script.out);
+        assert!(script.out.contains("farm"), "{shell}");
+        if shell == "bash" {
+            std::fs::write(stage.path().join("dunlin.bash"), script.out).unwrap();
+            let read = Command::new("bash").arg("-n").arg(stage.path().join("dunlin.bash")).output().unwrap();
+            assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        }
+    }
+}
+
+/// Who reads no more is no failure; what cannot be written is one.
+#[test]
+fn output_goes_where_it_can() {
+    let stage = Stage::new(FILE);
+    for line in [&["completions", "bash"][..], &["config"]] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let unread = ended(stage.command(line).stdout(closed).output().unwrap());
+        assert_eq!((unread.code, unread.err.as_str()), (Some(0), ""), "{line:?}");
+        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { continue };
+        let full = ended(stage.command(line).stdout(full).output().unwrap());
+        assert_eq!(full.code, Some(1), "{line:?}");
+        assert!(full.err.starts_with("error: the output could not be written: "), "{}", full.err);
+    }
+}
+
+#[test]
+fn a_demo_that_cannot_begin_starts_nothing() {
+    let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let demo = Stage::new("").run(&["demo", "--names", &somebody.local_addr().unwrap().to_string()]);
+    assert_eq!((demo.code, demo.out.lines().count()), (Some(1), 1), "{}", demo.out);
+    assert!(demo.err.contains("another program") && demo.err.contains("--names"), "{}", demo.err);
+}
+
+/// Parts that were told to end have not failed.
+#[test]
+fn a_demo_that_is_stopped_shows_no_failures() {
+    let stage = Stage::new("");
+    let mut demo = started(aloud(&stage, &["demo", "--pace", "10000"]));
+    demo.says("sends");
+    assert_eq!(demo.ends_with("-INT"), Some(130));
+    let after: Vec<String> = demo.rest().into_iter().filter(|line| line.contains("has ended")).collect();
+    assert!(after.is_empty(), "{after:#?}");
+}
+
+/// Who waits for one that does not leave need not wait to the end.
+#[test]
+fn asked_twice_a_node_ends_at_once() {
+    let stage = Stage::new(&roles());
+    let mut hub = started(aloud(&stage, &["node", "hub"]));
+    let station = stage.start(&["node", "station"]);
+    hub.says("station has joined");
+    station.signal("-STOP");
+    hub.signal("-INT");
+    hub.says("Ctrl-C again ends this one at once");
+    // It would wait ten seconds for its member, and then five for what that has not heard.
+    let asked = std::time::Instant::now();
+    assert_eq!(hub.ends_with("-INT"), Some(130));
+    assert!(asked.elapsed() < std::time::Duration::from_secs(5), "{:?}", asked.elapsed());
+}
+
+/// A terminal that is closed is no reason to be lost to the others.
+#[test]
+fn a_node_that_is_hung_up_leaves() {
+    let stage = Stage::new(&roles());
+    let hub = stage.start(&["node", "hub"]);
+    let mut station = stage.start(&["node", "station"]);
+    hub.says("station has joined");
+    assert_eq!(station.ends_with("-HUP"), Some(129));
+    hub.says("station has left");
+    assert!(station.rest().iter().any(|line| line.ends_with("is over: this node leaves")));
 }
 
 #[test]

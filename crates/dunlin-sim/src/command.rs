@@ -24,6 +24,9 @@ const CODES: &str = "Exit codes:
   6    the machine or the simulator panicked
   130  interrupted: the counts so far were printed";
 
+/// Then the options that wake bugs are of no use.
+const HAS_NO_BUGS: bool = cfg!(not(feature = "planted"));
+
 /// What the simulator is asked for.
 #[derive(Args, Debug)]
 #[command(after_help = CODES, args_conflicts_with_subcommands = true)]
@@ -31,16 +34,16 @@ pub struct Options {
     #[command(subcommand)]
     command: Option<Command>,
     /// How many seeds to play
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Wake one of the planted bugs
-    #[arg(long, value_name = "NAME", conflicts_with = "bugs")]
+    #[arg(long, value_name = "NAME", conflicts_with = "bugs", hide = HAS_NO_BUGS)]
     bug: Option<String>,
     /// Wake each planted bug in turn, and say how many seeds it took to find it
-    #[arg(long)]
+    #[arg(long, hide = HAS_NO_BUGS)]
     bugs: bool,
     /// Only runs with ends that travel, and 3 to 6 nodes
     #[arg(long)]
@@ -437,14 +440,16 @@ pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
         return ExitCode::from(scaled(scale));
     }
     let names = bug_names();
+    if HAS_NO_BUGS && (options.bugs || options.bug.is_some()) {
+        eprintln!(
+            "error: no bugs are planted in this build. In a clone of dunlin: cargo run -p dunlin-sim --features planted -- --bugs"
+        );
+        return ExitCode::from(2);
+    }
     if let Some(bug) = &options.bug
         && !names.contains(&bug.as_str())
     {
         eprintln!("there is no planted bug {bug:?}; there are: {}", names.join(", "));
-        return ExitCode::from(2);
-    }
-    if options.seeds == 0 || (options.bugs && names.is_empty()) {
-        eprintln!("nothing to do: no seeds, or built without the feature `planted`");
         return ExitCode::from(2);
     }
     let interrupted = Arc::new(AtomicBool::new(false));

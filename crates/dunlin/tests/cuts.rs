@@ -199,7 +199,7 @@ async fn resumptions(mut connections: Receiver<(Peer, ConnectionState)>, with: P
             Ok((peer, state)) if peer == with => match state {
                 ConnectionState::Up | ConnectionState::Lost => {}
                 ConnectionState::Resumed => resumed += 1,
-                ConnectionState::Down(Down::Left) => return Ok(resumed),
+                ConnectionState::Down(Down::Left | Down::Leaving) => return Ok(resumed),
                 state => panic!("the connection is {state:?}"),
             },
             Ok(_) => {}

@@ -94,7 +94,7 @@ fn who_is_there_joins_and_leaves() {
         // A channel of events ends with its node.
         a.leave().await?;
         while let Ok(event) = events.recv().await {
-            assert_eq!(event, NodeEvent::Connection(c.me(), ConnectionState::Down(Down::Left)));
+            assert_eq!(event, NodeEvent::Connection(c.me(), ConnectionState::Down(Down::Leaving)));
         }
         Ok(())
     });

@@ -343,7 +343,7 @@ fn who_leaves_hears_that_its_connections_are_over() {
         }
         // It may have been up before anybody looked.
         heard.retain(|state| *state != ConnectionState::Up);
-        assert_eq!(heard, [ConnectionState::Down(dunlin::node::Down::Left)]);
+        assert_eq!(heard, [ConnectionState::Down(dunlin::node::Down::Leaving)]);
         drop((rx, tx));
         Ok(())
     });

@@ -79,7 +79,7 @@ impl Display {
                 "ending": match ending {
                     Ending::Done => "done".to_owned(),
                     Ending::Stopped(_) => "stopped".to_owned(),
-                    Ending::Failed(why) => why.clone(),
+                    Ending::Failed(why) | Ending::Unbegun(why) => why.clone(),
                 },
                 "texts": tally.rows,
                 "served": tally.served(),
@@ -100,10 +100,11 @@ impl Display {
         let report = match ending {
             Ending::Stopped(_) if is_inside => "Stopped.\n".to_owned(),
             Ending::Stopped(_) => "Stopped. All processes have ended.\n".to_owned(),
+            Ending::Unbegun(_) => String::new(),
             Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took),
         };
         let _ = write!(io::stdout(), "{report}");
-        if let Ending::Failed(why) = ending {
+        if let Ending::Failed(why) | Ending::Unbegun(why) = ending {
             eprintln!("error: {why}");
         }
         code

@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub pace: Option<u64>,
     /// Where the demo's name service listens [default: a free port of this machine]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub names: Option<String>,
     /// Run all parts in this process, over local channels
     #[arg(long, conflicts_with = "names")]
@@ -70,6 +70,17 @@ pub struct Options {
     /// So long the parts wait for the name service and the broker, in seconds
     #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
+}
+
+/// An address that others can be told beforehand.
+fn place(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        Some(1..) => Ok(text.to_owned()),
+        Some(0) => Err("port 0 is another one each time; leave --names out for a free one".to_owned()),
+        None if text.starts_with("unix:/") => Ok(text.to_owned()),
+        None => Err("write host:port, such as 127.0.0.1:7400".to_owned()),
+    }
 }
 
 /// One of the parts of the demo.

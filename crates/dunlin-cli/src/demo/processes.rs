@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use dunlin::node::network::Networks;
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until, unbounded};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
@@ -30,6 +31,8 @@ pub enum Ending {
     Stopped(u8),
     /// It could not go on.
     Failed(String),
+    /// It could not begin: no process was started.
+    Unbegun(String),
 }
 
 /// What the task of a process tells.
@@ -80,6 +83,10 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
     let mut signals = signals::signals();
     let application = format!("demo {:016x}", random());
     let address = names.map_or_else(free_address, str::to_owned);
+    // Before eight processes say each in its own way that they cannot find it. (It is closed again at once, for the process that serves the names.)
+    if let Err(error) = Networks::default().listen(&address).await {
+        return Ending::Unbegun(elsewhere(&error));
+    }
     let (tell, mut news) = channel_with(unbounded());
     let tell = tell.share();
     let mut processes = Vec::new();
@@ -116,9 +123,14 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                 Ok(News::Said(said)) => {
                     last_heard = Instant::now();
                     if let (Event::Failed { why }, "names") = (&said.event, said.part.as_str()) {
-                        stop = Some(Ending::Failed(format!("{why}: choose another address with --names, or leave that out")));
+                        stop = Some(Ending::Failed(elsewhere(why)));
                     }
-                    if hear(&said).is_err() {
+                    // Of those who were told to end, some miss others, and have nothing to say that is news.
+                    let misses = matches!(
+                        said.event,
+                        Event::Failed { .. } | Event::Lost { .. } | Event::NotServed { .. } | Event::NotReturned { .. }
+                    );
+                    if !(misses && matches!(ending, Ending::Stopped(_))) && hear(&said).is_err() {
                         stop = Some(Ending::Stopped(UNHEARD));
                     }
                 }
@@ -160,6 +172,10 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
         close_in_order(&mut processes);
     }
     ending
+}
+
+fn elsewhere(why: &dyn std::fmt::Display) -> String {
+    format!("{why}: choose another address with --names, or leave that out")
 }
 
 /// When there are no customers any more, or no workers, the broker is not needed; and when all others have gone, neither are the names.

@@ -94,11 +94,20 @@ impl Running {
         }
     }
 
+    /// What else it says, until it ends.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        self.lines.iter().collect()
+    }
+
     /// Sends a signal, and waits for its end.
     pub(crate) fn ends_with(&mut self, signal: &str) -> Option<i32> {
+        self.signal(signal);
+        self.ends()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        self.ends()
     }
 
     /// Waits for its end.

@@ -62,6 +62,9 @@ pub enum Down {
     /// The other node left.
     #[error("it left")]
     Left,
+    /// This node leaves. (Whoever drives the machine says so: here it is [`Left`](Self::Left) to both.)
+    #[error("this node leaves")]
+    Leaving,
     /// The other node broke the protocol.
     #[error("it broke the protocol: {0}")]
     Violation(String),

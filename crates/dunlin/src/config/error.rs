@@ -10,7 +10,12 @@ use super::Origin;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read, or one that was named is not there.
-    #[error("cannot read the configuration {}: {error}", path.display())]
+    #[error("cannot read the configuration {}: {error}; {}", path.display(), match error.kind() {
+        io::ErrorKind::NotFound => "write it, or name the file that there is",
+        io::ErrorKind::IsADirectory => "name the file in it",
+        io::ErrorKind::PermissionDenied => "let this user read it, or name another file",
+        _ => "name another file",
+    })]
     Unreadable {
         /// Which file.
         path: PathBuf,

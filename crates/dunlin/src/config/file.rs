@@ -36,8 +36,15 @@ pub(super) struct File {
 impl File {
     /// `None`: there is none, which is no error unless it was named.
     pub(super) fn open(path: &Path, is_named: bool) -> Result<Option<Self>, ConfigError> {
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(path, &text).map(Some),
+        match std::fs::read(path) {
+            Ok(bytes) => match std::str::from_utf8(&bytes) {
+                Ok(text) => Self::parse(path, text).map(Some),
+                Err(error) => {
+                    let line = line(&bytes, error.valid_up_to());
+                    let what = "this is no text in UTF-8: save the file as that".to_owned();
+                    Err(ConfigError::Invalid { origin: Origin::File { path: path.to_owned(), line }, what })
+                }
+            },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => Ok(None),
             Err(error) => Err(ConfigError::Unreadable { path: path.to_owned(), error }),
         }
@@ -47,7 +54,9 @@ impl File {
         let mut file = Self { path: path.to_owned(), entries: Vec::new(), nodes: Vec::new() };
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            Reading { file: &mut file, text }.refuse(at, format!("this is no TOML: {}", error.message()))
+            let reading = Reading { file: &mut file, text };
+            let form = reading.form_at(at).map(|form| format!(". Write {form}")).unwrap_or_default();
+            reading.refuse(at, format!("this is no TOML: {}{form}", error.message()))
         })?;
         Reading { file: &mut file, text }.section(document.get_ref(), &Section::default())?;
         Ok(file)
@@ -66,9 +75,20 @@ impl File {
         self.entries.iter().filter(move |entry| entry.section == *section).filter_map(|entry| entry.channel.as_deref())
     }
 
+    /// What it says that nodes run, and where.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (&Raw, Origin)> {
+        let runs = self.entries.iter().filter(|entry| entry.key == keys::RUN.name);
+        runs.map(|entry| (&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Section> {
         self.nodes.iter()
     }
+}
+
+/// The line, from 1, of what begins so many bytes after the beginning.
+fn line(text: &[u8], at: usize) -> usize {
+    1 + text.iter().take(at).filter(|byte| **byte == b'\n').count()
 }
 
 /// A file that is being read.
@@ -79,8 +99,13 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     fn line(&self, at: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(at);
-        1 + before.filter(|byte| **byte == b'\n').count()
+        line(self.text.as_bytes(), at)
+    }
+
+    /// How the key is written that the line there begins with.
+    fn form_at(&self, at: usize) -> Option<&'static str> {
+        let written = self.text.lines().nth(self.line(at) - 1)?.split('=').next()?.trim();
+        keys::all().find(|key| key.name() == written).map(|key| key.form())
     }
 
     fn refuse(&self, at: usize, what: String) -> ConfigError {

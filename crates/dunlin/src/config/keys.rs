@@ -84,7 +84,11 @@ pub(super) const NAMES: Key<String> = Key {
     name: "names",
     variable: Some("DUNLIN_NAMES"),
     form: r#"names = "tcp://names.example:7411": the address of the name service, "host:port", "unix:/path", "memory:name" or "default-route:7400""#,
-    read: |raw| text(raw).filter(|address| is_address(address) || default_route(address).is_some()),
+    // Nobody could find them at any free port.
+    read: |raw| {
+        let is_place = |address: &String| is_address(address) || default_route(address).is_some();
+        text(raw).filter(|address| is_place(address) && !address.ends_with(":0"))
+    },
 };
 
 pub(super) const LISTEN: Key<Vec<String>> = Key {
@@ -196,9 +200,15 @@ pub(super) static SETTINGS: [&dyn AnyKey; 10] = [
     &ROLE,
 ];
 
+/// All that can be said, of nodes and channels.
+pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
+    let others: [&'static dyn AnyKey; 2] = [&APP, &RUN];
+    SETTINGS.iter().copied().chain(others).chain(CHANNEL)
+}
+
 /// The variables of the settings.
 pub(super) fn variables() -> impl Iterator<Item = &'static str> {
-    SETTINGS.iter().chain([&(&APP as &dyn AnyKey)]).filter_map(|key| key.variable())
+    all().filter_map(AnyKey::variable)
 }
 
 /// What a channel can be told.

@@ -143,6 +143,8 @@ pub struct Config {
     pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
     pub run: Setting<Option<String>>,
+    /// The node that is to serve the application's names: the first whose section says `run = "names"`. The others then leave them to it.
+    pub names_node: Option<String>,
     /// What is said of channels, by their names.
     pub channels: BTreeMap<String, ChannelConfig>,
     /// The files that were read, from the strongest to the weakest.
@@ -166,6 +168,7 @@ impl Default for Config {
             relay: Setting::default(true),
             role: Setting::default(None),
             run: Setting::default(None),
+            names_node: None,
             channels: BTreeMap::new(),
             files: Vec::new(),
         }
@@ -335,7 +338,7 @@ impl Sources {
     fn search_in(places: &Places<'_>) -> Result<Self, ConfigError> {
         let variables = variables(places)?;
         let mut files = Vec::new();
-        match (places.variable)("DUNLIN_CONFIG").filter(|path| !path.is_empty()) {
+        match (places.variable)(CONFIG).filter(|path| !path.is_empty()) {
             Some(path) => files.extend(File::open(Path::new(&path), true)?),
             None => {
                 for path in std::iter::once(&places.here).chain(&places.user) {
@@ -354,6 +357,20 @@ impl Sources {
         names.into_iter().collect()
     }
 
+    /// What the files say that nodes run (`run = "..."`), and where: for whoever knows what can be run.
+    pub fn runs(&self) -> Vec<Setting<String>> {
+        let said = self.files.iter().flat_map(File::runs);
+        said.filter_map(|(raw, origin)| Some(Setting { value: (keys::RUN.read)(raw)?, origin })).collect()
+    }
+
+    /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps. With the one that is nearest, if one is near.
+    pub fn unknown_variables() -> Vec<(String, Option<&'static str>)> {
+        let known = || keys::variables().chain([NODE, CONFIG]);
+        let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let unknown = all.filter(|name| name.starts_with("DUNLIN_") && known().all(|known| known != name));
+        unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
+    }
+
     /// What follows for a node: of this application, and of this name, if the program says them.
     ///
     /// # Errors
@@ -366,25 +383,15 @@ impl Sources {
         }
         config.node.overridden(node.map(|node| Some(node.to_owned())));
         let name = config.node.value.clone();
-        let sections = |app: &str| {
-            let (app, all) = (Some(app.to_owned()), None);
-            let mut sections = Vec::new();
-            if name.is_some() {
-                sections.push(Section { application: app.clone(), node: name.clone() });
-                sections.push(Section { application: all.clone(), node: name.clone() });
-            }
-            sections.extend([app, all].map(|application| Section { application, node: None }));
-            sections
-        };
         // Sections of an application say nothing of which it is.
-        let app_sections = sections("");
+        let app_sections = sections("", name.as_deref());
         config.app = self.find(&keys::APP, &app_sections, None)?.unwrap_or(config.app);
         config.app.overridden(app);
         let app = config.app.value.clone();
         if let (Some(name), Origin::Variable(_)) = (&name, &config.node.origin) {
             self.is_there(name, &app)?;
         }
-        let at = sections(&app);
+        let at = sections(&app, name.as_deref());
         config.names = self.find(&keys::NAMES, &at, None)?.map_or(config.names, some);
         config.listen = self.find(&keys::LISTEN, &at, None)?.unwrap_or(config.listen);
         config.advertise = self.find(&keys::ADVERTISE, &at, None)?.unwrap_or(config.advertise);
@@ -398,6 +405,13 @@ impl Sources {
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
         config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
         config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);
+        for node in self.nodes(&app) {
+            let runs = self.find(&keys::RUN, &sections(&app, Some(&node)), None)?;
+            if runs.is_some_and(|runs| runs.value == NAMES) {
+                config.names_node = Some(node);
+                break;
+            }
+        }
         let channels: BTreeSet<&str> =
             at.iter().flat_map(|section| self.files.iter().flat_map(|file| file.channels(section))).collect();
         for channel in channels {
@@ -448,6 +462,26 @@ impl Sources {
         Err(ConfigError::Invalid { origin: Origin::Variable(NODE), what })
     }
 }
+
+/// What a node runs that serves the names.
+pub(crate) const NAMES: &str = "names";
+
+/// Where something is said of a node, or of any: from the strongest to the weakest.
+fn sections(app: &str, node: Option<&str>) -> Vec<Section> {
+    let of = |application: Option<&str>, node: Option<&str>| Section {
+        application: application.map(str::to_owned),
+        node: node.map(str::to_owned),
+    };
+    let mut sections = Vec::new();
+    if node.is_some() {
+        sections.extend([of(Some(app), node), of(None, node)]);
+    }
+    sections.extend([of(Some(app), None), of(None, None)]);
+    sections
+}
+
+/// The variable that names the file.
+const CONFIG: &str = "DUNLIN_CONFIG";
 
 /// The variable that says which node's section counts.
 const NODE: &str = "DUNLIN_NODE";

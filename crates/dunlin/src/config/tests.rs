@@ -133,7 +133,15 @@ fn a_named_file_stands_for_those_that_are_searched_for() {
     let error = Sources::file(&absent).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot read the configuration {}: ", absent.display())), "{error}");
     // A folder is there, and cannot be read.
-    assert!(matches!(Sources::file(&folder.0).unwrap_err(), ConfigError::Unreadable { .. }));
+    let error = Sources::file(&folder.0).unwrap_err();
+    assert!(
+        matches!(&error, ConfigError::Unreadable { .. }) && error.to_string().ends_with("; name the file in it"),
+        "{error}"
+    );
+    let latin = folder.0.join("latin.toml");
+    std::fs::write(&latin, b"grace = '1s'\n# caf\xe9\n").unwrap();
+    let error = Sources::file(&latin).unwrap_err().to_string();
+    assert_eq!(error, format!("{}:2: this is no text in UTF-8: save the file as that", latin.display()));
 }
 
 const SECTIONS: &str = r#"
@@ -187,6 +195,9 @@ fn who_is_said_more_exactly_is_stronger() {
     // One that no file knows has the settings of all.
     assert_eq!(seconds(&of(None, Some("boat"))), 2);
     assert_eq!(sources.nodes("weather"), ["ship", "station"]);
+    // Who serves the names follows from all sections, whichever node asks.
+    assert_eq!(of(None, Some("boat")).names_node.as_deref(), Some("station"));
+    assert_eq!(of(Some("other"), None).names_node, None);
 
     let readings = &of(None, None).channels["readings"];
     assert_eq!(readings.policy.value.as_ref().unwrap().0, "fifo(8)");
@@ -297,6 +308,7 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
             "names = 'names.example'",
             "names = \"names.example\" is not accepted: write names = \"tcp://names.example:7411\"",
         ),
+        ("names = '127.0.0.1:0'", "names = \"127.0.0.1:0\" is not accepted: write names = "),
         ("listen = []", "listen = [] is not accepted"),
         ("listen = [1]", "listen = [1] is not accepted"),
         ("advertise = 'default-route'", "advertise = \"default-route\" is not accepted"),
@@ -350,6 +362,9 @@ fn the_document_is_right() {
 fn what_is_no_toml_is_told_with_its_line() {
     let error = refused("app = 'weather'\ngrace = 20s\n");
     assert!(error.starts_with("dunlin.toml:2: this is no TOML: "), "{error}");
+    assert!(error.ends_with(r#". Write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#), "{error}");
+    let error = refused("colour = red\n");
+    assert!(!error.contains("Write"), "{error}");
     let error = refused("app = 'a'\napp = 'b'\n");
     assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key");
 }

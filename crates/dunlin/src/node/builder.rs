@@ -28,7 +28,7 @@ pub struct NodeBuilder {
     listen: Vec<String>,
     advertise: Vec<String>,
     names: Option<String>,
-    abstains: bool,
+    serves_names: Option<bool>,
     networks: Networks,
     grace: Option<Duration>,
     heartbeat: Option<Duration>,
@@ -102,11 +102,12 @@ impl NodeBuilder {
         self
     }
 
-    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`). One that may not waits until there
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`), unless the configuration has
+    /// another node for that (`run = "names"`). One that may not waits until there
     /// is a service: so programs can be started before it, and one that only visits, to look at something, is not missed when it goes. The node that
     /// listens at the address of the names serves them in any case.
     pub fn serve_names(mut self, may: bool) -> Self {
-        self.abstains = !may;
+        self.serves_names = Some(may);
         self
     }
 
@@ -255,7 +256,14 @@ impl NodeBuilder {
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, names, !self.abstains)));
+        // Else whoever comes first takes the address of the node that is to serve them.
+        let leaves_them = settings.names_node.is_some() && settings.run.value.as_deref() != Some(crate::config::NAMES);
+        let service = serve::Service {
+            address: names,
+            may_serve: self.serves_names.unwrap_or(!leaves_them),
+            node: settings.names_node.clone(),
+        };
+        tasks.push(world::spawn_own(serve::names(driver.clone(), networks, service)));
         let tasks = tasks.into();
         let inner = Inner { driver, me, config: settings, addresses, listening, roles, tasks, host };
         roles::enter(Node { inner: Arc::new(inner) }, self.roles).await

@@ -45,8 +45,8 @@ pub enum NodeError {
     },
     /// This node was to be the [main](super::Role::Main) one, and there is one already.
     #[error(
-        "the application {application:?} has a main node already: {holder}. Join as a member (`Role::Member`), or end that one; if it \
-         has died, its place is free once its connection counts as dead (`grace`, 15 s by default)"
+        "the application {application:?} has a main node already: {holder}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
+         that one; if it has died, its place is free once its connection counts as dead (`grace`, 15 s by default)"
     )]
     SecondMain {
         /// The application.
@@ -56,8 +56,8 @@ pub enum NodeError {
     },
     /// This node was to be a member, and no main node came within the time that it was [given](super::NodeBuilder::wait_for_main).
     #[error(
-        "no main node of the application {application:?} within {waited:.1?}{}. Start it (`.role(Role::Main)`) with the same application \
-         and the same `names` address, or wait longer (`wait_for_main`)",
+        "no main node of the application {application:?} within {waited:.1?}{}. Start it (role = \"main\", in a program `.role(Role::Main)`) with \
+         the same application and the same `names` address, or wait longer (`wait_for_main`)",
         .without_names.as_ref().map(|why| format!(", and no name service either ({why})")).unwrap_or_default()
     )]
     NoMain {
@@ -71,7 +71,8 @@ pub enum NodeError {
     /// This node was to be the main one, and no name service could say in [time](super::NodeBuilder::wait_for_main) that it is the only one.
     #[error(
         "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves it, or \
-         give another address (`names`): on loopback, a node serves the names itself if nobody does",
+         give another address (names = \"host:port\"): on loopback, a node serves the names itself if nobody does and no section says \
+         run = \"names\"",
         .without_names.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
     )]
     NoNames {
@@ -87,8 +88,8 @@ pub enum NodeError {
     Enrol(#[source] NameError),
     /// The main node has left, and these members had not, within the time that they were [given](super::NodeBuilder::shutdown).
     #[error(
-        "the main node has left without waiting any longer for: {}. Programs of members should end when `Node::closing` says so; \
-         `NodeBuilder::shutdown` gives them more time",
+        "the main node has left without waiting any longer for: {}. End them (Ctrl-C); programs of members should end when \
+         `Node::closing` says so, and `NodeBuilder::shutdown` gives them more time",
         .members.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     Stragglers {

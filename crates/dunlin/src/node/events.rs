@@ -196,7 +196,9 @@ impl NodeEvent {
     fn level(&self) -> Level {
         match self {
             Self::Connection(_, ConnectionState::Lost) => Level::WARN,
-            Self::Connection(_, ConnectionState::Down(why)) if *why != Down::Left => Level::WARN,
+            Self::Connection(_, ConnectionState::Down(why)) if !matches!(why, Down::Left | Down::Leaving) => {
+                Level::WARN
+            }
             // They are told as joined, and as having left.
             Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
             Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,

@@ -148,7 +148,8 @@ impl Inquirer {
     /// One round trip to the node: which it is, and how long that took. The first may make the connection.
     ///
     /// # Errors
-    /// As of a call: also if no answer came within `patience`.
+    /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, that is only told once the connection is back or dead
+    /// ([`grace`](super::NodeBuilder::grace)): until then nobody can know whether the node has heard the question.
     pub async fn ping(&mut self, patience: Duration) -> crate::Result<(String, Duration)> {
         let asked = Instant::now();
         let node = self.client.ping.call(()).within(patience).await?;
@@ -158,7 +159,7 @@ impl Inquirer {
     /// The names that the node knows.
     ///
     /// # Errors
-    /// As of a call: also if no answer came within `patience`.
+    /// As of [`ping`](Self::ping).
     pub async fn names(&mut self, patience: Duration) -> crate::Result<NameList> {
         Ok(self.client.names.call(()).within(patience).await?)
     }

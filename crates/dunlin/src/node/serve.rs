@@ -51,16 +51,26 @@ async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, lis
     .await
 }
 
+/// What a node has been told of the name service.
+pub(crate) struct Service {
+    /// Where it is.
+    pub(crate) address: Option<String>,
+    /// Whether this node may be it.
+    pub(crate) may_serve: bool,
+    /// The node that is to be it.
+    pub(crate) node: Option<String>,
+}
+
 /// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that one is found.
-pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, address: Option<String>, may_serve: bool) {
-    let addresses = match address {
+pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: Service) {
+    let addresses = match service.address.take() {
         Some(address) => vec![address],
         None => NAMES_PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
     };
     let lost = driver.names_lost();
     let application = driver.log.application();
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
-        let found = find_or_serve(&driver, &networks, &addresses, may_serve).await;
+        let found = find_or_serve(&driver, &networks, &addresses, &service).await;
         let (Found::At(_, at) | Found::Here(_, at)) = &found;
         let (before, found_at) = (&addresses[..*at], addresses[*at].clone());
         driver.with_hub_now(|hub, _| hub.names_are_at(found_at));
@@ -112,18 +122,23 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
     }
 }
 
-async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String], may_serve: bool) -> Found {
+async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String], service: &Service) -> Found {
+    let can_serve = |address: &str| service.may_serve && is_local(address);
     let mut said = String::new();
     loop {
         for (at, address) in addresses.iter().enumerate() {
             match ask(driver, address).await {
                 Ok(node) => return Found::At(node, at),
                 // Of several addresses most lead to nobody.
-                Err(why) if addresses.len() == 1 && !is_local(address) && why != said => {
+                Err(why) if addresses.len() == 1 && !can_serve(address) && why != said => {
                     let application = driver.log.application();
+                    let next = service.node.as_ref().map_or_else(
+                        || "Start the node that serves it, or say where it is: names = \"host:port\"".to_owned(),
+                        |node| format!("Start it: `dunlin node {node}`"),
+                    );
                     tracing::warn!(
                         target: "dunlin::node", application, address, why,
-                        "the name service is not reached, and will be asked again; ends that are declared wait"
+                        "the name service is not reached, and will be asked again; ends that are declared wait. {next}"
                     );
                     said = why;
                 }
@@ -131,7 +146,7 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
             }
         }
         // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
-        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| may_serve && is_local(address)) {
+        for (at, address) in addresses.iter().enumerate().filter(|(_, address)| can_serve(address)) {
             match networks.listen(address).await {
                 Ok(listener) => return Found::Here(listener, at),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -166,7 +166,7 @@ impl Hub {
             client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
         }
         for life in std::mem::take(&mut self.lives).into_values() {
-            self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Left)));
+            self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Leaving)));
         }
         self.tell_watchers(Time(u64::MAX), lines);
     }
@@ -234,6 +234,11 @@ impl Hub {
         let tells_why = matches!(state, ConnectionState::Down(Down::Unrelayed { .. }));
         if let Some(life) = self.lives.get(&node).or(tells_why.then_some(&never_met)) {
             let peer = Peer(*life);
+            let state = match state {
+                // One of the two was first; to who hears it, it is this node that ends.
+                ConnectionState::Down(Down::Left) if self.leaving => ConnectionState::Down(Down::Leaving),
+                state => state,
+            };
             let ended = over.then(|| (cx.state.said_of(node), cx.now + ENDED));
             let (is_up, why) = match &state {
                 ConnectionState::Down(why) => (false, Some(why.clone())),

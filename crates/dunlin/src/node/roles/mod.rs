@@ -116,12 +116,12 @@ impl fmt::Display for JoinWait {
             (_, Some(why)) => write!(
                 f,
                 "waiting for a name service of the application {application:?} for {waited:.1?} ({why}): start the node that \
-                 serves it, or give the address where it is (`names`)"
+                 serves it, or say where it is (names = \"host:port\")"
             ),
             (Role::Member, None) => write!(
                 f,
-                "waiting for the main node of the application {application:?} for {waited:.1?}: start it, with the same names \
-                 (`Node::builder().app({application:?}).role(Role::Main)`)"
+                "waiting for the main node of the application {application:?} for {waited:.1?}: start it, with the same names: the \
+                 node with role = \"main\" (in a program `.role(Role::Main)`)"
             ),
             (Role::Main, None) => write!(
                 f,
