@@ -67,12 +67,7 @@ impl Display {
     pub(super) fn end(self, ending: &Ending) -> u8 {
         let Self { tally, view, is_inside, began } = self;
         let took = began.elapsed();
-        let all = tally.served() == tally.rows.len();
-        let code = match ending {
-            Ending::Stopped(code) => *code,
-            Ending::Done if all => 0,
-            _ => 1,
-        };
+        let code = code(&tally, ending);
         if let View::Json = view {
             let summary = json!({
                 "event": "summary",
@@ -107,6 +102,15 @@ impl Display {
             eprintln!("error: {why}");
         }
         code
+    }
+}
+
+/// The exit code: 0 only if all texts were counted exactly.
+fn code(tally: &Tally, ending: &Ending) -> u8 {
+    match ending {
+        Ending::Stopped(code) => *code,
+        Ending::Done if tally.served() == tally.rows.len() => 0,
+        _ => 1,
     }
 }
 
@@ -353,4 +357,42 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
         if is_inside { "all in one process" } else { "all processes have ended" },
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::texts::Text;
+    use super::super::words::WordTable;
+    use super::*;
+
+    const FILE: &str = "the-walrus.txt";
+
+    /// One text of one customer, and two workers.
+    fn plan() -> Plan {
+        Plan::new(1, 2, vec![Text::Shipped(FILE.to_owned())])
+    }
+
+    fn said(part: &str, event: Event) -> Said {
+        Said { part: part.to_owned(), event }
+    }
+
+    #[test]
+    fn all_is_well_only_if_each_table_is_exact() {
+        for (exact, expected) in [(true, 0), (false, 1)] {
+            let mut tally = Tally::new(&plan());
+            assert_eq!(code(&tally, &Ending::Done), 1, "nothing is counted yet");
+            let (file, worker, table) = (FILE.to_owned(), "worker 2".to_owned(), WordTable::of("no walrus"));
+            let served = said("customer 1", Event::Served { file, worker, bytes: 9, pieces: 1, exact, table });
+            tally.hear(&served);
+            assert_eq!(code(&tally, &Ending::Done), expected);
+            assert_eq!(code(&tally, &Ending::Stopped(130)), 130);
+            assert_eq!(code(&tally, &Ending::Failed("no more".to_owned())), 1);
+            // And those who read it are told.
+            let report = report(&tally, false, Duration::ZERO);
+            assert_eq!(report.contains(" exact "), exact, "{report}");
+            assert_eq!(report.contains(" WRONG "), !exact, "{report}");
+            assert!(report.contains(if exact { "1 of one text" } else { "0 of one text" }), "{report}");
+            assert_eq!(line(&served).unwrap().ends_with(", wrong"), !exact);
+        }
+    }
 }
