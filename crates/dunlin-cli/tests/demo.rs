@@ -12,6 +12,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use dunlin_cli::demo::Plan;
+use dunlin_cli::demo::texts::Text;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -154,10 +156,31 @@ fn in_any_order_it_does_what_it_does_in_one_process() {
     let inside = run(&["--inside"]);
     assert!(inside.status.success());
     assert_eq!(inside.tables().len(), 6);
-    for seed in ["1", "2", "3", "4"] {
-        let demo = run(&["--order", seed]);
+    // Customers before the broker; the broker last; the names last, when the broker has long been there, and when it has just come.
+    for (seed, places) in [
+        (4, [("names", 0), ("broker", 4)]),
+        (34, [("names", 3), ("broker", 7)]),
+        (5, [("broker", 1), ("names", 7)]),
+        (35, [("broker", 6), ("names", 7)]),
+    ] {
+        let mut plan = Plan::new(3, 3, Text::shipped());
+        plan.shuffle(seed);
+        let order: Vec<&str> = plan.parts.iter().map(|part| part.name.as_str()).collect();
+        for (part, place) in places {
+            assert_eq!(order[place], part, "{order:?}");
+        }
+        let demo = run(&["--order", &seed.to_string()]);
         assert!(demo.status.success(), "{:#?}", demo.events);
         assert_eq!(demo.tables(), inside.tables());
+        // Each has joined before the next one was there.
+        let steps: Vec<_> =
+            demo.events.iter().filter(|event| event["event"] == "started" || event["event"] == "joined").collect();
+        let steps: Vec<_> = steps
+            .into_iter()
+            .map(|event| (event["part"].as_str().unwrap(), event["event"].as_str().unwrap()))
+            .collect();
+        let expected: Vec<_> = order.iter().flat_map(|&part| [(part, "started"), (part, "joined")]).collect();
+        assert_eq!(steps, expected);
 
         // Names, a broker, three workers and three customers: eight processes, and all ended in order.
         let pids: BTreeSet<u64> = demo.all("started").iter().map(|event| event["pid"].as_u64().unwrap()).collect();
@@ -317,7 +340,12 @@ fn it_can_be_ended_at_any_moment() {
     let mut state = seed;
     for round in 0..rounds {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        let moment = if round == 0 { 0 } else { (state >> 33) % 170 };
+        let moment = match round {
+            0 => 0,
+            // The first has joined, and most of the others have not been started.
+            1 => 2,
+            _ => (state >> 33) % 170,
+        };
         let name = ["INT", "TERM", "HUP"][(state >> 20) as usize % 3];
         let mut demo = Demo::start(&["--order", &round.to_string()]);
         let mut has_ended = false;

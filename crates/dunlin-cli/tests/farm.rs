@@ -3,7 +3,8 @@
 //! A test starts them, hears what they say (`--json`), and ends them. It waits for what they say and for nothing else.
 #![cfg(unix)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -184,6 +185,41 @@ fn the_picture_is_the_same_whoever_draws_it() {
             assert_eq!(ended.errors, "");
         }
     }
+}
+
+/// The file is a picture of the Mandelbrot set, to somebody else's decoder, and by what is known of the set.
+#[test]
+fn the_picture_shows_the_set() {
+    let place = Place::new();
+    place.draws(SMALL, &["--inside", "--workers", "2"]).end().well();
+    let mut png = png::Decoder::new(BufReader::new(File::open(place.out()).unwrap())).read_info().unwrap();
+    let mut bytes = vec![0; png.output_buffer_size().unwrap()];
+    let info = png.next_frame(&mut bytes).unwrap();
+    assert_eq!((info.width, info.height), (SMALL.width, SMALL.height));
+    assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
+
+    let pixels: Vec<[u8; 3]> = bytes.chunks(3).map(|pixel| pixel.try_into().unwrap()).collect();
+    // It is three wide from -2.25 on, and the real axis is in the middle.
+    let scale = f64::from(SMALL.width) / 3.0;
+    let is_black = |re: f64, im: f64| {
+        let (x, y) = ((re + 2.25) * scale, f64::from(SMALL.height) / 2.0 - im * scale);
+        pixels[y.round() as usize * SMALL.width as usize + x.round() as usize] == [0; 3]
+    };
+    // The middle of the cardioid, of its largest disc, of the next on the real axis, and of the one above; and beside them.
+    let inside = [(0.0, 0.0), (-1.0, 0.0), (-1.31, 0.0), (-0.1226, 0.7449)];
+    let outside =
+        [(-2.25, 1.05), (0.72, 1.05), (-2.25, -1.02), (0.72, -1.02), (0.4, 0.0), (-0.75, 0.5), (-0.1226, -1.0)];
+    for (re, im) in inside {
+        assert!(is_black(re, im), "{re}, {im}");
+    }
+    for (re, im) in outside {
+        assert!(!is_black(re, im), "{re}, {im}");
+    }
+    // The set's area is 1.507. Points near its edge need more iterations than these.
+    let area = pixels.iter().filter(|pixel| **pixel == [0; 3]).count() as f64 / (scale * scale);
+    assert!((1.45..1.65).contains(&area), "{area}");
+    let colours = pixels.iter().collect::<BTreeSet<_>>().len();
+    assert!(colours > 30, "{colours}");
 }
 
 /// One works; a second joins; the first leaves; a third joins and is killed while it works; the second does the rest.

@@ -1,5 +1,5 @@
-//! Two nodes in two network namespaces, with a real link between them that goes down and comes up. Linux, and root only:
-//! elsewhere the test says that it was skipped.
+//! Nodes in network namespaces: two with a real link between them that goes down and comes up, and some at ports that nobody else has. Linux, and root only:
+//! elsewhere a test says that it was skipped.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 #[path = "support/actor.rs"]
@@ -20,10 +20,13 @@ const NEAR: &str = "10.77.0.1:7500";
 const FAR: &str = "10.77.0.2:7500";
 
 #[test]
-#[ignore = "what the processes of the other test run"]
+#[ignore = "what the processes of the other tests run"]
 fn a_role() {
-    let Some((role, _)) = actor::role() else { return };
+    let Some((role, knows)) = actor::role() else { return };
     dunlin::block_on(async {
+        if role == "default" {
+            return by_default(&knows).await;
+        }
         let here = if role == "sender" { NEAR } else { FAR };
         let builder = Node::builder().app("netns").names(FAR).listen(here);
         let node = builder.heartbeat(Duration::from_millis(100)).grace(GRACE).join().await?;
@@ -45,6 +48,24 @@ fn a_role() {
         Ok::<_, Error>(())
     })
     .unwrap();
+}
+
+/// Says where it listens and where it finds the names, if it is told no more than this: an application, and perhaps where.
+async fn by_default(knows: &[String]) -> Result {
+    let mut builder = Node::builder().app(&knows[0]).no_config();
+    if let [_, names, listen] = knows {
+        builder = builder.names(names).listen(listen);
+    }
+    let (node, patience) = (builder.join().await?, Duration::from_secs(30));
+    let names = node.inquire(None, patience).await?.names(patience).await?;
+    let uses = if node.serves_names() { "serves" } else { "uses" };
+    say(format!(
+        "listens at {}, {uses} the names at {}",
+        node.listening().join(" "),
+        names.address.unwrap_or_default()
+    ));
+    // Until it is killed.
+    std::future::pending().await
 }
 
 async fn send(node: Node) -> Result {
@@ -120,9 +141,10 @@ struct Link {
 }
 
 impl Link {
-    fn new() -> Result<Self, String> {
+    /// `whose`: of which test, as several may run at once.
+    fn new(whose: &str) -> Result<Self, String> {
         let id = std::process::id();
-        let link = Self { near: format!("dunlin-near-{id}"), far: format!("dunlin-far-{id}") };
+        let link = Self { near: format!("dunlin-{whose}-near-{id}"), far: format!("dunlin-{whose}-far-{id}") };
         let Self { near, far } = &link;
         for command in [
             format!("ip netns add {near}"),
@@ -153,7 +175,7 @@ impl Drop for Link {
 
 #[test]
 fn a_connection_outlives_a_link_that_comes_back() {
-    let link = match Link::new() {
+    let link = match Link::new("outlives") {
         Ok(link) => link,
         Err(why) => return loudly(&format!("a_connection_outlives_a_link_that_comes_back: {why}")),
     };
@@ -186,4 +208,31 @@ fn a_connection_outlives_a_link_that_comes_back() {
     hear(&sender, &["Down"]);
     hear(&receiver, &["Down"]);
     assert!(sender.end().success() && receiver.end().success());
+}
+
+/// The ports that the documentation promises, where certainly nobody has them.
+#[test]
+fn nodes_that_are_told_nothing_have_the_ports_of_the_documentation() {
+    let link = match Link::new("ports") {
+        Ok(link) => link,
+        Err(why) => return loudly(&format!("nodes_that_are_told_nothing_have_the_ports_of_the_documentation: {why}")),
+    };
+    run(&format!("ip -n {} link set lo up", link.near)).unwrap();
+    run(&format!("ip -n {} route add default via 10.77.0.2", link.near)).unwrap();
+    let mut nodes = Vec::new();
+    for (knows, says) in [
+        (&["one"][..], "listens at 127.0.0.1:7500, serves the names at 127.0.0.1:7400"),
+        (&["one"], "listens at 127.0.0.1:7501, uses the names at 127.0.0.1:7400"),
+        (&["another"], "listens at 127.0.0.1:7502, serves the names at 127.0.0.1:7401"),
+        (&["another"], "listens at 127.0.0.1:7503, uses the names at 127.0.0.1:7401"),
+        (
+            &["routed", "default-route", "default-route:7400"],
+            "listens at 10.77.0.1:7400, serves the names at 10.77.0.1:7400",
+        ),
+        (&["routed", "default-route", "default-route"], "listens at 10.77.0.1:7500, uses the names at 10.77.0.1:7400"),
+    ] {
+        let node = Actor::start(&["ip", "netns", "exec", &link.near], "default", knows);
+        assert_eq!(node.hear(), says, "{knows:?}");
+        nodes.push(node);
+    }
 }

@@ -124,3 +124,115 @@ async fn porter(mut visitor: EntranceServer, registry: Registry, mut words: Shar
         let _ = words.send(Word::Gone(name)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Said;
+    use super::super::protocol::{Desk, Entrance, EntranceClient};
+    use super::*;
+
+    /// A broker at work, and what it says.
+    struct Office {
+        door: Sender<EntranceServer>,
+        said: Receiver<Said>,
+        _open: Sender<()>,
+    }
+
+    impl Office {
+        fn open() -> Self {
+            let ((door, visitors), (_open, opened)) = (channel(), channel());
+            let (say, said) = channel_with(unbounded());
+            drop(spawn(broker(visitors, opened, Reporter::new("broker", &say.share()))));
+            Self { door, said, _open }
+        }
+
+        async fn hears(&mut self, what: &Event) -> Result {
+            while self.said.recv().within(Duration::from_secs(60)).await?.event != *what {}
+            Ok(())
+        }
+
+        async fn visitor(&mut self, name: &str) -> Result<EntranceClient> {
+            let (mut visitor, server) = Entrance::pair();
+            self.door.send(server).await?;
+            visitor.hello.call(name.to_owned()).await?;
+            Ok(visitor)
+        }
+
+        /// A worker that has time.
+        async fn worker(&mut self, name: &str) -> Result<EntranceClient> {
+            let mut worker = self.visitor(name).await?;
+            let mut registry = worker.registry.call(()).await?;
+            let mut claim = registry.claim().await?;
+            claim.send(Registration::Name(name.to_owned())).await?;
+            let (home, _) = channel();
+            claim.send(Registration::Handle(Handle { desk: Desk::pair().0, home: home.share() })).await?;
+            self.hears(&Event::Registered { worker: name.to_owned() }).await?;
+            Ok(worker)
+        }
+
+        /// Whom a new customer is given.
+        async fn appoints(&mut self, lost: Option<&str>) -> Result<String> {
+            let mut customer = self.visitor("customer").await?;
+            let call = customer.worker.call(wish("customer", lost));
+            Ok(call.within(Duration::from_secs(60)).await?.worker)
+        }
+    }
+
+    fn wish(customer: &str, lost: Option<&str>) -> Wish {
+        Wish { customer: customer.to_owned(), lost: lost.map(str::to_owned) }
+    }
+
+    #[test]
+    fn workers_are_appointed_in_the_order_in_which_they_came() {
+        dunlin::block_on(async {
+            let mut office = Office::open();
+            let _workers = (office.worker("worker 1").await?, office.worker("worker 2").await?);
+            assert_eq!(office.appoints(None).await?, "worker 1");
+            assert_eq!(office.appoints(None).await?, "worker 2");
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_is_not_appointed() {
+        dunlin::block_on(async {
+            let mut office = Office::open();
+            drop(office.worker("worker 1").await?);
+            office.hears(&Event::Gone { visitor: "worker 1".to_owned(), says: "broker".to_owned() }).await?;
+            let _worker = office.worker("worker 2").await?;
+            assert_eq!(office.appoints(None).await?, "worker 2");
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_worker_that_a_customer_has_lost_is_not_appointed() {
+        dunlin::block_on(async {
+            let mut office = Office::open();
+            let _workers = (office.worker("worker 1").await?, office.worker("worker 2").await?);
+            assert_eq!(office.appoints(Some("worker 1")).await?, "worker 2");
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn the_worker_of_a_customer_that_does_not_wait_any_more_is_the_next_ones() {
+        dunlin::block_on(async {
+            let mut office = Office::open();
+            let mut impatient = office.visitor("impatient").await?;
+            // (The broker tells of a wish only if somebody was lost.)
+            let heard = Event::Gone { visitor: "somebody".to_owned(), says: "impatient".to_owned() };
+            alt! {
+                _ = future(impatient.worker.call(wish("impatient", Some("somebody")))) => panic!("there is no worker"),
+                heard = future(office.hears(&heard)) => heard?,
+            }
+            let _worker = office.worker("worker 1").await?;
+            assert_eq!(office.appoints(None).await?, "worker 1");
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+}

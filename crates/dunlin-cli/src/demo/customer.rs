@@ -90,3 +90,58 @@ async fn hand_in(
     desk.text.send(Piece::End).await.map_err(|error| Outcome::of_piece(sent, &error))?;
     desk.table.recv().await.map_err(|error| Outcome::NoTable { why: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::Said;
+    use super::super::protocol::{Desk, Entrance, EntranceServer, Handle};
+    use super::*;
+
+    /// A broker, and a worker that has this for the table of whatever it is given.
+    async fn answers(mut visitor: EntranceServer, table: WordTable) -> Result {
+        let _ = visitor.hello.accept().await?.reply(());
+        let (desk, mut worker) = Desk::pair();
+        let (home, mut back) = channel();
+        let handle = Handle { desk, home: home.share() };
+        let _ = visitor.worker.accept().await?.reply(Appointment { worker: "worker 1".to_owned(), handle });
+        while !matches!(worker.text.recv().await?, Piece::End) {}
+        worker.table.send(table).await?;
+        back.recv().await?;
+        Ok(())
+    }
+
+    /// What a customer says of such a worker's table.
+    fn says_exact(table: WordTable) -> bool {
+        dunlin::block_on(async {
+            let (entrance, visitor) = Entrance::pair();
+            let (say, mut said) = channel();
+            let texts = vec![Text::Shipped("ozymandias.txt".to_owned())];
+            let reporter = Reporter::new("customer 1", &say.share());
+            let customer = customer(entrance, texts, Duration::ZERO, Duration::from_secs(60), reporter);
+            let hears = async {
+                let mut served = None;
+                while let Some(Said { event, .. }) = said.next().await? {
+                    if let Event::Served { exact, .. } = event {
+                        served = Some(exact);
+                    }
+                }
+                Ok::<_, Error>(served)
+            };
+            let (customer, answered, served) = par!(customer, answers(visitor, table), hears);
+            (customer?, answered?);
+            Ok::<_, Error>(served?.expect("it is served"))
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_table_is_exact_if_the_customer_counts_the_same() {
+        let text = include_str!("../../texts/ozymandias.txt");
+        assert!(says_exact(WordTable::of(text)));
+        // One word too many, one too few, another one, none.
+        assert!(!says_exact(WordTable::of(&format!("{text} sand"))));
+        assert!(!says_exact(WordTable::of(text.rsplit_once(' ').unwrap().0)));
+        assert!(!says_exact(WordTable::of(&text.replace("King", "Queen"))));
+        assert!(!says_exact(WordTable::default()));
+    }
+}

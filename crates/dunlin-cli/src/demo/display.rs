@@ -33,7 +33,7 @@ impl Display {
     pub(super) fn new(plan: &Plan, json: bool, live: bool, is_inside: bool) -> Self {
         let view = match (json, live) {
             (true, _) => View::Json,
-            (_, true) => View::Live(Live::new(plan)),
+            (_, true) => View::Live(Live::new(plan, ProgressDrawTarget::stdout())),
             _ => View::Lines,
         };
         let count = |role: fn(&Role) -> bool| plan.parts.iter().filter(|part| role(&part.role)).count();
@@ -67,12 +67,7 @@ impl Display {
     pub(super) fn end(self, ending: &Ending) -> u8 {
         let Self { tally, view, is_inside, began } = self;
         let took = began.elapsed();
-        let all = tally.served() == tally.rows.len();
-        let code = match ending {
-            Ending::Stopped(code) => *code,
-            Ending::Done if all => 0,
-            _ => 1,
-        };
+        let code = code(&tally, ending);
         if let View::Json = view {
             let summary = json!({
                 "event": "summary",
@@ -108,6 +103,15 @@ impl Display {
             eprintln!("error: {why}");
         }
         code
+    }
+}
+
+/// The exit code: 0 only if all texts were counted exactly.
+fn code(tally: &Tally, ending: &Ending) -> u8 {
+    match ending {
+        Ending::Stopped(code) => *code,
+        Ending::Done if tally.served() == tally.rows.len() => 0,
+        _ => 1,
     }
 }
 
@@ -166,7 +170,7 @@ struct Customer {
 }
 
 impl Live {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, target: ProgressDrawTarget) -> Self {
         // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
         let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let style = |template: &str| {
@@ -191,7 +195,7 @@ impl Live {
             (name.to_owned(), Customer { bar, worker: String::new(), file: String::new() })
         });
         let customers = customers.collect();
-        lines.set_draw_target(ProgressDrawTarget::stdout());
+        lines.set_draw_target(target);
         Self { customers, lines, broker, idle: Vec::new() }
     }
 
@@ -354,4 +358,90 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
         if is_inside { "all in one process" } else { "all processes have ended" },
     );
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::super::event::{Connection, Outcome};
+    use super::super::texts::Text;
+    use super::super::words::WordTable;
+    use super::*;
+
+    const FILE: &str = "the-walrus.txt";
+
+    /// One text of one customer, and two workers.
+    fn plan() -> Plan {
+        Plan::new(1, 2, vec![Text::Shipped(FILE.to_owned())])
+    }
+
+    fn said(part: &str, event: Event) -> Said {
+        Said { part: part.to_owned(), event }
+    }
+
+    #[test]
+    fn all_is_well_only_if_each_table_is_exact() {
+        for (exact, expected) in [(true, 0), (false, 1)] {
+            let mut tally = Tally::new(&plan());
+            assert_eq!(code(&tally, &Ending::Done), 1, "nothing is counted yet");
+            let (file, worker, table) = (FILE.to_owned(), "worker 2".to_owned(), WordTable::of("no walrus"));
+            let served = said("customer 1", Event::Served { file, worker, bytes: 9, pieces: 1, exact, table });
+            tally.hear(&served);
+            assert_eq!(code(&tally, &Ending::Done), expected);
+            assert_eq!(code(&tally, &Ending::Stopped(130)), 130);
+            assert_eq!(code(&tally, &Ending::Failed("no more".to_owned())), 1);
+            // And those who read it are told.
+            let report = report(&tally, false, Duration::ZERO);
+            assert_eq!(report.contains(" exact "), exact, "{report}");
+            assert_eq!(report.contains(" WRONG "), !exact, "{report}");
+            assert!(report.contains(if exact { "1 of one text" } else { "0 of one text" }), "{report}");
+            assert_eq!(line(&served).unwrap().ends_with(", wrong"), !exact);
+        }
+    }
+
+    #[test]
+    fn on_a_terminal_one_sees_who_serves_whom() {
+        let term = InMemoryTerm::new(10, 100);
+        let mut tally = Tally::new(&plan());
+        let mut live = Live::new(&plan(), ProgressDrawTarget::term_like(Box::new(term.clone())));
+        let mut shows = |part: &str, event: Event| {
+            let said = said(part, event);
+            tally.hear(&said);
+            live.hear(&said, &tally);
+            let contents = term.contents();
+            contents.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+        };
+        let worker = || "worker 2".to_owned();
+        let node = || "n2".to_owned();
+        shows("worker 2", Event::Joined { node: node(), address: "127.0.0.1:1".to_owned() });
+        assert_eq!(shows("broker", Event::Registered { worker: worker() })[0], "broker free: worker 2; handed on: 0");
+        let waits = shows("customer 1", Event::Waits { file: FILE.to_owned() });
+        assert!(
+            waits[1].starts_with("customer 1 ") && waits[1].ends_with("the-walrus.txt: waits for a worker"),
+            "{waits:?}"
+        );
+        let appointed = Event::Appointed { worker: worker(), customer: "customer 1".to_owned() };
+        assert_eq!(shows("broker", appointed)[0], "broker free: nobody; handed on: 1");
+        let begins =
+            shows("customer 1", Event::Begins { file: FILE.to_owned(), worker: worker(), bytes: 9, pieces: 2 });
+        assert!(begins[1].ends_with("─ the-walrus.txt ⇄ worker 2"), "{begins:?}");
+        let nodes = vec![Connection { node: node(), route: "direct".to_owned() }];
+        let connected = shows("customer 1", Event::Connections { nodes });
+        assert!(connected[1].ends_with("─ the-walrus.txt ⇄ worker 2 (direct)"), "{connected:?}");
+        // The bar is full when all pieces are sent, and half full when half of them are.
+        let full = |lines: Vec<String>| lines[1].chars().filter(|&character| character == '━').count();
+        assert_eq!(full(connected), 0);
+        assert_eq!(full(shows("customer 1", Event::Progress { file: FILE.to_owned(), sent: 1 })), 12);
+        assert_eq!(full(shows("customer 1", Event::Progress { file: FILE.to_owned(), sent: 2 })), 24);
+        let lost = Event::Lost { file: FILE.to_owned(), worker: worker(), outcome: Outcome::Unknown { piece: 1 } };
+        let lost = shows("customer 1", lost);
+        assert_eq!(
+            lost[0],
+            "customer 1 has lost worker 2 with the-walrus.txt: whether piece 1 was received is not known"
+        );
+        assert!(lost[2].ends_with("the-walrus.txt ⇄ worker 2 (direct)"), "{lost:?}");
+        live.clear();
+        assert_eq!(term.contents().lines().count(), 1, "what is lost is still to be read: {}", term.contents());
+    }
 }

@@ -64,7 +64,7 @@ pub struct Options {
     /// Run all parts in this process, over local channels
     #[arg(long, conflicts_with = "names")]
     pub inside: bool,
-    /// Start the parts in an order that follows from this number
+    /// Start the parts in an order that follows from this number, each when the one before has joined
     #[arg(long, value_name = "SEED", hide = true)]
     pub order: Option<u64>,
     /// So long the parts wait for the name service and the broker, in seconds
@@ -113,6 +113,8 @@ pub enum Role {
 pub struct Plan {
     /// The parts, in the order in which they are started.
     pub parts: Vec<Part>,
+    /// Whether each process is started only when the one before has joined. (To join one needs no names, and no broker.)
+    pub in_turn: bool,
     /// So long a customer waits before each piece of a text.
     pub pace: Duration,
     /// So long the parts wait for the name service and the broker.
@@ -131,11 +133,12 @@ impl Plan {
         parts.extend((1..=workers).map(|n| part(format!("worker {n}"), Role::Worker)));
         let customers = (1..).zip(shares);
         parts.extend(customers.map(|(n, texts)| part(format!("customer {n}"), Role::Customer { texts })));
-        Self { parts, pace: Duration::ZERO, patience: Duration::from_secs(20) }
+        Self { parts, in_turn: false, pace: Duration::ZERO, patience: Duration::from_secs(20) }
     }
 
-    /// Puts the parts in an order that follows from this number.
+    /// Puts the parts in an order that follows from this number, to be started in turn.
     pub fn shuffle(&mut self, seed: u64) {
+        self.in_turn = true;
         let mut state = seed;
         for n in (1..self.parts.len()).rev() {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

@@ -44,6 +44,8 @@ enum News {
 
 /// What the task of a process is told.
 enum Order {
+    /// The process is to be started. Any other order before this one: it is not.
+    Start,
     /// The part is to end in order.
     Close,
     /// It is to end at once.
@@ -55,12 +57,20 @@ enum Order {
 struct Process {
     part: Part,
     orders: Sender<Order>,
+    is_started: bool,
     is_closing: bool,
+    /// Or will never be started.
     has_ended: bool,
 }
 
 impl Process {
+    fn start(&mut self) {
+        self.is_started = true;
+        self.order(Order::Start);
+    }
+
     fn order(&mut self, order: Order) {
+        self.has_ended |= !self.is_started;
         // It fails if the process has ended.
         let _ = self.orders.try_send(order);
     }
@@ -100,9 +110,12 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
             patience: plan.patience,
         };
         drop(spawn(tend(index, task, heard, tell.clone())));
-        processes.push(Process { part: part.clone(), orders, is_closing: false, has_ended: false });
+        let part = part.clone();
+        processes.push(Process { part, orders, is_started: false, is_closing: false, has_ended: false });
     }
     drop(tell);
+    let at_once = if plan.in_turn { 1 } else { processes.len() };
+    processes.iter_mut().take(at_once).for_each(Process::start);
 
     let mut ending = Ending::Done;
     let mut kill_at = None;
@@ -125,6 +138,9 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                     if let (Event::Failed { why }, "names") = (&said.event, said.part.as_str()) {
                         stop = Some(Ending::Failed(elsewhere(why)));
                     }
+                    if matches!(said.event, Event::Joined { .. }) {
+                        start_next(&mut processes, &said.part);
+                    }
                     // Of those who were told to end, some miss others, and have nothing to say that is news.
                     let misses = matches!(
                         said.event,
@@ -146,6 +162,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                         silence = WITHOUT_BROKER;
                     }
                     let part = process.part.name.clone();
+                    start_next(&mut processes, &part);
                     if hear(&Said { part, event: Event::Ended { status, in_order } }).is_err() {
                         stop = Some(Ending::Stopped(UNHEARD));
                     }
@@ -178,6 +195,16 @@ fn elsewhere(why: &dyn std::fmt::Display) -> String {
     format!("{why}: choose another address with --names, or leave that out")
 }
 
+/// Starts the next process, if this part, which has joined or ended, is that of the last one that was started.
+fn start_next(processes: &mut [Process], part: &str) {
+    let Some(last) = processes.iter().rposition(|process| process.is_started) else { return };
+    if processes[last].part.name == part
+        && let Some(next) = processes[last..].iter_mut().find(|process| !process.is_started && !process.has_ended)
+    {
+        next.start();
+    }
+}
+
 /// When there are no customers any more, or no workers, the broker is not needed; and when all others have gone, neither are the names.
 fn close_in_order(processes: &mut [Process]) {
     let ended = |processes: &[Process], who: fn(&Role) -> bool| {
@@ -195,8 +222,9 @@ fn close_in_order(processes: &mut [Process]) {
     }
 }
 
-/// Starts a process, passes on what it says and is told, and tells how it ended.
+/// Starts a process when it is told to, passes on what it says and is told, and tells how it ended.
 async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: Shared<Sender<News>>) {
+    let Ok(Order::Start) = orders.recv().await else { return };
     let ended = match start(&task).await {
         Ok(mut child) => {
             let part = &task.part.name;
@@ -215,6 +243,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
                         },
                         Ok(Order::Leave) => drop(input.take()),
                         Ok(Order::Kill) => drop(child.start_kill()),
+                        Ok(Order::Start) => {}
                         // Nobody wants it any more.
                         Err(_) => break child.kill().await.and(child.wait().await),
                     }

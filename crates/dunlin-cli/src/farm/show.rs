@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::Write;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use super::master::Event;
@@ -27,9 +27,7 @@ impl Show {
         self.total.set(total);
         self.done.set(0);
         if !self.json {
-            let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}, {eta} left");
-            let bar = ProgressBar::new(total).with_message(what.to_owned());
-            self.bar.replace(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())));
+            self.bar.replace(bar(total, what, ProgressDrawTarget::stderr()));
         }
     }
 
@@ -85,5 +83,37 @@ impl Show {
                 self.object(&serde_json::json!({ "event": "progress", "done": done, "total": self.total.get() }));
             }
         }
+    }
+}
+
+fn bar(total: u64, what: &str, target: ProgressDrawTarget) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}, {eta} left");
+    let bar = ProgressBar::with_draw_target(Some(total), target).with_message(what.to_owned());
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use indicatif::InMemoryTerm;
+
+    use super::*;
+
+    #[test]
+    fn on_a_terminal_the_bar_tells_how_much_is_done() {
+        let term = InMemoryTerm::new(4, 80);
+        let show = Show::new(false);
+        show.begin(20, "rectangles");
+        show.bar.replace(bar(20, "rectangles", ProgressDrawTarget::term_like(Box::new(term.clone()))));
+        for index in 0..10 {
+            show.event(&Event::Done { index, outcome: () });
+        }
+        // Between two drawings it waits a little; now it is to draw.
+        show.bar.borrow().tick();
+        let line = term.contents();
+        assert!(line.starts_with("rectangles ") && line.contains(" 10/20, "), "{line:?}");
+        let (full, all) = (line.matches('█').count(), line.matches(['█', '░']).count());
+        assert!(all > 0 && full == all / 2, "{line:?}");
+        show.end();
+        assert_eq!(term.contents(), "");
     }
 }

@@ -65,3 +65,21 @@ fn iterations(re: f64, im: f64, max: u16) -> u16 {
     }
     max
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_are_those_that_paper_and_pencil_give() {
+        // 0; 0, -2, 2, 2, ...; 0, i, -1 + i, -i, -1 + i, ...
+        for (re, im) in [(0.0, 0.0), (-2.0, 0.0), (0.0, 1.0), (0.25, 0.0)] {
+            assert_eq!(iterations(re, im, 1000), 1000, "{re}, {im}");
+        }
+        // 0, 2 + 2i; 0, 1 + i, 1 + 3i; 0, 1, 2, 5
+        for (re, im, expected) in [(2.0, 2.0, 1), (1.0, 1.0, 2), (1.0, 0.0, 3)] {
+            assert_eq!(iterations(re, im, 1000), expected, "{re}, {im}");
+            assert_eq!(iterations(re, im, 1), 1, "{re}, {im}");
+        }
+    }
+}
