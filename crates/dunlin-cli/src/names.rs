@@ -90,15 +90,16 @@ pub async fn join(builder: NodeBuilder, config: &Config) -> Result<Node, Failure
         Ok(node) => return Ok(node),
         Err(error) => error,
     };
-    if let NodeError::Listen { address, error: why, .. } = &error {
-        if why.kind() == std::io::ErrorKind::AddrInUse && can_be_dialled(address) {
-            let visitor = visit(config).await?;
-            let there = known_at(address, &visitor, LOOK).await;
-            // Nothing of a visitor can be lost.
-            let _ = visitor.leave().await;
-            if let Some(there) = there.ok().filter(|there| there.serves) {
-                return Err(already(&there.node, &config.app.value, address));
-            }
+    if let NodeError::Listen { address, error: why, .. } = &error
+        && why.kind() == std::io::ErrorKind::AddrInUse
+        && can_be_dialled(address)
+    {
+        let visitor = visit(config).await?;
+        let there = known_at(address, &visitor, LOOK).await;
+        // Nothing of a visitor can be lost.
+        let _ = visitor.leave().await;
+        if let Some(there) = there.ok().filter(|there| there.serves) {
+            return Err(already(&there.node, &config.app.value, address));
         }
     }
     Err(Failure::failed(error))

@@ -55,7 +55,9 @@ impl File {
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let reading = Reading { file: &mut file, text };
-            let form = reading.form_at(at).map(|form| format!(". Write {form}")).unwrap_or_default();
+            // (What is there twice may be right both times.)
+            let form = reading.form_at(at).filter(|_| error.message() != "duplicate key");
+            let form = form.map(|form| format!(". Write {form}")).unwrap_or_default();
             reading.refuse(at, format!("this is no TOML: {}{form}", error.message()))
         })?;
         Reading { file: &mut file, text }.section(document.get_ref(), &Section::default())?;
