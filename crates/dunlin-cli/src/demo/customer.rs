@@ -128,7 +128,7 @@ mod tests {
                 Ok::<_, Error>(served)
             };
             let (customer, answered, served) = par!(customer, answers(visitor, table), hears);
-            (customer?, answered?);
+            customer.and(answered)?;
             Ok::<_, Error>(served?.expect("it is served"))
         })
         .unwrap()
