@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -86,8 +86,11 @@ pub(crate) struct Running {
 impl Running {
     /// Waits for a line that contains this.
     pub(crate) fn says(&self, what: &str) -> String {
+        // Of all lines together: some are said again and again.
+        let until = Instant::now() + LIMIT;
         loop {
-            let line = self.lines.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("never said {what:?}"));
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never said {what:?}"));
             if line.contains(what) {
                 return line;
             }
