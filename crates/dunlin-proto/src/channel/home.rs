@@ -128,7 +128,9 @@ impl Machine {
 
     /// The offer that was [asked back](HomeHears::Withdraw) has not been taken.
     pub fn withdrawn(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        if self.settle_offer(channel, from, ticket) {
+        // With the word that the channel has ended here the half has heard it of all that it had offered.
+        let has_ended = self.homes.get(&channel).is_some_and(|home| home.ended.is_some());
+        if self.settle_offer(channel, from, ticket) && !has_ended {
             self.tell(now, from, channel, FromHome::Withdrawn(ticket));
         }
     }
