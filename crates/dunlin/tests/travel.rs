@@ -490,7 +490,7 @@ fn what_cannot_go_stays() {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Loop {
-    End(Receiver<Loop>),
+    End(Receiver<Self>),
     Number(u32),
 }
 
