@@ -568,6 +568,10 @@ fn travelling() -> Vec<Scenario> {
     vec![
         Scenario { name: "sender", moves: (2, 0), ..base.clone() },
         Scenario { name: "receiver", moves: (0, 2), ..base.clone() },
+        Scenario { name: "cut-10", moves: (1, 0), sends: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "cut-01", moves: (0, 1), sends: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "death-10", moves: (1, 0), sends: 1, deaths: 1, ..base.clone() },
+        Scenario { name: "death-01", moves: (0, 1), sends: 1, deaths: 1, ..base.clone() },
         Scenario { name: "both", moves: (1, 1), ..base.clone() },
         Scenario { name: "both-buffer", moves: (1, 1), buffer: 2, sends: 2, ..base.clone() },
         Scenario { name: "sender-3", moves: (3, 0), sends: 2, ..base.clone() },

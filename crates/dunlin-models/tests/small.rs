@@ -62,3 +62,11 @@ fn claims_hold_in_small_worlds() {
 fn barriers_hold_in_small_worlds() {
     hold(&["sync", "sync-any", "sync-enrols", "sync-chosen"]);
 }
+
+/// A node is lost, or a socket is cut, at any moment.
+#[test]
+fn what_is_lost_is_told_in_small_worlds() {
+    hold(&["cut-10", "cut-01", "death-10", "death-01"]);
+    hold(&["claim-death", "claim-death-go", "face-death", "receive-retires-death", "unread-death"]);
+    hold(&["sync-death", "sync-death-chosen", "sync-death-goes"]);
+}

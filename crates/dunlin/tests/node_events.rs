@@ -9,6 +9,7 @@ use dunlin::node::network::{BoxFuture, Listener, Network, Socket};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
+use dunlin::{ClaimError, broadcast, call};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::field::{Field, Visit};
@@ -18,7 +19,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::run;
+use support::{carry, run, way};
 
 fn builder(application: &str) -> dunlin::node::NodeBuilder {
     Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
@@ -387,6 +388,166 @@ fn a_program_may_join_two_applications() {
         mill.leave().await?;
         river.leave().await?;
         assert_eq!(closing.await, Duration::ZERO);
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Mill {
+    grind: Call<u32, u32>,
+    bell: ToClient<u32>,
+}
+
+/// Sends an end over a channel of another application than its own: it comes back, and is not there.
+async fn stays<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
+    let (mut way, mut there) = way::<T>(from, to, name).await?;
+    let Err(SendError::NotTaken { value, why: Why::Unsendable(text) }) = way.send(end).await else {
+        panic!("{name} goes")
+    };
+    assert!(text.to_string().contains("of another application"), "{name}: {text}");
+    drop(way);
+    assert!(matches!(there.recv().await, Err(RecvError::Closed)), "{name} is there");
+    Ok(value)
+}
+
+async fn passes(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, n: u32) -> Result {
+    let (sent, received) = par!(tx.send(n), rx.recv());
+    sent?;
+    assert_eq!(received?, n);
+    Ok(())
+}
+
+/// Each end of each pair, when the other one is at another node of its own application.
+#[test]
+fn ends_of_every_kind_stay_in_their_application() {
+    run(async {
+        let [river, mill] = nodes("river of ends").await?;
+        let [market, baker] = nodes("market of ends").await?;
+        let (tx, rx) = channel::<u32>();
+        let rx = carry(rx, &river, &mill, "receiver").await?;
+        let mut tx = stays(tx, &market, &baker, "sender").await?;
+        let mut rx = stays(rx, &market, &baker, "receiver").await?;
+        passes(&mut tx, &mut rx, 1).await?;
+
+        let (caller, callee) = call::<u32, u32>();
+        let callee = carry(callee, &river, &mill, "callee").await?;
+        let mut caller = stays(caller, &market, &baker, "caller").await?;
+        let mut callee = stays(callee, &market, &baker, "callee").await?;
+        let (replied, accepted) =
+            par!(caller.call(2), async { callee.accept().await?.reply(3).map_err(|_| RecvError::Closed) });
+        accepted?;
+        assert_eq!(replied?, 3);
+
+        let (client, server) = Mill::pair();
+        let server = carry(server, &river, &mill, "server").await?;
+        let mut client = stays(client, &market, &baker, "client").await?;
+        let mut server = stays(server, &market, &baker, "server").await?;
+        let (replied, accepted) =
+            par!(client.grind.call(4), async { server.grind.accept().await?.reply(5).map_err(|_| RecvError::Closed) });
+        accepted?;
+        assert_eq!(replied?, 5);
+        passes(&mut server.bell, &mut client.bell, 6).await?;
+
+        // A place for a reply is made where the request is received, and its program passes the reply on.
+        let (caller, mut callee) = call::<u32, u32>();
+        let mut caller = carry(caller, &river, &mill, "a caller").await?;
+        let (replied, accepted) = par!(caller.call(7), async {
+            let (asked, reply) = callee.accept().await?.split();
+            let reply = carry(reply, &market, &baker, "reply").await?;
+            reply.send(asked + 1).map_err(|_| Error::other("nobody waits"))
+        });
+        accepted?;
+        assert_eq!(replied?, 8);
+
+        // A receiver that joined a broadcast of the other application.
+        let (mut clock, joiner) = broadcast::<u32>();
+        let joined = carry(joiner.join(), &river, &mill, "joined").await?;
+        let mut joined = stays(joined, &market, &baker, "joined").await?;
+        let (sent, received) = par!(clock.send(9), joined.recv());
+        assert_eq!((sent, received), (Ok(()), Ok(9)));
+        Ok(())
+    });
+}
+
+/// A handle speaks with the node that keeps what it is of; a program of both applications keeps it for both.
+#[test]
+fn handles_of_every_kind_are_in_two_applications() {
+    run(async {
+        let [river, mill] = nodes("river of handles").await?;
+        let [market, baker] = nodes("market of handles").await?;
+
+        let (tx, mut rx) = channel::<u32>();
+        let here = tx.share();
+        let at_mill = carry(here.clone(), &river, &mill, "shared sender").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "shared sender").await?;
+        for mut handle in [here, at_mill, at_baker] {
+            let (sent, received) = par!(handle.send(1), rx.recv());
+            sent?;
+            assert_eq!(received?, 1);
+            let mut claim = handle.claim().await?;
+            passes(&mut claim, &mut rx, 2).await?;
+            passes(&mut claim, &mut rx, 3).await?;
+        }
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+
+        let (mut tx, rx) = channel::<u32>();
+        let here = rx.share();
+        let at_mill = carry(here.clone(), &river, &mill, "shared receiver").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "shared receiver").await?;
+        for mut handle in [here, at_mill, at_baker] {
+            let (sent, received) = par!(tx.send(4), handle.recv());
+            sent?;
+            assert_eq!(received?, 4);
+            let mut claim = handle.claim().await?;
+            passes(&mut tx, &mut claim, 5).await?;
+        }
+        assert!(tx.send(6).await.is_err());
+
+        let (caller, mut callee) = call::<u32, u32>();
+        let here = caller.share();
+        let at_mill = carry(here.clone(), &river, &mill, "shared caller").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "shared caller").await?;
+        for mut handle in [here, at_mill, at_baker] {
+            let (replied, accepted) =
+                par!(handle.call(7), async { callee.accept().await?.reply(8).map_err(|_| RecvError::Closed) });
+            accepted?;
+            assert_eq!(replied?, 8);
+        }
+
+        // A face goes to who claims it, and so it is of the application where it has gone first: it cannot go over the other one.
+        let (client, mut server) = Mill::pair();
+        let mut here = client.share();
+        let mut at_mill = carry(here.clone(), &river, &mill, "shared client").await?;
+        let mut at_baker = carry(here.clone(), &market, &baker, "shared client").await?;
+        for handle in [&mut here, &mut at_mill] {
+            let mut claim = handle.claim().await?;
+            let (replied, accepted) = par!(claim.grind.call(9), async {
+                server.grind.accept().await?.reply(10).map_err(|_| RecvError::Closed)
+            });
+            accepted?;
+            assert_eq!(replied?, 10);
+            passes(&mut server.bell, &mut claim.bell, 11).await?;
+        }
+        assert_eq!(at_baker.claim().await.err(), Some(ClaimError::NodeLost));
+
+        let mut here = barrier();
+        let mut at_mill = carry(here.enrol(), &river, &mill, "barrier").await?;
+        let mut at_baker = carry(here.enrol(), &market, &baker, "barrier").await?;
+        for _ in 0..3 {
+            assert_eq!(here.sync().within(Duration::from_millis(5)).await, Err(SyncError::TimedOut));
+            let (here, at_mill, at_baker) = par!(here.sync(), at_mill.sync(), at_baker.sync());
+            assert_eq!((here, at_mill, at_baker), (Ok(()), Ok(()), Ok(())));
+        }
+
+        let (clock, joiner) = broadcast::<u32>();
+        let mut clock = clock.at_least(3);
+        let at_mill = carry(joiner.clone(), &river, &mill, "joiner").await?;
+        let at_baker = carry(joiner.clone(), &market, &baker, "joiner").await?;
+        let (mut one, mut two, mut three) = (joiner.join(), at_mill.join(), at_baker.join());
+        for n in 0..3 {
+            let all = par!(clock.send(n), one.recv(), two.recv(), three.recv());
+            assert_eq!(all, (Ok(()), Ok(n), Ok(n), Ok(n)));
+        }
         Ok(())
     });
 }

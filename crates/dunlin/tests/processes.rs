@@ -33,6 +33,8 @@ fn a_role() {
             ("there", [application]) => there(application).await,
             ("dealer", [application, names]) => dealer(node(application, names).await?).await,
             ("player", [application, names]) => player(node(application, names).await?).await,
+            ("host", [application, names]) => host(node(application, names).await?).await,
+            ("seated", [application, names]) => seated(node(application, names).await?).await,
             ("sender", [application, names]) => sender(node(application, names).await?).await,
             ("receiver", [application, names, count]) => {
                 receiver(node(application, names).await?, count.parse().unwrap()).await
@@ -317,6 +319,76 @@ fn guests_of_an_acceptor_send_and_receive_ends() {
     }
     assert_eq!([dealer.hear(), dealer.hear()], ["a player has 8"; 2]);
     assert!(dealer.end().success());
+}
+
+// Program 13 as it is written: a seat goes in a turn, and its own receiver in the reply. Both are at the player.
+
+#[derive(Bundle)]
+struct Seats {
+    join: Call<Sender<Turn>, Receiver<Turn>>,
+}
+
+/// Hands out seats, until it is killed.
+async fn host(node: Node) -> Result {
+    let mut guests = node.acceptor::<Seats>("seats").await?;
+    say("open");
+    while let Some(guest) = guests.next().await? {
+        let mut guest = guest.into_face();
+        drop(spawn(async move {
+            let (seat, rx) = channel();
+            let (mut player, reply) = guest.join.accept().await?.split();
+            player.send(Turn::Play { card: 7, next: seat }).await?; // `seat` is now on the player's node
+            let _ = reply.send(rx);
+            if let Err(RecvError::Closed) = guest.join.accept().await {
+                say("a player has gone");
+            }
+            Ok::<_, Error>(())
+        }));
+    }
+    Ok(())
+}
+
+/// Plays with itself, and goes on when the host is gone.
+async fn seated(node: Node) -> Result {
+    let mut states = node.connections();
+    let mut table = node.client::<Seats>("seats").await?;
+    let (tx, mut turns) = channel();
+    let (news, turn) = par!(table.join.call(tx), turns.recv());
+    let (mut news, Turn::Play { card, mut next }) = (news?, turn?) else { panic!("the host does not deal") };
+    assert_eq!(card, 7);
+    plays(&mut next, &mut news).await?;
+    drop(table);
+    assert!(matches!(turns.recv().await, Err(RecvError::Closed)));
+    say("seated");
+    while !matches!(states.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
+    plays(&mut next, &mut news).await?;
+    drop(next);
+    assert!(matches!(news.recv().await, Err(RecvError::Closed)));
+    say("over");
+    node.leave().await
+}
+
+async fn plays(next: &mut Sender<Turn>, news: &mut Receiver<Turn>) -> Result {
+    for card in 0..10 {
+        let (seat, _) = channel();
+        let (sent, got) = par!(next.send(Turn::Play { card, next: seat }), news.recv());
+        sent?;
+        assert!(matches!(got?, Turn::Play { card: got, .. } if got == card));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_seat_and_its_receiver_go_to_the_same_guest() {
+    let (application, names) = (application("seats"), address());
+    let host = Actor::start(&[], "host", &[&application, &names]);
+    assert_eq!(host.hear(), "open");
+    let player = Actor::start(&[], "seated", &[&application, &names]);
+    assert_eq!(player.hear(), "seated");
+    assert_eq!(host.hear(), "a player has gone");
+    drop(host); // kills it
+    assert_eq!(player.hear(), "over");
+    assert!(player.end().success());
 }
 
 // Whoever is killed.

@@ -397,15 +397,32 @@ fn a_claim_ends_with_its_connection() {
         assert_eq!(heard?, (1, 1, 1));
         let began = sim.elapsed();
         sim.part(&a, &b);
-        let mut mine = here.claim().await?;
-        let waited = sim.elapsed() - began;
-        assert!(waited >= Duration::from_secs(15) && waited < Duration::from_secs(40), "{waited:?}");
-        let (sent, heard) = par!(mine.send((0, 2, 2)), rx.recv());
-        sent?;
-        assert_eq!(heard?, (0, 2, 2));
-        assert!(stage.send((1, 1, 3)).await.is_err());
+        // What is sent in the claim that is lost is on its way meanwhile. It is refused, and never received, not even when the nodes meet again.
+        let (lost, mine) = par!(stage.send((1, 1, 2)), async {
+            let mut mine = here.claim().await?;
+            let waited = sim.elapsed() - began;
+            assert!(waited >= Duration::from_secs(15) && waited < Duration::from_secs(40), "{waited:?}");
+            let (sent, heard) = par!(mine.send((0, 2, 3)), rx.recv());
+            sent?;
+            assert_eq!(heard?, (0, 2, 3));
+            sim.heal(&a, &b);
+            Ok::<_, Error>(mine)
+        });
+        let mine = mine?;
+        assert!(lost.is_err());
         drop(stage);
-        sim.heal(&a, &b);
+        // The nodes have met again: something goes from the one to the other.
+        let (tx, again) = par!(async { b.sender::<u8>("again").await }, async { a.receiver::<u8>("again").await });
+        let (mut tx, mut again) = (tx?, again?);
+        let (sent, met) = par!(tx.send(1), again.recv());
+        sent?;
+        met?;
+        drop(mine);
+        let (sent, heard) = par!(here.send((0, 0, 4)), rx.recv());
+        sent?;
+        assert_eq!(heard?, (0, 0, 4));
+        drop((here, there));
+        assert!(rx.recv().await.is_err());
         Result::<()>::Ok(())
     })
     .unwrap();

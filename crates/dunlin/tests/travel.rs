@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use dunlin::prelude::*;
-use dunlin::{Callee, Reply, call};
+use dunlin::{Callee, Reply, SendError, Why, call};
+use serde::{Deserialize, Serialize};
 
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::{along, nodes, run, way};
+use support::{along, carry, nodes, run, way};
 
 #[test]
 fn a_sender_goes_on_and_its_giver_is_not_needed() {
@@ -483,6 +484,41 @@ fn what_cannot_go_stays() {
         let mut rx = refused.into_value();
         tx.send(1).await?;
         assert_eq!(rx.recv().await?, 1);
+        Ok(())
+    });
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Loop {
+    End(Receiver<Self>),
+    Number(u32),
+}
+
+/// In one program it waits for who cannot come, and a deadline gives it back; a channel of nodes refuses it.
+#[test]
+fn a_receiver_does_not_go_over_its_own_channel() {
+    run(async {
+        let [a, b] = nodes("a_receiver_over_its_own_channel").await;
+        let (mut tx, mut rx) = channel::<Loop>();
+        for been_away in [false, true] {
+            if been_away {
+                let there = carry(rx, &a, &b, "away").await?;
+                rx = carry(there, &b, &a, "home").await?;
+            }
+            let sent = tx.send(Loop::End(rx));
+            let sent = if been_away { sent.await } else { sent.within(Duration::from_millis(20)).await };
+            let Err(SendError::NotTaken { value: Loop::End(back), why }) = sent else { panic!("{sent:?}") };
+            let own = Why::Unsendable("an end cannot go over its own channel".into());
+            assert_eq!(why, if been_away { own } else { Why::TimedOut });
+            rx = back;
+            for n in 0..3 {
+                let (sent, received) = par!(tx.send(Loop::Number(n)), rx.recv());
+                sent?;
+                assert!(matches!(received?, Loop::Number(got) if got == n));
+            }
+        }
+        drop(tx);
+        assert!(matches!(rx.recv().await, Err(RecvError::Closed)));
         Ok(())
     });
 }

@@ -57,7 +57,9 @@
 //! # Roles, and leaving in order
 //!
 //! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it when they join, and for which it waits when it
-//! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other.
+//! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other. What the program itself keeps it keeps for
+//! both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the node of its application. (A shared face goes to
+//! who claims it, and is then of that application: a claim in the other one fails with [`NodeLost`](dunlin_core::ClaimError::NodeLost), and the face is lost.)
 //!
 //! # What happens to a node
 //!
@@ -145,6 +147,13 @@ use crate::world::{self, Own};
 ///
 /// Its messages are written, read and dropped in tasks of the node (so by their `Serialize`, `Deserialize` and `Drop`). One for which that takes
 /// long, or which waits for something, holds up its own channel only; but it keeps a thread of the runtime meanwhile. One that panics poisons its channel.
+///
+/// A node stays in its program: it is not [`Portable`], alone or in a message; what goes to another program are ends.
+/// ```compile_fail,E0277
+/// # use dunlin::prelude::*;
+/// fn portable<T: Portable>() {}
+/// portable::<Node>();
+/// ```
 ///
 /// # Examples
 /// See the [module](self).
