@@ -36,6 +36,9 @@ pub(crate) enum Program {
     ChoiceMessages,
     ChoiceTcp,
     ChoiceSim,
+    ClaimMessages,
+    ClaimTcp,
+    ClaimSim,
     CommstimeOne,
     CommstimeAll,
     #[value(name = "stressed-alt-8x4-one")]
@@ -83,6 +86,9 @@ impl fmt::Display for Program {
             Self::ChoiceMessages => "choice-messages",
             Self::ChoiceTcp => "choice-tcp",
             Self::ChoiceSim => "choice-sim",
+            Self::ClaimMessages => "claim-messages",
+            Self::ClaimTcp => "claim-tcp",
+            Self::ClaimSim => "claim-sim",
             Self::CommstimeOne => "commstime-one",
             Self::CommstimeAll => "commstime-all",
             Self::StressedAlt8x4One => "stressed-alt-8x4-one",
@@ -116,6 +122,7 @@ impl Bench {
             Program::LocalBeside => remote::ALONE,
             Program::MoveMessages | Program::MoveTcp | Program::MoveSim => nodes::VALUE,
             Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => nodes::PLAIN,
+            Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => nodes::NOT_SHARED,
             Program::CommstimeOne | Program::CommstimeAll => nodes::REMOC,
             Program::Names => nodes::RECEIVERS,
             Program::Window | Program::Farm => nodes::BOUND,
@@ -147,11 +154,14 @@ impl Program {
 
     /// Whether it needs several nodes in one process.
     pub(crate) fn is_over_nodes(self) -> bool {
-        use Program::{ChoiceMessages, ChoiceSim, ChoiceTcp, Farm, MoveMessages, MoveSim, MoveTcp, Names, Window};
-        matches!(
-            self,
-            MoveMessages | MoveTcp | MoveSim | ChoiceMessages | ChoiceTcp | ChoiceSim | Names | Window | Farm
-        ) || self.networked().is_some()
+        use Program::{
+            ChoiceMessages, ChoiceSim, ChoiceTcp, ClaimMessages, ClaimSim, ClaimTcp, Farm, MoveMessages, MoveSim,
+            MoveTcp, Names, Window,
+        };
+        let counted = matches!(self, MoveMessages | ChoiceMessages | ClaimMessages);
+        let timed = matches!(self, MoveTcp | ChoiceTcp | ClaimTcp | Names);
+        let simulated = matches!(self, MoveSim | ChoiceSim | ClaimSim | Window | Farm);
+        counted || timed || simulated || self.networked().is_some()
     }
 
     /// How many of its channels are between nodes of one process, if it is a program that runs without nodes too.
@@ -207,6 +217,9 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::ChoiceMessages => vec![bench("choice-messages", 1_000, "messages/event")],
         Program::ChoiceTcp => vec![bench("choice-tcp", events / 50, "ns/event")],
         Program::ChoiceSim => vec![bench("choice-sim", 1_000, "ways/event")],
+        Program::ClaimMessages => vec![bench("claim-messages", 1_000, "messages/event")],
+        Program::ClaimTcp => vec![bench("claim-tcp", events / 100, "ns/event")],
+        Program::ClaimSim => vec![bench("claim-sim", 1_000, "ways/event")],
         Program::CommstimeOne => vec![bench("commstime-one", events / 25, "ns/communication")],
         Program::CommstimeAll => vec![bench("commstime-all", events / 100, "ns/communication")],
         Program::StressedAlt8x4One => vec![bench("stressed-alt-8x4-one", events / 5, "ns/event")],

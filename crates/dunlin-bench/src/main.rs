@@ -108,6 +108,8 @@ enum Command {
     Moves,
     /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
     NodeChoices,
+    /// A shared end, used and claimed at other nodes than its keeper's: messages, nanoseconds, and messages that wait for each other
+    Claims,
     /// Named ends of one node, 1,000 and 16,000, declared and dropped: nanoseconds each
     Names,
     /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per second
@@ -164,6 +166,7 @@ fn main() -> anyhow::Result<()> {
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
+        Command::Claims => with_sim(&[Program::ClaimMessages, Program::ClaimTcp], Program::ClaimSim),
         Command::Names => vec![Program::Names],
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
@@ -253,6 +256,7 @@ mod tests {
             "remote",
             "moves",
             "node-choices",
+            "claims",
             "names",
             "window",
             "farm",

@@ -1,12 +1,13 @@
 //! Programs over several nodes in one process: over loopback TCP, or, with the feature `sim`, over a simulated network in virtual time.
 //!
-//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes. Both in messages, in time over TCP, and in virtual
+//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes; [`claims`]: what a claim of a shared end costs. All in messages, in time over TCP, and in virtual
 //!   time, where a way takes a millisecond and nothing else takes any: so their figure there is how many messages wait for each other;
 //! - [`names`]: what a named end costs its node, declared and dropped;
 //! - [`networked`]: commstime and the stressed alternation with one or all of their channels between nodes;
 //! - [`latency`]: the window of a channel, and a farm, where only the way takes time.
 
 mod choices;
+mod claims;
 #[cfg(feature = "sim")]
 mod latency;
 mod moves;
@@ -30,6 +31,7 @@ use crate::programs::nanoseconds_each;
 use crate::remote::{free_port, on_workers};
 
 pub(crate) use choices::PLAIN;
+pub(crate) use claims::PLAIN as NOT_SHARED;
 pub(crate) use moves::VALUE;
 pub(crate) use names::RECEIVERS;
 pub(crate) use networked::{LOCAL, REMOC};
@@ -74,35 +76,81 @@ async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<
     Ok((tx?, rx?))
 }
 
+/// `end` goes over a channel by this name.
+async fn carried<E: Portable>(end: E, from: &Node, to: &Node, name: &str) -> Result<E> {
+    let (mut tx, mut rx) = way::<E>(from, to, name).await?;
+    let sent = async { tx.send(end).await.map_err(|error| anyhow::anyhow!("it has not moved: {error}")) };
+    let ((), end) = tokio::try_join!(sent, async { Ok(rx.recv().await?) })?;
+    Ok(end)
+}
+
+/// What is counted, timed and simulated.
+#[derive(Clone, Copy)]
+enum Kind {
+    Moves,
+    Choices,
+    Claims,
+}
+
+impl Kind {
+    fn of(program: Program) -> Option<Self> {
+        match program {
+            Program::MoveMessages | Program::MoveTcp | Program::MoveSim => Some(Self::Moves),
+            Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => Some(Self::Choices),
+            Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => Some(Self::Claims),
+            _ => None,
+        }
+    }
+
+    fn nodes(self) -> usize {
+        match self {
+            Self::Moves => 4,
+            Self::Choices | Self::Claims => 3,
+        }
+    }
+
+    async fn run(self, who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Duration) -> Result<Spent> {
+        match self {
+            Self::Moves => moves::run(who, nodes, n, now).await,
+            Self::Choices => choices::run(who, nodes, n, now).await,
+            Self::Claims => claims::run(who, nodes, n, now).await,
+        }
+    }
+}
+
 /// Runs one participant and gives its figure.
 pub(crate) fn run(one: &One) -> Result<f64> {
     let (who, n) = (one.who.clone(), one.n);
     match one.program {
-        Program::MoveMessages | Program::MoveTcp | Program::ChoiceMessages | Program::ChoiceTcp => {
-            let moves = matches!(one.program, Program::MoveMessages | Program::MoveTcp);
-            let spent = on_workers(one.threads, async move {
-                let nodes = over_tcp(if moves { 4 } else { 3 }, straight_min(&who)).await?;
-                let began = Instant::now();
-                let now = || began.elapsed();
-                if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
-            })?;
-            ensure!(spent.messages > 0, "no message was counted");
-            Ok(match one.program {
-                Program::MoveTcp | Program::ChoiceTcp => nanoseconds_each(spent.time, spent.events),
-                _ => spent.messages as f64 / spent.events as f64,
-            })
-        }
         #[cfg(feature = "sim")]
-        Program::MoveSim | Program::ChoiceSim => {
+        Program::MoveSim | Program::ChoiceSim | Program::ClaimSim => {
+            let kind = Kind::of(one.program).context("it is one of these")?;
             let sim = Sim::new(1);
             sim.delay(Duration::from_millis(1), Duration::from_millis(1));
             let spent = sim.run(async {
-                let moves = one.program == Program::MoveSim;
-                let nodes = simulated(if moves { 4 } else { 3 }, straight_min(&who)).await?;
-                let now = || sim.elapsed();
-                if moves { moves::run(&who, &nodes, n, now).await } else { choices::run(&who, &nodes, n, now).await }
+                let nodes = simulated(kind.nodes(), straight_min(&who)).await?;
+                kind.run(&who, &nodes, n, || sim.elapsed()).await
             })?;
             Ok(1e-6 * nanoseconds_each(spent.time, spent.events))
+        }
+        Program::MoveMessages
+        | Program::MoveTcp
+        | Program::ChoiceMessages
+        | Program::ChoiceTcp
+        | Program::ClaimMessages
+        | Program::ClaimTcp => {
+            let kind = Kind::of(one.program).context("it is one of these")?;
+            let silent = who == claims::NOTHING;
+            let spent = on_workers(one.threads, async move {
+                let nodes = over_tcp(kind.nodes(), straight_min(&who)).await?;
+                let began = Instant::now();
+                kind.run(&who, &nodes, n, || began.elapsed()).await
+            })?;
+            ensure!((spent.messages == 0) == silent, "{} messages were counted", spent.messages);
+            Ok(match one.program {
+                Program::MoveTcp | Program::ChoiceTcp | Program::ClaimTcp => nanoseconds_each(spent.time, spent.events),
+                _ => spent.messages as f64 / spent.events as f64,
+            })
         }
         Program::Names => on_workers(one.threads, async move {
             let nodes = over_tcp(1, None).await?;
@@ -159,6 +207,8 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
     let who: &[&'static str] = match bench.program {
         Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
         Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
+        Program::ClaimMessages | Program::ClaimSim => &claims::COUNTED,
+        Program::ClaimTcp => &claims::TIMED,
         Program::Names => &names::ALL,
         Program::Window => &[BOUND, FIFO],
         Program::Farm => {
@@ -169,7 +219,7 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
     };
     // What is counted, or takes virtual time, does not depend on them.
     let timed = bench.program.networked().is_some()
-        || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp | Program::Names);
+        || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp | Program::ClaimTcp | Program::Names);
     let workers = if timed { workers } else { &[1] };
     let participant = |who: &'static str, workers: usize| {
         let mut command = Command::new(&this_binary);

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use bytes::Bytes;
 use dunlin::prelude::*;
 
-use super::{QUIET, Spent, heard, way};
+use super::{QUIET, Spent, carried, heard, way};
 
 /// In place of an end: what the message costs that it is in.
 pub(crate) const VALUE: &str = "a number";
@@ -103,13 +103,6 @@ async fn shared(nodes: &[Node], n: u64, now: impl Fn() -> Duration, bytes: usize
     let time = now() - began;
     sleep(QUIET).await;
     Ok(Spent { events: n, time, messages: heard(nodes) - before })
-}
-
-async fn carried<E: Portable>(end: E, from: &Node, to: &Node, name: &str) -> Result<E> {
-    let (mut tx, mut rx) = way::<E>(from, to, name).await?;
-    let sent = async { tx.send(end).await.map_err(|error| anyhow::anyhow!("it has not moved: {error}")) };
-    let ((), end) = tokio::try_join!(sent, async { Ok(rx.recv().await?) })?;
-    Ok(end)
 }
 
 async fn round<E: Moves>(
