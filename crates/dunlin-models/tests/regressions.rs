@@ -266,6 +266,32 @@ fn a_claim_is_of_one_home() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
+/// The answer to a withdrawal came late to the home (it had gone on from there), which had said by then that its receiver is elsewhere: it said it on, and broke the protocol.
+#[test]
+fn a_home_that_has_said_that_its_receiver_is_elsewhere_answers_no_offers() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_receiver(0, 1);
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    nodes.machines[0].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.run();
+    nodes.machines[0].withdraw(NOW, CHANNEL, 1);
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Withdraw(1)), "{:?}", nodes.homes);
+    nodes.move_receiver(1, 2);
+    nodes.machines[2].use_receiver(NOW, CHANNEL);
+    // So this home is not empty yet.
+    nodes.held.push((0, 1));
+    nodes.run();
+    assert!(nodes.home_heard(1, &HomeHears::Leave), "{:?}", nodes.homes);
+    nodes.machines[1].withdrawn(NOW, CHANNEL, id(0), 1);
+    nodes.run();
+    nodes.held.clear();
+    nodes.run();
+    assert!(nodes.home_heard(2, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
+    assert!(nodes.proxies.contains(&(0, ProxyHears::Withdrawn(1))), "{:?}", nodes.proxies);
+}
+
 /// A home ended before it had answered a sender, which waited for the answer for ever.
 #[test]
 fn a_home_that_ends_answers_who_takes() {

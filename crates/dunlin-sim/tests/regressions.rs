@@ -459,6 +459,22 @@ fn a_half_that_is_gone_hears_the_end_if_it_waits() {
     assert_eq!((census[0].proxies, census[0].offers, census[1].homes, census[1].offers), (0, 0, 0, 0));
 }
 
+/// A withdrawal was answered behind the word that the channel is retired, with which the offer was settled: that broke the protocol.
+#[test]
+fn what_was_withdrawn_is_not_said_behind_the_end() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    pair.offer(1, b"shoal");
+    pair.run();
+    pair.nodes[0].withdraw(pair.now, CHANNEL, 1);
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Withdraw(1)));
+    pair.nodes[1].end_home(pair.now, CHANNEL, End::Retired);
+    pair.nodes[1].withdrawn(pair.now, CHANNEL, id(0), 1);
+    pair.run();
+    assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Ended(End::Retired)));
+    assert_eq!(pair.deaths(), 0);
+}
+
 /// A value larger than the terms was sent, and ended the connection with all its channels.
 #[test]
 fn a_value_too_large_stays_at_its_sender() {
