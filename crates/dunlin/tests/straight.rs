@@ -72,7 +72,7 @@ fn they_go_through_a_keeper_that_is_in_both_applications() {
     });
 }
 
-/// Twenty values, of which the keeper has one at most.
+/// Twenty values, of which the keeper has the first one at most. On a slow machine it may have to pass that one on twice.
 async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>, [a, b, c]: [&Node; 3]) -> Result {
     let (sent, got) = par!(
         async {
@@ -94,8 +94,8 @@ async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>
     sent?;
     assert_eq!(got?, (0..20).collect::<Vec<u8>>());
     let (through, straight) = (said(c, a), said(c, b));
-    // The first one has come before the sender was told that receivers are elsewhere.
-    assert!(through < 2 * LARGE as u64, "{through} bytes came through the keeper");
+    // The first one has come before the sender was told that receivers are elsewhere. Whoever does not come for it in time is passed over, and asks again.
+    assert!(through < 4 * LARGE as u64, "{through} bytes came through the keeper, {straight} straight");
     assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
     Ok(())
 }

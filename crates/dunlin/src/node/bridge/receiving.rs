@@ -371,7 +371,11 @@ impl ReceivingBridge {
             self.reading.remove(&ticket);
         }
         match event {
-            FromReceiver::Taken(ticket) => self.received(ticket, from, says, Machine::taken),
+            FromReceiver::Taken(ticket) => {
+                // Before the sender offers the next one. Who has received this one may have asked after it was offered.
+                self.say_unread(says);
+                self.received(ticket, from, says, Machine::taken);
+            }
             FromReceiver::Held(ticket) => self.received(ticket, from, says, Machine::held),
             FromReceiver::Released(ticket) => {
                 says.speak(|locked| locked.state.machine.released(locked.now, channel, from, ticket));
