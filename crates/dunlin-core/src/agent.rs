@@ -927,6 +927,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
+            // A channel in this memory is here already.
+            FromReceiver::Used => {}
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {

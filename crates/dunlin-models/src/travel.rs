@@ -369,10 +369,10 @@ impl Travel {
                     let node = &mut self.nodes[to];
                     if receiver {
                         node.in_hand = true;
-                        node.machine.receiver_stays(CHANNEL, trip);
+                        node.machine.receiver_stays(NOW, CHANNEL, trip);
                     } else {
                         node.half.get_or_insert_default().in_hand = true;
-                        node.machine.sender_stays(CHANNEL, trip);
+                        node.machine.sender_stays(NOW, CHANNEL, trip);
                     }
                 }
             }

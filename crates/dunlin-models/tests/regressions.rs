@@ -361,7 +361,7 @@ fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
         let machine = &mut nodes.machines[giver];
         match is_sender {
             true => drop(machine.sender_left(NOW, CHANNEL, trip, taker)),
-            false => machine.receiver_left(NOW, CHANNEL, trip, taker),
+            false => drop(machine.receiver_left(NOW, CHANNEL, trip, taker)),
         }
     }
     nodes.run();
@@ -505,7 +505,7 @@ fn a_lapse_is_of_one_message() {
     let (_, trip) = nodes.pack_receiver(0);
     nodes.lose(1, 2);
     nodes.run();
-    nodes.machines[0].receiver_stays(CHANNEL, trip);
+    nodes.machines[0].receiver_stays(NOW, CHANNEL, trip);
     nodes.run();
     assert!(!nodes.homes.iter().any(|(_, heard)| matches!(heard, HomeHears::Lapsed(_))), "{:?}", nodes.homes);
     // The same of one that was taken, and lost: that counts.
@@ -584,7 +584,7 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     nodes.run();
     assert!(nodes.proxies.contains(&(2, ProxyHears::Ended(End::Gone))), "{:?}", nodes.proxies);
     nodes.held.clear();
-    nodes.machines[0].receiver_stays(CHANNEL, trip);
+    nodes.machines[0].receiver_stays(NOW, CHANNEL, trip);
     nodes.run();
     assert_eq!((nodes.machines[0].census().homes, nodes.machines[2].census().proxies), (0, 0));
 }

@@ -168,6 +168,8 @@ pub struct Machine {
     /// Nothing has to be done before this, but perhaps nothing then either.
     due: Option<Time>,
     pub(crate) leaving: bool,
+    /// See [`hurry`](Self::hurry).
+    pub(crate) hurries: bool,
     /// See [`replaced_by`](Self::replaced_by).
     replaced: Option<Incarnation>,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
@@ -209,6 +211,7 @@ impl Machine {
             next_dial: 0,
             due: None,
             leaving: false,
+            hurries: false,
             replaced: None,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),

@@ -226,9 +226,11 @@ impl World {
                         let now = self.time();
                         self.procs[proc].leaving = true;
                         self.procs[proc].leave_until = self.now + self.random.between(50_000, 600_000);
-                        self.procs[proc].machine.leave(now);
+                        // What it has given away is asked to do without it. Whether there is time for that or not, it goes.
+                        self.procs[proc].machine.hurry(now);
                         self.pump(proc);
-                        self.after(1000, Event::Exit(proc));
+                        let wait = self.random.below(20_000);
+                        self.after(wait, Event::Leave(proc));
                         if self.random.chance(60) {
                             self.after(spell / 2, Event::Restart(node));
                         }

@@ -437,6 +437,13 @@ impl World {
         }
     }
 
+    pub(crate) fn leaves(&mut self, proc: usize) {
+        let now = self.time();
+        self.procs[proc].machine.leave(now);
+        self.pump(proc);
+        self.after(1000, Event::Exit(proc));
+    }
+
     /// A process has to have left by now, or goes without.
     pub(crate) fn exit(&mut self, proc: usize) {
         let (flushed, late) = (self.procs[proc].machine.is_flushed(), self.now >= self.procs[proc].leave_until);

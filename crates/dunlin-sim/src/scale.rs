@@ -442,7 +442,7 @@ impl World {
         let (now, id) = (self.time(), channel_id(letter.channel));
         match letter.end {
             Some((Place::Sender(_), trip)) => drop(self.machines[node].sender_left(now, id, trip, taker)),
-            Some((Place::Receiver(_), trip)) => self.machines[node].receiver_left(now, id, trip, taker),
+            Some((Place::Receiver(_), trip)) => drop(self.machines[node].receiver_left(now, id, trip, taker)),
             None => {}
         }
     }

@@ -577,18 +577,18 @@ impl World {
     /// The message was not taken.
     pub(crate) fn end_stays(&mut self, cargo: usize, proc: usize) {
         let (at, trip) = (self.cargos[cargo].line, self.cargos[cargo].trip);
-        let id = self.lines[at].id;
+        let (id, now) = (self.lines[at].id, self.time());
         if self.cargos[cargo].void {
             return;
         }
         let machine = &mut self.procs[proc].machine;
         match self.cargos[cargo].place {
             Place::Sender(_) => {
-                machine.sender_stays(id, trip);
+                machine.sender_stays(now, id, trip);
                 self.sender_is_here(at, proc);
             }
             Place::Receiver(_) => {
-                machine.receiver_stays(id, trip);
+                machine.receiver_stays(now, id, trip);
                 self.receiver_is_here(at, proc);
             }
         }
@@ -640,7 +640,7 @@ impl World {
         let machine = &mut self.procs[proc].machine;
         match self.cargos[cargo].place {
             Place::Sender(_) => drop(machine.sender_left(now, id, trip, taker)),
-            Place::Receiver(_) => machine.receiver_left(now, id, trip, taker),
+            Place::Receiver(_) => drop(machine.receiver_left(now, id, trip, taker)),
         }
         self.pump(proc);
     }
@@ -1088,6 +1088,7 @@ impl World {
     // The receiver's program.
 
     fn receiver_does(&mut self, at: usize, proc: usize) {
+        self.may_be_hurried(at, proc);
         let waited_for = self.lines[at].halves.iter().any(|(by, half)| {
             self.procs[*by].alive && (!half.open.is_empty() || half.leaving || self.lines[at].is_on_its_way(*by))
         });
@@ -1155,6 +1156,14 @@ impl World {
 
     fn home(&mut self, at: usize, proc: usize) -> Option<&mut Home> {
         self.lines[at].homes.get_mut(&proc)
+    }
+
+    /// Whoever gave the receiver may have asked for it to be used, which its program does not hear.
+    fn may_be_hurried(&mut self, at: usize, proc: usize) {
+        let is_guest = self.procs[proc].machine.is_guest(self.lines[at].id, Which::Receiver);
+        if let Some(home) = self.home(at, proc).filter(|home| home.state == Receiver::Guest && !is_guest) {
+            home.state = Receiver::Fetching;
+        }
     }
 
     /// A receive is polled.
@@ -1349,6 +1358,7 @@ impl World {
 
     fn drop_receiver(&mut self, at: usize, proc: usize) {
         let (id, now) = (self.lines[at].id, self.time());
+        self.may_be_hurried(at, proc);
         self.note(92, at as u64, || format!("line {at}: the receiver is dropped"));
         self.lines[at].receiver_said.push(End::Gone);
         match self.home(at, proc).map(|home| home.state) {
@@ -1605,7 +1615,8 @@ impl World {
                 if self.lines[at].void.contains(&claim) {
                     return self.broke(format!("line {at}: a receiver is used that was at its home again"));
                 }
-                if state != Receiver::Fetching || !in_hand {
+                // Whoever gave it may have asked for it to be used.
+                if state == Receiver::Home || !in_hand {
                     return self.broke(format!("line {at}: the receiver is at home, and was {state:?}"));
                 }
                 self.procs[proc].machine.install(now, id);

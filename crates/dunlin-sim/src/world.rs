@@ -58,6 +58,8 @@ pub(crate) enum Event {
     Fault,
     Restart(usize),
     Unmute(usize, usize),
+    /// A process says that it leaves.
+    Leave(usize),
     Exit(usize),
     Travel(usize),
     LineGrant(usize, usize, usize, u64),
@@ -326,7 +328,8 @@ impl World {
     /// Who an event happens to.
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
-            Event::Tick(proc) | Event::Chat(proc) | Event::Exit(proc) | Event::Travel(proc) => Some(proc),
+            Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) => Some(proc),
+            Event::Leave(proc) | Event::Exit(proc) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
             Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) | Event::LineWithdrawn(_, proc, ..) => Some(proc),
             Event::Deliver(socket, side)
@@ -399,6 +402,7 @@ impl World {
             Event::Fault => self.fault(),
             Event::Restart(node) => self.restart(node),
             Event::Unmute(from, to) => self.unmute(from, to),
+            Event::Leave(proc) => self.leaves(proc),
             Event::Exit(proc) => self.exit(proc),
             Event::Travel(proc) => self.travel_steps(proc),
             Event::LineGrant(line, proc, value, request) => self.grants_value(line, proc, value, request),

@@ -122,6 +122,41 @@ fn a_sender_travels_in_a_ring() {
     });
 }
 
+/// A node that only passes an end on attaches nothing there: it keeps no half of the channel, and the other end's node hears nothing.
+#[test]
+fn who_passes_an_end_on_attaches_nothing() {
+    run(async {
+        let [a, b, c, d] = nodes("who_passes_an_end_on").await;
+        let mut senders =
+            [way::<Sender<u32>>(&a, &b, "sab").await?, way(&b, &c, "sbc").await?, way(&a, &d, "sad").await?];
+        let mut receivers =
+            [way::<Receiver<u32>>(&a, &b, "rab").await?, way(&b, &c, "rbc").await?, way(&a, &d, "rad").await?];
+        // What is said of the end before this one may still be on its way.
+        let mut heard = [u64::MAX; 2];
+        for _ in 0..10 {
+            let (tx, rx) = channel::<u32>();
+            let mut rx = along(rx, &mut receivers[2]).await?;
+            let before = (b.records()[0], d.heard());
+            let tx = along(tx, &mut senders[0]).await?;
+            let mut tx = along(tx, &mut senders[1]).await?;
+            assert_eq!(b.records()[0], before.0);
+            heard[0] = heard[0].min(d.heard() - before.1);
+            par!(tx.send(1), rx.recv()).0?;
+
+            let (tx, rx) = channel::<u32>();
+            let mut tx = along(tx, &mut senders[2]).await?;
+            let before = (b.records()[0], d.heard());
+            let rx = along(rx, &mut receivers[0]).await?;
+            let mut rx = along(rx, &mut receivers[1]).await?;
+            assert_eq!(b.records()[0], before.0);
+            heard[1] = heard[1].min(d.heard() - before.1);
+            par!(tx.send(2), rx.recv()).0?;
+        }
+        assert_eq!(heard, [0, 0]);
+        Ok(())
+    });
+}
+
 #[test]
 fn an_end_that_is_dropped_unused_ends_its_channel() {
     run(async {

@@ -154,7 +154,7 @@ fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
 
 /// Tells whoever only looks at the tag whether a receive may find something.
 fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
-    if g.queue.as_ref().is_some_and(|q| q.has_something()) { g.set(OFFER) } else { g.clear(OFFER) }
+    if g.queue.as_ref().is_some_and(|q| q.is_worth_a_look()) { g.set(OFFER) } else { g.clear(OFFER) }
 }
 
 /// Tells the agents what has newly ended.
@@ -995,6 +995,7 @@ impl<T> Chan<T> {
 
     /// Whether no receive can ever succeed again.
     pub(crate) fn is_drained(&self) -> bool {
+        self.is_asked_for();
         let g = self.state.lock();
         let something =
             if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
@@ -1009,7 +1010,18 @@ impl<T> Chan<T> {
 
     /// How many values are buffered.
     pub(crate) fn len(&self) -> usize {
+        self.is_asked_for();
         self.len_of(&self.state.lock())
+    }
+
+    /// Who asks again and again what there is, and does nothing else, uses the receiver.
+    fn is_asked_for(&self) {
+        let mut after: After<T> = After::new();
+        let mut g = self.state.lock();
+        if let Some(queue) = &mut g.queue {
+            queue.begin_use(&mut after.wakes);
+            publish(&mut g);
+        }
     }
 
     /// Waits until the other end of `side` is gone, or the channel is retired or poisoned.

@@ -793,6 +793,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
             FromReceiver::Abort(number, value) => FromReceiver::Abort(number, value.map(Value::new)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),
+            FromReceiver::Used => FromReceiver::Used,
             FromReceiver::Retired => FromReceiver::Retired,
             FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
             FromReceiver::Gone => FromReceiver::Gone,

@@ -115,6 +115,7 @@ mod kind {
     pub(super) const GRANT_UNREAD: u8 = 0x46;
     pub(super) const OFFER_UNREAD: u8 = 0x47;
     pub(super) const READ: u8 = 0x48;
+    pub(super) const HURRY: u8 = 0x49;
     pub(super) const ASK_DIAL: u8 = 0x50;
     pub(super) const DIAL_BACK: u8 = 0x51;
     pub(super) const UNDIALLED: u8 = 0x52;
@@ -333,6 +334,11 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
         out.put_u128(channel.0);
         number(out, count);
     };
+    let given = |out: &mut BytesMut, end_of: Which, trip: u64| {
+        out.put_u128(channel.0);
+        which(out, end_of);
+        number(out, trip);
+    };
     match said {
         Travel::Where(epoch) => short(out, kind::WHERE, |out| counted(out, *epoch)),
         Travel::At { epoch, home, addresses } => long(out, kind::AT, |out| {
@@ -340,20 +346,15 @@ fn travel(out: &mut BytesMut, channel: ChannelId, said: &Travel) {
             place(out, *epoch, *home, addresses);
         }),
         Travel::Fetch(claim) => short(out, kind::FETCH, |out| counted(out, *claim)),
-        Travel::Settled(end_of, trip) => short(out, kind::SETTLED, |out| {
-            out.put_u128(channel.0);
-            which(out, *end_of);
-            number(out, *trip);
-        }),
+        Travel::Settled(end_of, trip) => short(out, kind::SETTLED, |out| given(out, *end_of, *trip)),
+        Travel::Hurry(end_of, trip) => short(out, kind::HURRY, |out| given(out, *end_of, *trip)),
         Travel::Over(end_of, how) => long(out, kind::OVER, |out| {
             out.put_u128(channel.0);
             which(out, *end_of);
             end(out, how);
         }),
         Travel::Lapsed(end_of, trip, how) => long(out, kind::LAPSED, |out| {
-            out.put_u128(channel.0);
-            which(out, *end_of);
-            number(out, *trip);
+            given(out, *end_of, *trip);
             end(out, how);
         }),
     }
@@ -668,6 +669,7 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::WHERE
         | kind::FETCH
         | kind::SETTLED
+        | kind::HURRY
         | kind::UNDIALLED
         | kind::NOT_DIALLED
         | kind::RELAY_TO
@@ -746,6 +748,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::FETCH => Frame::Travel(r.channel()?, Travel::Fetch(r.number("a claim")?)),
         kind::SETTLED => Frame::Travel(r.channel()?, Travel::Settled(r.which()?, r.number("a trip")?)),
         kind::OVER => Frame::Travel(r.channel()?, Travel::Over(r.which()?, r.end()?)),
+        kind::HURRY => Frame::Travel(r.channel()?, Travel::Hurry(r.which()?, r.number("a trip")?)),
         kind::LAPSED => Frame::Travel(r.channel()?, Travel::Lapsed(r.which()?, r.number("a trip")?, r.end()?)),
         kind::REJECTED => {
             let channel = r.channel()?;

@@ -293,7 +293,7 @@ impl World {
                     if let Leaving::Ready(_, trip) = machine.pack_sender(now, channel) {
                         match u.int_in_range(0..=2)? {
                             0 => drop(machine.sender_left(now, channel, trip, machine.contact(node))),
-                            1 => machine.sender_stays(channel, trip),
+                            1 => machine.sender_stays(now, channel, trip),
                             _ => drop(machine.sender_back(now, channel, trip)),
                         }
                     }
@@ -301,8 +301,8 @@ impl World {
                 _ => {
                     if let Leaving::Ready(_, trip) = machine.pack_receiver(channel) {
                         match u.int_in_range(0..=2)? {
-                            0 => machine.receiver_left(now, channel, trip, machine.contact(node)),
-                            1 => machine.receiver_stays(channel, trip),
+                            0 => drop(machine.receiver_left(now, channel, trip, machine.contact(node))),
+                            1 => machine.receiver_stays(now, channel, trip),
                             _ => drop(machine.receiver_back(now, channel, trip)),
                         }
                     }

@@ -128,12 +128,13 @@ fn which(u: &mut Unstructured<'_>) -> Result<Which> {
 }
 
 fn travel(u: &mut Unstructured<'_>) -> Result<Travel> {
-    Ok(match u.int_in_range(0..=5)? {
+    Ok(match u.int_in_range(0..=6)? {
         0 => Travel::Where(number(u)?),
         1 => Travel::At { epoch: number(u)?, home: life(u)?.node, addresses: addresses(u)? },
         2 => Travel::Fetch(number(u)?),
         3 => Travel::Settled(which(u)?, number(u)?),
         4 => Travel::Over(which(u)?, end(u)?),
+        5 => Travel::Hurry(which(u)?, number(u)?),
         _ => Travel::Lapsed(which(u)?, number(u)?, end(u)?),
     })
 }

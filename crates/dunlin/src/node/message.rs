@@ -336,17 +336,16 @@ fn pack_end(
         }
     };
     let going = match leaving {
-        dunlin_proto::Leaving::Ready(_, trip)
-            if completion == Completion::Sent && locked.state.machine.is_guest(channel, half.1) =>
+        dunlin_proto::Leaving::Ready(ref place, trip)
+            if locked.state.machine.is_guest(channel, half.1) && !goes_unused(place, completion, carrying, locked) =>
         {
-            // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already. So it is used here first.
             match half.1 {
                 Which::Sender => {
-                    locked.state.machine.sender_stays(channel, trip);
+                    locked.state.machine.sender_stays(locked.now, channel, trip);
                     locked.state.machine.use_sender(locked.now, channel);
                 }
                 Which::Receiver => {
-                    locked.state.machine.receiver_stays(channel, trip);
+                    locked.state.machine.receiver_stays(locked.now, channel, trip);
                     locked.state.machine.use_receiver(locked.now, channel);
                 }
             }
@@ -367,6 +366,18 @@ const OTHER_TYPE: &str = "a handle that has come to the node of its shared end a
      that was made there";
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
+
+/// Whether an end that has not been used here goes on so. If not, it is used here first.
+fn goes_unused(place: &Place, completion: Completion, carrying: Half, locked: &Locked<'_>) -> bool {
+    match (completion, place) {
+        // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already.
+        (Completion::Sent, _) => false,
+        (_, Place::Sender(_)) => true,
+        // A receiver does not come home so: what was sent to it there would be in its first channel's memory, and it has another one now.
+        (Completion::Taken, Place::Receiver(place)) => locked.state.machine.home_of(carrying.0) != Some(place.home),
+        (Completion::TakenAnywhere, Place::Receiver(_)) => false,
+    }
+}
 
 /// Whether what goes over this channel stays on this node.
 fn stays_here(carrying: Half, locked: &Locked<'_>) -> bool {
@@ -482,9 +493,9 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
             locked.state.forget((channel, Which::Receiver));
             locked.state.forget((channel, Which::Sender));
         }
-        (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(channel, *trip),
+        (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(locked.now, channel, *trip),
         (Going::On(_, trip, _), Which::Receiver) => {
-            locked.state.machine.receiver_stays(channel, *trip);
+            locked.state.machine.receiver_stays(locked.now, channel, *trip);
             locked.state.tell((channel, Which::Receiver), Told::Retry);
         }
         (Going::Over, _) => {}
@@ -1046,8 +1057,11 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
                     meet(channel, outlet, locked);
                 }
             }
+            Which::Receiver if !locked.state.machine.receiver_left(locked.now, channel, *trip, taker) => {
+                // As a sender.
+                locked.state.garbage.push(Box::new(carried));
+            }
             Which::Receiver => {
-                locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
                 locked.state.tell((channel, Which::Receiver), Told::Lent(carried));
                 locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Receiver));
             }
@@ -1266,10 +1280,16 @@ fn adopt_on(
             let home = place.home;
             let is_packed = locked.state.machine.receiver_is_packed(channel);
             let arrival = locked.state.machine.receiver_arrives(now, channel, place, from);
-            if is_packed && arrival == Arrival::Returned {
-                // Whoever has sent that message has the other agent, until it is known that it was taken.
+            if arrival == Arrival::Returned && locked.state.machine.stand(channel).home.is_some() {
                 let inlet = if let Some(Agent::Inlet(inlet)) = agent { Some(inlet) } else { None };
-                locked.state.returned.insert(channel, inlet);
+                if is_packed {
+                    // Whoever has sent that message has the other agent, until it is known that it was taken.
+                    locked.state.returned.insert(channel, inlet);
+                } else {
+                    // No honest node sends it home so: see `goes_unused`.
+                    inlet.into_iter().for_each(dunlin_core::carrier::AnyInlet::down);
+                    locked.state.machine.end_home(now, channel, End::Lost);
+                }
                 return;
             }
             let Some(Agent::Inlet(inlet)) = living(agent, arrival) else {
@@ -1281,7 +1301,6 @@ fn adopt_on(
             let budget = Budget::of(&inlet, locked.state.buffered_max);
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
             locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
-            locked.state.machine.use_receiver(now, channel);
         }
     }
 }

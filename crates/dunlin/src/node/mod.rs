@@ -347,15 +347,15 @@ impl Node {
     /// Leaves in order: everything that was said is heard by the others first, for at most 5 seconds. Ends of this node that
     /// are still held end with [`NodeLost`](dunlin_core::Why::NodeLost).
     ///
-    /// Ends that this node has sent to others need it until they are used there (a sender: until its first send; a receiver: at once). So it waits for
-    /// them first, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
+    /// Ends that this node has sent to others need it until they are used there (until the first send or receive). So it first asks whoever has them to take them over as if they
+    /// were used, and waits for that, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
     /// not at rest.
     ///
     /// A [main node](roles) first tells its members, and waits until they have left, for at most [`NodeBuilder::shutdown`]. A member first tells its main node.
     ///
     /// # Errors
-    /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::NotFlushed`] if the others did not hear everything in time, [`NodeError::Unsettled`] if ends that were handed on are lost. The node
-    /// has left all the same.
+    /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::Unsettled`] if ends that were handed on are lost, [`NodeError::NotFlushed`] if only that is known that the others did not hear
+    /// everything in time. The node has left all the same.
     pub async fn leave(self) -> crate::Result {
         let driver = &self.inner.driver;
         tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
@@ -366,6 +366,7 @@ impl Node {
         let flushed = world::within(LEAVE, async {
             let handed_on = world::within(HANDED_ON, async {
                 driver.all_said().await;
+                driver.with(|state, now| state.machine.hurry(now));
                 let _ = driver.settled().await;
             });
             if handed_on.await.is_none() {
@@ -388,8 +389,8 @@ impl Node {
         tracing::info!(target: "dunlin::node", application = self.application(), "left");
         match flushed {
             _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
-            Some(_) if !late && lost.is_empty() => Ok(()),
-            Some(_) if !late => Err(NodeError::Unsettled { ends: lost }.into()),
+            _ if !lost.is_empty() => Err(NodeError::Unsettled { ends: lost }.into()),
+            Some(_) if !late => Ok(()),
             _ => Err(NodeError::NotFlushed.into()),
         }
     }

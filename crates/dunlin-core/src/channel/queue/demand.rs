@@ -206,6 +206,7 @@ impl<T> Queue<T> {
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
         after: &mut After<T>,
     ) -> Option<Given<T>> {
+        self.begin_use(&mut after.wakes);
         let demands = self.demands_of(handle)?;
         demands.reads = reads;
         if demands.given.contains_key(&number) {

@@ -90,6 +90,8 @@ pub(crate) struct Lending {
     on: bool,
     /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end, what was sent before is on its way.
     comes: bool,
+    /// That receiver has not been used, of which the agent is to hear.
+    pub(super) unused: bool,
     granted: u32,
     /// How many of those granted the agent has not been told of.
     owed: u32,
@@ -100,7 +102,17 @@ pub(crate) struct Lending {
 
 impl Lending {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, most: u32::MAX, on: false, comes: false, granted: 0, owed: 0, next: false, receiver_gone: false }
+        Self {
+            window,
+            most: u32::MAX,
+            on: false,
+            comes: false,
+            unused: false,
+            granted: 0,
+            owed: 0,
+            next: false,
+            receiver_gone: false,
+        }
     }
 
     pub(super) fn granted(&self) -> usize {
@@ -164,6 +176,9 @@ pub enum FromReceiver<T> {
     Abort(u64, Option<T>),
     /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
     Credit(u32),
+    /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or waits for the channel's end. Until now whoever carries
+    /// the channel did not have to bring it here. (That the receiver ends the channel is said without this word before it.)
+    Used,
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
@@ -433,6 +448,17 @@ impl<T> Queue<T> {
     #[cfg(feature = "serde")]
     pub(crate) fn comes(&mut self) {
         self.lending.comes = true;
+        self.lending.unused = true;
+    }
+
+    /// Somebody uses the receiver.
+    #[inline]
+    pub(crate) fn begin_use(&mut self, wakes: &mut Wakes) {
+        if std::mem::take(&mut self.lending.unused)
+            && let Some(inlet) = &mut self.inlet
+        {
+            inlet.tell(FromReceiver::Used, wakes);
+        }
     }
 
     /// Whether the sender elsewhere may have sent what is not here yet.
@@ -478,6 +504,7 @@ impl<T> Queue<T> {
     pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
         self.release_forgotten(Handle::END, after);
         self.unwatch(Handle::END, after);
+        self.begin_use(&mut after.wakes);
         self.outlet = Some(Heard::new());
         self.buffering = None;
         let buffered = self.buffer.take();

@@ -409,6 +409,11 @@ impl<T> Queue<T> {
         !self.buffer.is_empty() || !self.offers.is_empty()
     }
 
+    /// Whether a receive is to come here, and not only to look at the channel's tag.
+    pub(crate) fn is_worth_a_look(&self) -> bool {
+        self.has_something() || self.lending.unused
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.buffer.len()
     }
@@ -885,6 +890,7 @@ impl<T> Queue<T> {
         ends: Ends,
         after: &mut After<T>,
     ) -> Took<T> {
+        self.begin_use(&mut after.wakes);
         if let Some(index) = self.watchers.iter().position(|w| w.handle == handle && w.expired) {
             if !commit(own) {
                 return Took::ChoiceGone;
@@ -1118,6 +1124,8 @@ impl<T> Queue<T> {
                 self.idle.push(Idle { handle, sending, waker: Some(wakers::keep(waker)) });
                 if sending {
                     self.watch_end(after);
+                } else {
+                    self.begin_use(&mut after.wakes);
                 }
             }
         }

@@ -125,6 +125,8 @@ pub(crate) struct Way {
     /// ... or with this node, which took it from that one, or further on.
     lent: Option<Gift>,
     early: EarlyLapse,
+    /// Whoever has it is to use it.
+    hurried: bool,
     /// Another node may have it as well: whoever is first at the home has it.
     doubtful: bool,
     /// Nodes that wait to hear where the home is, and for which epoch.
@@ -272,6 +274,7 @@ pub(crate) struct Visitor {
     packed: Option<Trip>,
     lent: Option<Gift>,
     early: EarlyLapse,
+    hurried: bool,
     doubtful: bool,
     /// It is used.
     fetching: bool,

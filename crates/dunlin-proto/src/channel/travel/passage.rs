@@ -1,9 +1,10 @@
 //! What a machine knows of ends that are on their way, for who watches it.
 
-use super::{Stage, Whereabouts};
+use super::{Gift, Stage, Whereabouts};
 use crate::id::{ChannelId, Life, NodeId};
 use crate::machine::Machine;
-use crate::wire::Which;
+use crate::time::Time;
+use crate::wire::{Frame, Travel, Which};
 
 /// How an end that travels stands with another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,56 @@ impl Machine {
             which,
             holder: holder.and_then(|node| self.life_of(node)),
         })
+    }
+
+    /// This node is to leave, and waits until nothing is [unsettled](Self::unsettled): from now on whoever has an end from here, unused, is asked to use it, and need this
+    /// node no more. Without that it would be lost, if nobody used it meanwhile.
+    pub fn hurry(&mut self, now: Time) {
+        self.hurries = true;
+        let lent: Vec<(ChannelId, Which)> = self.unsettled().map(|end| (end.channel, end.which)).collect();
+        for (channel, which) in lent {
+            self.hurry_on(now, channel, which);
+        }
+    }
+
+    /// Who gave this end to this node is to leave.
+    pub(super) fn hear_hurry(&mut self, now: Time, giver: Gift, channel: ChannelId, which: Which) {
+        match which {
+            Which::Sender => {
+                if let Some(proxy) = self.proxies.get_mut(&channel) {
+                    proxy.way.hurried |= proxy.way.state == Whereabouts::Resting && proxy.way.givers.contains(&giver);
+                }
+            }
+            Which::Receiver => {
+                if let Some(visitor) = self.visitors.get_mut(&channel) {
+                    visitor.hurried |= !visitor.fetching && visitor.givers.contains(&giver);
+                }
+            }
+        }
+        self.hurry_on(now, channel, which);
+    }
+
+    /// An end that is in a hurry is used, if it is here; or whoever has it is told. (One that has just come back is nobody's yet: it may be dropped at once, unused.)
+    pub(super) fn hurry_on(&mut self, now: Time, channel: ChannelId, which: Which) {
+        let all = self.hurries;
+        let (hurried, packed, lent) = match which {
+            Which::Sender => match self.proxies.get(&channel) {
+                Some(proxy) => (proxy.way.hurried, proxy.way.packed, proxy.way.lent),
+                None => return,
+            },
+            Which::Receiver => match (self.visitors.get(&channel), self.homes.get(&channel)) {
+                (Some(visitor), _) => (visitor.hurried, visitor.packed, visitor.lent),
+                (None, Some(home)) if home.phase.stage == Stage::Here => (false, home.phase.packed, home.phase.lent),
+                (None, _) => return,
+            },
+        };
+        match lent {
+            Some((to, trip)) if hurried || all => self.say(now, to, Frame::Travel(channel, Travel::Hurry(which, trip))),
+            // When it is known what becomes of the message that it is in.
+            _ if !hurried || packed.is_some() => {}
+            _ if which == Which::Sender => self.use_sender(now, channel),
+            _ => self.use_receiver(now, channel),
+        }
     }
 
     /// Whether this end came to this node in a message and has not been used. It goes on in a message that waits for its receive; on a credit only when it

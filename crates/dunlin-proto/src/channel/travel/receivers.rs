@@ -139,24 +139,32 @@ impl Machine {
         self.homes.get(&channel).is_none_or(|home| home.attached.is_empty())
     }
 
-    /// The message with the receiver has not been taken.
-    pub fn receiver_stays(&mut self, channel: ChannelId, trip: Trip) {
+    /// The message with the receiver has not been taken. If its channel is over meanwhile: [`HomeHears::Failed`].
+    pub fn receiver_stays(&mut self, now: Time, channel: ChannelId, trip: Trip) {
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
-            if visitor.over.is_some() {
-                self.visitors.remove(&channel);
-            }
+            self.fail_if_over(channel);
+            self.hurry_on(now, channel, Which::Receiver);
         } else if let Some(home) = self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
             home.phase.packed = None;
             self.forget_home_if_over(channel);
         }
     }
 
-    /// The message with the receiver has been taken by that node.
-    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, trip: Trip, taker: Contact) {
+    /// A receiver that is here again, and whose channel was over while it was away.
+    fn fail_if_over(&mut self, channel: ChannelId) {
+        if let Some(how) = self.visitors.get(&channel).and_then(|visitor| visitor.over.clone()) {
+            let me = self.me().node;
+            self.visitors.remove(&channel);
+            self.hears(channel, me, HomeHears::Failed(how));
+        }
+    }
+
+    /// The message with the receiver has been taken by that node. `false`: it is here again already.
+    pub fn receiver_left(&mut self, now: Time, channel: ChannelId, trip: Trip, taker: Contact) -> bool {
         let to = taker.node;
         if self.is_me(to) {
-            return;
+            return true;
         }
         let lost = self.has_lost_taker(taker).then_some(End::Lost);
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
@@ -179,20 +187,20 @@ impl Machine {
             }
         } else {
             self.answer(now, taker, channel, Travel::Settled(Which::Receiver, trip));
+            return !self.has_home(channel);
         }
+        self.hurry_on(now, channel, Which::Receiver);
+        true
     }
 
-    /// Nobody knows whether the message with the receiver was taken. `true`: it is here again, unless somebody else uses it: then
-    /// [`HomeHears::Failed`]. `false`: it was taken.
+    /// Nobody knows whether the message with the receiver was taken. `true`: it is here again, unless somebody else uses it, or its channel is over:
+    /// then [`HomeHears::Failed`]. `false`: it was taken.
     pub fn receiver_back(&mut self, now: Time, channel: ChannelId, trip: Trip) -> bool {
         if let Some(visitor) = self.visitors.get_mut(&channel).filter(|visitor| visitor.packed == Some(trip)) {
             visitor.packed = None;
-            if visitor.over.is_some() {
-                self.visitors.remove(&channel);
-            } else {
-                visitor.doubtful = true;
-                self.use_receiver(now, channel);
-            }
+            visitor.doubtful = true;
+            self.use_receiver(now, channel);
+            self.fail_if_over(channel);
             return true;
         }
         match self.homes.get_mut(&channel).filter(|home| home.phase.packed == Some(trip)) {
@@ -267,6 +275,7 @@ impl Machine {
             packed: None,
             lent: None,
             early: None,
+            hurried: false,
             doubtful: false,
             fetching: false,
             state: None,
@@ -294,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// The receiver has been dropped here without having been used.
+    /// The receiver has been dropped here while it was a [guest](Self::is_guest).
     pub fn drop_receiver(&mut self, now: Time, channel: ChannelId) {
         self.lapse_receiver(now, channel, End::Gone);
     }

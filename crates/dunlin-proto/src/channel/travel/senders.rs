@@ -78,12 +78,13 @@ impl Machine {
     }
 
     /// The message with the sender has not been taken.
-    pub fn sender_stays(&mut self, channel: ChannelId, trip: Trip) {
+    pub fn sender_stays(&mut self, now: Time, channel: ChannelId, trip: Trip) {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
         proxy.way.packed = None;
         if proxy.way.over.is_some() {
             self.proxies.remove(&channel);
         }
+        self.hurry_on(now, channel, Which::Sender);
     }
 
     /// The message with the sender has been taken by that node. `false`: it is here again already.
@@ -113,6 +114,7 @@ impl Machine {
             self.sender_lapsed(now, channel, (to, trip), how);
         }
         self.forget_passed_on(now, channel);
+        self.hurry_on(now, channel, Which::Sender);
         true
     }
 

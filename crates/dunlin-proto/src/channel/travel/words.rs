@@ -56,6 +56,7 @@ impl Machine {
                     self.visitors.remove(&channel);
                 }
             }
+            Travel::Hurry(which, trip) => self.hear_hurry(now, (from, trip), channel, which),
             Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
             Travel::Over(Which::Receiver, how) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)

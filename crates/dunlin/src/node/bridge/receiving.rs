@@ -41,7 +41,7 @@ pub(crate) struct ReceivingBridge {
     unread: Unread,
     /// Values that are being read, and for which request. `None`: for whoever receives here.
     reading: BTreeMap<Ticket, (Option<Request>, Reads)>,
-    /// The receiver came in a message, and the channel is still to follow.
+    /// The receiver came in a message, and the channel is still to follow: as soon as the receiver is used.
     visits: bool,
     /// How the receiver has ended it meanwhile.
     early_ends: Vec<End>,
@@ -105,7 +105,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// The receiver has come in a message, and is asked for.
+    /// The receiver has come in a message. Its channel stays where it is until the receiver is used.
     pub(crate) fn visiting(mut self) -> Self {
         self.visits = true;
         self
@@ -340,6 +340,26 @@ impl ReceivingBridge {
         }
     }
 
+    /// The receiver has ended a channel that has not followed it. `false`: it never will.
+    fn end_early(&mut self, how: End, says: &Says<'_>) -> bool {
+        let channel = says.channel;
+        let is_over = says.speak(|locked| {
+            let machine = &mut locked.state.machine;
+            let is_unused = how == End::Gone && machine.is_guest(channel, Which::Receiver);
+            if is_unused {
+                machine.drop_receiver(locked.now, channel);
+            } else {
+                machine.use_receiver(locked.now, channel);
+            }
+            is_unused
+        });
+        if !is_over {
+            // Its home hears of it as soon as that is here.
+            self.early_ends.push(how);
+        }
+        !is_over
+    }
+
     /// `false`: the receiver has gone.
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
@@ -354,11 +374,13 @@ impl ReceivingBridge {
         };
         if let Some(end) = end {
             if self.visits {
-                // As soon as the channel has followed.
-                self.early_ends.push(end);
-                return true;
+                return self.end_early(end, says);
             }
             return end_by_receiver(end, says);
+        }
+        if self.visits && matches!(event, FromReceiver::Used) {
+            says.speak(|locked| locked.state.machine.use_receiver(locked.now, channel));
+            return true;
         }
         // Without a sender elsewhere nothing was offered from there.
         let Some(from) = self.from else { return true };
@@ -418,6 +440,8 @@ impl ReceivingBridge {
             FromReceiver::Credit(places) => {
                 says.speak(|locked| locked.state.machine.credit(locked.now, channel, from, places));
             }
+            // The channel is here.
+            FromReceiver::Used => {}
             FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone | FromReceiver::Down => {
                 unreachable!("it returned above")
             }
@@ -474,11 +498,14 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        !self.visits && self.early_ends.is_empty() && self.over.is_none() && !self.retired && self.poisoned.is_none()
+        self.early_ends.is_empty() && self.over.is_none() && !self.retired && self.poisoned.is_none()
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
-        if !self.lapsed {
+        if self.visits {
+            // It was not used here: there is nothing to follow it. Its agent first, which would hear that it is gone.
+            self.leave();
+        } else if !self.lapsed {
             self.lent = Some(end);
             self.ship(says);
         }
