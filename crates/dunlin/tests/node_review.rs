@@ -743,7 +743,8 @@ fn late<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Resul
     let n = <u8 as serde::Deserialize>::deserialize(deserializer)?;
     if n > 0 {
         IS_READ.store(true, Ordering::SeqCst);
-        drop(MAY_READ.wait_while(READS.lock().unwrap(), |reads| !*reads).unwrap());
+        // Nobody else is to wait for it: the other node's task may have been woken here last, and tokio keeps that for this thread.
+        tokio::task::block_in_place(|| drop(MAY_READ.wait_while(READS.lock().unwrap(), |reads| !*reads).unwrap()));
     }
     Ok(n)
 }
