@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use dunlin::Operation;
-use dunlin::node::Encoding;
+use dunlin::node::{Encoding, Records};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use serde::{Deserialize, Serialize};
@@ -314,7 +314,7 @@ async fn all(processes: All<'_>) -> Result {
 async fn nothing_is_left(nodes: &[Node]) -> Result {
     sleep(Duration::from_secs(2)).await;
     for (n, node) in nodes.iter().enumerate() {
-        if node.records() != [0; 5] {
+        if node.records() != Records::default() {
             return Err(wrong((n, node.records())));
         }
     }

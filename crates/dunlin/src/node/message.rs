@@ -119,6 +119,11 @@ impl Kept {
             self.ends_max = 2 * self.ends.len() + 16;
         }
     }
+
+    /// How many of them have a handle yet.
+    pub(super) fn len(&self) -> usize {
+        self.ends.values().filter(|end| end.is_there()).count()
+    }
 }
 
 /// How an end has come.

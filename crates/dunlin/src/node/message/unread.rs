@@ -66,6 +66,12 @@ impl Reading {
 #[derive(Clone, Default)]
 pub(crate) struct Shelf(Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
 
+impl Shelf {
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
 /// Such a value. Dropped, when its offer stands no more, it cannot be read any more.
 pub(crate) struct Shelved {
     shelf: Shelf,
