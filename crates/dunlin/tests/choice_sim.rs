@@ -13,7 +13,7 @@ use dunlin::{Callee, Caller};
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{carry, nothing_is_left};
 
 type Word = u32;
 
@@ -194,7 +194,7 @@ fn choices_over_four_nodes(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     log.check(seed);

@@ -11,7 +11,7 @@ use dunlin::sim::Sim;
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{carry, nothing_is_left};
 
 /// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
 type Word = (u32, u32, u32);
@@ -191,7 +191,7 @@ fn a_choir(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     shout.check(seed);
@@ -309,7 +309,7 @@ fn an_audience(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     shout.check(seed);
@@ -365,7 +365,8 @@ fn a_receiver_that_moves(seed: u64) {
             Result::<()>::Ok(())
         };
         let (_, received) = par!(voices.into_iter().map(send).collect::<Par<_>>(), receives);
-        received
+        received?;
+        nothing_is_left(&nodes).await
     });
     received.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
 }

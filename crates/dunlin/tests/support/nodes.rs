@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dunlin::node::Records;
 use dunlin::prelude::*;
 
 /// Nobody waits longer for anything; only a bug can make it pass.
@@ -42,4 +43,20 @@ pub(crate) async fn along<T: Portable>(end: T, way: &mut Way<T>) -> Result<T> {
 /// Sends the end from one node to another, over a channel by this name.
 pub(crate) async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
     along(end, &mut way(from, to, name).await?).await
+}
+
+/// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it takes some round trips.
+const FORGETS: Duration = Duration::from_secs(60);
+
+/// In a simulation: waits until nothing is left at these nodes of any channel.
+pub(crate) async fn nothing_is_left(nodes: &[Node]) -> Result {
+    let step = Duration::from_millis(5);
+    for _ in 0..FORGETS.as_millis() / step.as_millis() {
+        if nodes.iter().all(|node| node.records() == Records::default()) {
+            return Ok(());
+        }
+        sleep(step).await;
+    }
+    let left: Vec<_> = nodes.iter().map(|node| format!("\n  {:?}", node.records())).collect();
+    Err(Error::other(format!("records are left:{}", left.concat())))
 }
