@@ -85,6 +85,16 @@ impl Machine {
         self.say(now, node, Frame::Read(channel, read));
     }
 
+    /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver has heard of it: what that node says next of the
+    /// channel, that nobody wants the value any more, may have come with it.
+    pub(crate) fn hear_read(&mut self, from: NodeId, channel: ChannelId, read: Read) {
+        let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
+        // No honest node gives two channels one number.
+        if self.adopt(channel, from, Some(terms)) {
+            self.actions.push_back(Action::Read(from, channel, read));
+        }
+    }
+
     /// Offers a value again that the home before this one had ([`ProxyHears::Moved`]). Nothing happens if it has been asked back since: that is answered.
     pub fn offer_again(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
