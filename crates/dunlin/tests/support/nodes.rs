@@ -1,5 +1,6 @@
 //! Nodes in one program, and ends that go from one to another.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use dunlin::node::Records;
@@ -43,6 +44,46 @@ pub(crate) async fn along<T: Portable>(end: T, way: &mut Way<T>) -> Result<T> {
 /// Sends the end from one node to another, over a channel by this name.
 pub(crate) async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
     along(end, &mut way(from, to, name).await?).await
+}
+
+/// An end that goes from node to node, and is used as itself where it is.
+pub(crate) struct Wanderer<E> {
+    /// `None`: it has been lost on its way, which has been told.
+    end: Option<E>,
+    at: usize,
+    /// Its ways are called so, and by their numbers.
+    name: String,
+    moves: u32,
+}
+
+impl<E: Portable> Wanderer<E> {
+    /// At this one of the nodes.
+    pub(crate) fn new(end: E, at: usize, name: impl Into<String>) -> Self {
+        Self { end: Some(end), at, name: name.into(), moves: 0 }
+    }
+
+    /// Goes to the node that is so many further.
+    pub(crate) async fn go(&mut self, nodes: &[Node], further: usize) -> Result {
+        let (to, name) = ((self.at + further) % nodes.len(), format!("{} {}", self.name, self.moves));
+        let end = self.end.take().expect("it is there");
+        self.end = Some(carry(end, &nodes[self.at], &nodes[to], &name).await?);
+        (self.at, self.moves) = (to, self.moves + 1);
+        Ok(())
+    }
+}
+
+impl<E> Deref for Wanderer<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        self.end.as_ref().expect("it is there")
+    }
+}
+
+impl<E> DerefMut for Wanderer<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        self.end.as_mut().expect("it is there")
+    }
 }
 
 /// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it takes some round trips.
