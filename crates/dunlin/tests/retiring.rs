@@ -502,6 +502,40 @@ fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     });
 }
 
+/// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is complete when it is sent.
+#[test]
+fn an_end_of_a_channel_that_was_poisoned_goes_on() {
+    for (by_sender, policy) in [(true, rendezvous()), (true, fifo(4)), (false, rendezvous()), (false, fifo(4))] {
+        for_all(0..20, &(), |sim, _| {
+            let after = Duration::from_micros(sim.below(6000));
+            with_nodes(sim, 3, async |nodes| {
+                let mut there = (nodes[0].sender("there").await?, nodes[1].receiver::<Receiver<u32>>("there").await?);
+                let mut senders = nodes[0].sender::<Sender<u32>>("senders").await?;
+                let mut got_senders = nodes[2].receiver::<Sender<u32>>("senders").policy(policy.clone()).await?;
+                let mut receivers = nodes[1].sender::<Receiver<u32>>("receivers").await?;
+                let mut got_receivers = nodes[2].receiver::<Receiver<u32>>("receivers").policy(policy.clone()).await?;
+                let (mut tx, rx) = channel::<u32>();
+                let mut rx = go(rx, std::slice::from_mut(&mut there)).await?;
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+                if by_sender {
+                    tx.poison("enough");
+                } else {
+                    rx.poison("enough");
+                }
+                sleep(after).await;
+                let (sent, received) = par!(senders.send(tx), got_senders.recv());
+                sent?;
+                assert!(received?.send(2).await.is_err());
+                let (sent, received) = par!(receivers.send(rx), got_receivers.recv());
+                sent?;
+                assert!(received?.recv().await.is_err());
+                Ok(())
+            })
+        });
+    }
+}
+
 /// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must not come before it does. Here it has been given by a
 /// node that is lost, so that nobody will say any more that it is settled.
 #[test]

@@ -157,7 +157,7 @@ impl Machine {
             return;
         }
         for how in std::mem::take(&mut proxy.way.late_ends) {
-            self.say_to_home(now, channel, ToHome::Ended(how));
+            self.say_ended(now, channel, how);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.gone && !proxy.gone_said {
@@ -284,10 +284,18 @@ impl Machine {
             self.offer_waiting(now, channel);
             self.forget_proxy_if_over(now, channel);
         } else if proxy.may_speak() && !proxy.early {
-            self.say_to_home(now, channel, ToHome::Ended(how));
+            self.say_ended(now, channel, how);
         } else {
             proxy.way.end_late(how);
         }
+    }
+
+    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known: so it has to be heard by the home before.
+    fn say_ended(&mut self, now: Time, channel: ChannelId, how: End) {
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            proxy.way.undrained = true;
+        }
+        self.say_to_home(now, channel, ToHome::Ended(how));
     }
 
     pub(super) fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {
