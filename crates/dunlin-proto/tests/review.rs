@@ -120,3 +120,21 @@ fn a_read_that_is_given_up_at_once_leaves_nothing() {
     let left = pair.0.each_ref().map(|machine| (machine.census().homes, machine.census().proxies));
     assert_eq!(left, [(0, 0), (0, 0)]);
 }
+
+/// A sending half that is lost is gone as one that was dropped is, and not kept until somebody says so, too.
+#[test]
+fn a_half_that_is_lost_leaves_nothing() {
+    let mut pair = Pair::new();
+    let (channel, terms) = (ChannelId(7), Terms { window: 4, credits: 0, value_max: 1000 });
+    pair.0[1].open_home(channel, terms, declared(Face::Receiver), false).unwrap();
+    pair.0[0].attach(NOW, channel, NodeId(2), declared(Face::Sender)).unwrap();
+    pair.settle();
+    pair.0[0].end_proxy(NOW, channel, End::Lost);
+    let [_, heard] = pair.settle();
+    let lost = |action: &Action| matches!(action, Action::Home(_, _, HomeHears::Ended(End::Lost)));
+    assert!(heard.iter().any(lost), "{heard:?}");
+    pair.0[1].end_home(NOW, channel, End::Gone);
+    pair.settle();
+    let left = pair.0.each_ref().map(|machine| (machine.census().homes, machine.census().proxies));
+    assert_eq!(left, [(0, 0), (0, 0)]);
+}

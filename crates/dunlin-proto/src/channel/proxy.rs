@@ -265,22 +265,24 @@ impl Machine {
         }
     }
 
-    /// The sending half has ended the channel, or ([`End::Gone`]) is gone; what it offered stays.
+    /// The sending half has ended the channel, or ([`End::Gone`], [`End::Lost`]) is gone; what it offered stays.
     pub fn end_proxy(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.gone {
             return;
         }
+        let is_gone = matches!(how, End::Gone | End::Lost);
         if proxy.way.state == Whereabouts::Resting {
-            if how == End::Gone {
-                return self.lapse_sender(now, channel, End::Gone);
+            if is_gone {
+                return self.lapse_sender(now, channel, how);
             }
             self.use_sender(now, channel);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.spent |= how == End::Retired;
-        if how == End::Gone {
+        if is_gone {
             proxy.gone = true;
+            proxy.way.heir_lost |= how == End::Lost;
             self.offer_waiting(now, channel);
             self.forget_proxy_if_over(now, channel);
         } else if proxy.may_speak() && !proxy.early {

@@ -140,7 +140,7 @@ pub(crate) struct Way {
     draining: bool,
     /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow a retirement.
     pub(crate) late_ends: Vec<End>,
-    /// It is gone because whoever had it is lost.
+    /// It is gone because whoever had it is lost, here or where it went.
     pub(crate) heir_lost: bool,
     /// The channel is over; the record waits for the message with the end.
     pub(crate) over: Option<End>,
