@@ -178,6 +178,7 @@ fn is_open(sent: Result<(), SendError<()>>) -> Result<bool> {
 }
 
 fn choices_over_four_nodes(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let log = Log::default();
     sim.run(async {

@@ -153,6 +153,7 @@ where
 /// The receiver is with the keeper of the shared sender, or at a node of its own, and in three of four seeds goes on between its receives; handles are at all nodes, and handles
 /// of handles.
 fn a_choir(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -283,6 +284,7 @@ async fn mouth(sim: &Sim, nodes: &[Node], mut tx: Wanderer<Sender<Word>>, moves:
 
 /// The sender is with the keeper of the shared receiver, or at a node of its own, and in three of four seeds goes on between its sends.
 fn an_audience(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -331,6 +333,7 @@ fn each_word_is_heard_once() {
 
 /// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
 fn a_receiver_that_moves(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let in_claims = seed % 4 == 3;
     let received = sim.run(async {
