@@ -536,6 +536,32 @@ fn an_end_of_a_channel_that_was_poisoned_goes_on() {
     }
 }
 
+/// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the sender goes on: it is refused where the channel is kept, which is
+/// where it came from, too.
+#[test]
+fn a_sender_goes_on_from_where_its_channel_was_retired() {
+    for policy in [rendezvous(), fifo(2)] {
+        for_all(0..20, &(), |sim, _| {
+            let after = Duration::from_micros(sim.below(6000));
+            with_nodes(sim, 2, async |nodes| {
+                let mut there = (nodes[0].sender("there").await?, nodes[1].receiver::<Receiver<u32>>("there").await?);
+                let mut back = (nodes[1].sender("back").await?, nodes[0].receiver::<Receiver<u32>>("back").await?);
+                let mut ways = ways::<Sender<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone());
+                let rx = go(rx, std::slice::from_mut(&mut there)).await?;
+                let mut rx = go(rx, std::slice::from_mut(&mut back)).await?;
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+                rx.retire();
+                sleep(after).await;
+                let mut tx = go(tx, &mut ways).await?;
+                assert!(tx.send(2).await.unwrap_err().is_closed());
+                Ok(())
+            })
+        });
+    }
+}
+
 /// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must not come before it does. Here it has been given by a
 /// node that is lost, so that nobody will say any more that it is settled.
 #[test]
