@@ -1,6 +1,6 @@
 //! Channels in two halves: what an agent meets beside the laws.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,9 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Outlet, Reserved, join};
 use dunlin_core::{
-    Choice, MessageId, Overflow, Par, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt, channel,
-    channel_with, doc, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous, send_to_any,
-    unbounded,
+    Choice, MessageId, Operation, Overflow, Par, Policy, Receiver, RecvError, SendError, Sender, Shared, Why, alt,
+    channel, channel_with, doc, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, rendezvous,
+    send_to_any, unbounded,
 };
 
 /// Two halves that nobody joins: the test is the carrier.
@@ -976,6 +976,34 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
         assert_eq!(once(here.recv()), Some(Ok(7)));
         assert_eq!(sent.or_else(|| once(send)), Some(Ok(())));
     }
+}
+
+/// A send whose deadline passes while a handle elsewhere has its value, and that handle is dropped: its answer to the withdrawal is that it is gone, and the send ends.
+/// (Found by `dunlin/tests/rest.rs`: it waited for ever.)
+#[test]
+fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let (mut tx, mut agents, _here) = handles_elsewhere(rendezvous(), 1);
+    let mut there = agents.remove(0);
+    all(|cx| there.poll(cx));
+    let is_late = Cell::new(false);
+    let deadline = poll_fn(|_| if is_late.get() { Poll::Ready(()) } else { Poll::Pending });
+    let mut send = Box::pin(tx.send(7).until(deadline));
+    assert!(once(send.as_mut()).is_none());
+    let Reserved::Granted(value) = there.reserve(1) else { panic!("it is offered") };
+    is_late.set(true);
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    assert!(send.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "its value is elsewhere");
+    assert!(show(&all(|cx| there.poll(cx))).contains("AskedBack(1)"));
+    there.failed(1, Some(value.into()), Why::Closed);
+    assert!(woken.0.load(Relaxed), "it is its answer");
+    assert!(matches!(once(send), Some(Err(error)) if error.is_timed_out()));
 }
 
 /// Agents of handles elsewhere of a shared receiver, and a handle here.

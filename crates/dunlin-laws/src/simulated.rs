@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use dunlin::node::Node;
+use dunlin::node::{Node, Records};
 use dunlin::sim::Sim;
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender};
 
@@ -105,7 +105,7 @@ impl Transport for Simulated {
         let cx = Context::from_waker(Waker::noop());
         while world.sim.step(&cx, REST) {}
         for node in &world.nodes {
-            assert_eq!(node.records(), [0; 5], "homes, attached halves, proxies, offers, unfinished values are left");
+            assert_eq!(node.records(), Records::default(), "records are left");
         }
     }
 

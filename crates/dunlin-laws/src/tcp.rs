@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use dunlin::node::{Node, NodeBuilder};
+use dunlin::node::{Node, NodeBuilder, Records};
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, rendezvous};
 
 use crate::kind::Kind;
@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Tcp {
     name: &'static str,
     world: Rc<World>,
+    /// What the nodes hold for the two channels that carry what rests, which are there for good.
+    own: [Records; 2],
     next: Cell<u64>,
     random: RefCell<crate::rig::Random>,
 }
@@ -99,6 +101,10 @@ impl World {
     fn heard(&self) -> [u64; 2] {
         [self.nodes[0].heard(), self.nodes[1].heard()]
     }
+
+    fn records(&self) -> [Records; 2] {
+        [self.nodes[0].records(), self.nodes[1].records()]
+    }
 }
 
 /// A value goes over, and the word that it was received comes back.
@@ -124,7 +130,9 @@ impl Tcp {
     /// table.
     pub fn over(name: &'static str, node: impl Fn() -> NodeBuilder) -> Self {
         let world = Rc::new(World::new(node));
-        Self { name, world, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
+        world.rest();
+        let own = world.records();
+        Self { name, world, own, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
     }
 
     /// Waits until what is asked for is so: it takes some round trips, and no event says when.
@@ -152,10 +160,8 @@ impl Transport for Tcp {
     }
 
     fn end(&self) {
-        // The channel that carries what rests is there for good.
-        let [one, other] = &self.world.nodes;
-        let forgotten = || [one, other].iter().all(|node| node.records() == [1, 1, 1, 0, 0]);
-        assert!(self.until(forgotten), "records are left: {:?} {:?}", one.records(), other.records());
+        let records = || self.world.records();
+        assert!(self.until(|| records() == self.own), "records are left: {:?}, not only {:?}", records(), self.own);
     }
 
     fn seeds_max(&self) -> u64 {

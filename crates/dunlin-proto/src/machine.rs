@@ -35,7 +35,7 @@ pub enum Action {
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
-    /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home ([`Machine::adopt`]).
+    /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home, and the sending half here.
     Read(NodeId, ChannelId, Read),
     /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
@@ -1379,7 +1379,7 @@ impl Machine {
             }
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
-            Frame::Read(channel, read) => self.actions.push_back(Action::Read(node, channel, read)),
+            Frame::Read(channel, read) => self.hear_read(node, channel, read),
             Frame::Names(said) => {
                 let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
                 let incarnation = met.expect("it has shaken hands");

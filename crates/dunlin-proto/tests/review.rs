@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
-use dunlin_proto::{Action, Config, HomeHears, Machine};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Read, Terms};
+use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 
 const SOCKET: SocketId = SocketId(1);
 const NOW: Time = Time(1000);
@@ -98,4 +98,43 @@ fn a_number_from_elsewhere_takes_nobodys_place() {
     assert!(!pair.0[0].adopt(half, NodeId(2), None));
     assert_eq!(pair.0[0].census(), before, "the offer still stands");
     assert!(pair.0[0].adopt(ChannelId(9), NodeId(2), None));
+}
+
+/// Whoever reads a value gives that up at once, and both words come together: the half that was to send it hears that nobody wants it, and nothing is left.
+#[test]
+fn a_read_that_is_given_up_at_once_leaves_nothing() {
+    let mut pair = Pair::new();
+    let (channel, read) = (ChannelId(7), Read { key: 9, value_max: 100 });
+    let reader = &mut pair.0[0];
+    reader.open_home_to(channel, Terms { window: 1, credits: 0, value_max: 100 }, declared(Face::Receiver), NodeId(2));
+    reader.read(NOW, NodeId(2), channel, read);
+    reader.end_home(NOW, channel, End::Gone);
+    let [_, mut heard] = pair.settle();
+    heard.retain(|action| matches!(action, Action::Read(..) | Action::Proxy(..)));
+    let ended = Action::Proxy(channel, ProxyHears::Ended(End::Gone));
+    assert_eq!(heard, [Action::Read(NodeId(1), channel, read), ended]);
+    // It is late with that.
+    pair.0[1].offer(NOW, channel, 0, Bytes::from_static(b"krill"));
+    pair.0[1].end_proxy(NOW, channel, End::Gone);
+    pair.settle();
+    let left = pair.0.each_ref().map(|machine| (machine.census().homes, machine.census().proxies));
+    assert_eq!(left, [(0, 0), (0, 0)]);
+}
+
+/// A sending half that is lost is gone as one that was dropped is, and not kept until somebody says so, too.
+#[test]
+fn a_half_that_is_lost_leaves_nothing() {
+    let mut pair = Pair::new();
+    let (channel, terms) = (ChannelId(7), Terms { window: 4, credits: 0, value_max: 1000 });
+    pair.0[1].open_home(channel, terms, declared(Face::Receiver), false).unwrap();
+    pair.0[0].attach(NOW, channel, NodeId(2), declared(Face::Sender)).unwrap();
+    pair.settle();
+    pair.0[0].end_proxy(NOW, channel, End::Lost);
+    let [_, heard] = pair.settle();
+    let lost = |action: &Action| matches!(action, Action::Home(_, _, HomeHears::Ended(End::Lost)));
+    assert!(heard.iter().any(lost), "{heard:?}");
+    pair.0[1].end_home(NOW, channel, End::Gone);
+    pair.settle();
+    let left = pair.0.each_ref().map(|machine| (machine.census().homes, machine.census().proxies));
+    assert_eq!(left, [(0, 0), (0, 0)]);
 }

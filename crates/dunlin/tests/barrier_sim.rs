@@ -11,7 +11,7 @@ use dunlin::{Barrier, SyncError, barrier};
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{carry, nothing_is_left};
 
 const NODES: usize = 4;
 const PHASES: usize = 10;
@@ -157,7 +157,8 @@ fn a_dance(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        drop(parties);
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     log.with(|log| {

@@ -11,7 +11,7 @@ use dunlin::{Broadcast, BroadcastError, Joiner, RecvError, Why, broadcast_with, 
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{carry, nothing_is_left};
 
 const NODES: usize = 4;
 const VALUES: u32 = 25;
@@ -171,7 +171,7 @@ fn a_show(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&world.nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     log.with(|log| {
@@ -224,7 +224,8 @@ fn a_long_way(seed: u64) {
             waited += 1;
             sleep(Duration::from_millis(10)).await;
         }
-        Result::<()>::Ok(())
+        drop(clock);
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
 }

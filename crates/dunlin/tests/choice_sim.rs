@@ -1,5 +1,5 @@
 //! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended receives, lone sends of a shared end, claims, calls
-//! that are accepted, timers.
+//! that are accepted, timers. In three of four seeds their ends go from node to node between the choices.
 //! Each send that happened is received once, each that did not has its value, and nobody waits for ever.
 #![cfg(feature = "sim")]
 
@@ -8,14 +8,19 @@ use std::sync::{Arc, Mutex};
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
-use dunlin::{Callee, Caller};
+use dunlin::{CallError, Callee, Caller, RecvError, Why};
 
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{Wanderer, carry, nothing_is_left};
 
 type Word = u32;
+
+/// So many nodes, with a process at each.
+const N: usize = 4;
+/// So many choices each process makes.
+const ROUNDS: usize = 40;
 
 /// What was sent, and how often it was heard.
 #[derive(Default)]
@@ -52,22 +57,46 @@ impl Log {
 }
 
 struct Ends {
-    tx: [Sender<Word>; 2],
-    rx: [Receiver<Word>; 2],
+    tx: [Wanderer<Sender<Word>>; 2],
+    rx: [Wanderer<Receiver<Word>>; 2],
     board: Shared<Sender<Word>>,
     caller: Caller<Word, Word>,
-    callee: Callee<Word, Word>,
+    callee: Wanderer<Callee<Word, Word>>,
 }
 
-/// One process at a node: chooses among all that it has, until it has had enough.
-async fn chooser(sim: &Sim, mut ends: Ends, log: Log, rounds: usize) -> Result {
-    let [tx0, tx1] = &mut ends.tx;
-    let [rx0, rx1] = &mut ends.rx;
-    let (board, caller, callee) = (&mut ends.board, &mut ends.caller, &mut ends.callee);
-    let mut other = board.clone();
-    let mut on = [true; 5];
+impl Ends {
+    /// Each of those that can goes to another node, or does not.
+    async fn go(&mut self, sim: &Sim, nodes: &[Node], on: &[bool; 4]) -> Result {
+        let further = || (sim.below(20) == 0).then(|| 1 + sim.below(nodes.len() as u64 - 1) as usize);
+        for (tx, on) in self.tx.iter_mut().zip(on) {
+            if let Some(further) = further().filter(|_| *on) {
+                tx.go(nodes, further).await?;
+            }
+        }
+        for (rx, on) in self.rx.iter_mut().zip(&on[2..]) {
+            if let Some(further) = further().filter(|_| *on) {
+                rx.go(nodes, further).await?;
+            }
+        }
+        if let Some(further) = further() {
+            self.callee.go(nodes, further).await?;
+        }
+        Ok(())
+    }
+}
+
+/// One process: chooses among all that it has, until it has had enough. `moves`: its ends go on now and then.
+async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Log) -> Result {
+    let mut other = ends.board.clone();
+    let mut on = [true; 4];
     let mut slots = [None::<Word>; 2];
-    for _ in 0..rounds {
+    for _ in 0..ROUNDS {
+        if moves {
+            ends.go(sim, nodes, &on).await?;
+        }
+        let [tx0, tx1] = &mut ends.tx;
+        let [rx0, rx1] = &mut ends.rx;
+        let (board, caller, callee) = (&mut ends.board, &mut ends.caller, &mut ends.callee);
         for slot in &mut slots {
             slot.get_or_insert_with(|| log.word());
         }
@@ -79,48 +108,56 @@ async fn chooser(sim: &Sim, mut ends: Ends, log: Log, rounds: usize) -> Result {
         let asks = sim.below(3) == 0;
         let (posted, question) = (log.word(), log.word());
         // A call is no branch; who serves it chooses.
-        if asks && let Ok(answer) = caller.call(question).within(wait).await {
-            assert_eq!(answer, question + 1);
+        if asks {
+            match caller.call(question).within(wait).await {
+                Ok(answer) => assert_eq!(answer, question + 1),
+                Err(CallError::NotTaken { why: Why::TimedOut | Why::Closed, .. }) => {}
+                Err(CallError::NoReply(RecvError::TimedOut | RecvError::Closed)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         alt! {
-            sent = tx0.send_from(slot0), if on[0] => match sent {
-                Ok(()) => log.sent(first.unwrap()),
-                Err(_) => on[0] = false,
+            sent = tx0.send_from(slot0), if on[0] => match is_open(sent)? {
+                true => log.sent(first.unwrap()),
+                false => on[0] = false,
             }
-            sent = tx1.send_from(slot1), if on[1] => match sent {
-                Ok(()) => log.sent(second.unwrap()),
-                Err(_) => on[1] = false,
+            sent = tx1.send_from(slot1), if on[1] => match is_open(sent)? {
+                true => log.sent(second.unwrap()),
+                false => on[1] = false,
             }
             word = rx0.recv_extended(), if on[2] => match word {
                 Ok(word) => {
                     log.heard(*word);
                     sleep(Duration::from_micros(sim.below(2000))).await;
                 }
-                Err(_) => on[2] = false,
+                Err(RecvError::Closed) => on[2] = false,
+                Err(error) => return Err(error.into()),
             }
             word = rx1.recv(), if on[3] => match word {
                 Ok(word) => log.heard(word),
-                Err(_) => on[3] = false,
+                Err(RecvError::Closed) => on[3] = false,
+                Err(error) => return Err(error.into()),
             }
-            sent = board.send(posted), if on[4] && lone => match sent {
-                Ok(()) => log.sent(posted),
-                Err(_) => on[4] = false,
+            sent = board.send(posted), if lone => {
+                sent?;
+                log.sent(posted);
             }
-            claim = other.claim(), if on[4] && claims => {
-                if let Ok(mut board) = claim {
-                    for _ in 0..sim.below(3) {
-                        let word = log.word();
-                        if board.send(word).await.is_ok() {
-                            log.sent(word);
-                        }
-                    }
+            claim = other.claim(), if claims => {
+                let mut board = claim?;
+                for _ in 0..sim.below(3) {
+                    let word = log.word();
+                    board.send(word).await?;
+                    log.sent(word);
                 }
             }
-            ask = callee.accept() => if let Ok(ask) = ask {
-                let question = *ask;
-                let _ = ask.reply(question + 1);
-            } else {
-                sleep(wait).await;
+            ask = callee.accept() => match ask {
+                Ok(ask) => {
+                    let question = *ask;
+                    // Whoever asked may have given up.
+                    let _ = ask.reply(question + 1);
+                }
+                Err(RecvError::Closed) => sleep(wait).await,
+                Err(error) => return Err(error.into()),
             },
             _ = sleep(wait) => {}
         }
@@ -131,8 +168,17 @@ async fn chooser(sim: &Sim, mut ends: Ends, log: Log, rounds: usize) -> Result {
     Ok(())
 }
 
+/// What was sent was received. Else its other end has gone, and nothing else has happened: nobody is lost here.
+fn is_open(sent: Result<(), SendError<()>>) -> Result<bool> {
+    match sent {
+        Ok(()) => Ok(true),
+        Err(SendError::NotTaken { why: Why::Closed, .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn choices_over_four_nodes(seed: u64) {
-    const N: usize = 4;
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let log = Log::default();
     sim.run(async {
@@ -167,14 +213,16 @@ fn choices_over_four_nodes(seed: u64) {
             let handle = board.clone();
             let handle =
                 if n == 0 { handle } else { carry(handle, &nodes[0], &nodes[n], &format!("board {n}")).await? };
+            let mut tx = |step| Wanderer::new(senders.remove(&(n, step)).unwrap(), n, format!("mouth {step} of {n}"));
+            let mut rx = |step| Wanderer::new(receivers.remove(&(n, step)).unwrap(), n, format!("ear {step} of {n}"));
             let ends = Ends {
-                tx: [senders.remove(&(n, 1)).unwrap(), senders.remove(&(n, 2)).unwrap()],
-                rx: [receivers.remove(&(n, 1)).unwrap(), receivers.remove(&(n, 2)).unwrap()],
+                tx: [tx(1), tx(2)],
+                rx: [rx(1), rx(2)],
                 board: handle,
                 caller: callers.remove(&n).unwrap(),
-                callee: callees.remove(&n).unwrap(),
+                callee: Wanderer::new(callees.remove(&n).unwrap(), n, format!("callee of {n}")),
             };
-            all.push(Box::pin(chooser(&sim, ends, log.clone(), 40)));
+            all.push(Box::pin(chooser(&sim, &nodes, ends, seed % 4 < 3, log.clone())));
         }
         drop(board);
         all.push(Box::pin(async {
@@ -194,7 +242,7 @@ fn choices_over_four_nodes(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     log.check(seed);

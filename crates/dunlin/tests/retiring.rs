@@ -8,6 +8,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{overwrite_oldest, rendezvous};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::nothing_is_left;
+
 /// Runs it for each seed, and tells of all for which it does not give what it should, or hangs.
 fn for_all<T: PartialEq + std::fmt::Debug>(
     seeds: std::ops::Range<u64>,
@@ -44,12 +49,17 @@ async fn go<T: Portable>(mut end: T, ways: &mut [(Sender<T>, Receiver<T>)]) -> R
     Ok(end)
 }
 
-async fn nodes(count: usize) -> Result<Vec<Node>> {
-    let mut nodes = Vec::new();
-    for _ in 0..count {
-        nodes.push(Node::join("retiring").await?);
-    }
-    Ok(nodes)
+/// Runs it with so many nodes. Nothing is left there when it has dropped its ends.
+fn with_nodes<T>(sim: &Sim, count: usize, run: impl AsyncFnOnce(Vec<Node>) -> Result<T>) -> Result<T> {
+    sim.run(async {
+        let mut nodes = Vec::new();
+        for _ in 0..count {
+            nodes.push(Node::join("retiring").await?);
+        }
+        let result = run(nodes.clone()).await?;
+        nothing_is_left(&nodes).await?;
+        Ok(result)
+    })
 }
 
 async fn all(rx: &mut Receiver<u32>) -> Result<Vec<u32>> {
@@ -70,8 +80,7 @@ fn a_channel_is_retired_while_its_receiver_moves() {
     for (policy, moves) in policies().into_iter().flat_map(|policy| [(policy.clone(), 1), (policy, 2)]) {
         for_all(0..60, &vec![0, 1, 2], |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
-            sim.run(async {
-                let nodes = nodes(3).await?;
+            with_nodes(sim, 3, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone());
                 for n in 0..3 {
@@ -99,8 +108,7 @@ fn a_receiver_that_has_retired_its_channel_goes_on() {
     for (policy, moves) in policies().into_iter().flat_map(|policy| [(policy.clone(), 1), (policy, 2)]) {
         for_all(0..60, &(), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
-            let (sent, received) = sim.run(async {
-                let nodes = nodes(4).await?;
+            let (sent, received) = with_nodes(sim, 4, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone());
                 let sends = async {
@@ -147,8 +155,7 @@ fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
     {
         for_all(0..20, &(), |sim, _| {
             let (first, every) = (sim.below(6000), 50 + sim.below(1000));
-            let (sent, received) = sim.run(async {
-                let nodes = nodes(5).await?;
+            let (sent, received) = with_nodes(sim, 5, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone());
                 let sends = async {
@@ -186,8 +193,7 @@ fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
     for (moves, early) in [1, 2, 3].into_iter().flat_map(|moves| [(moves, 0), (moves, 1), (moves, 3)]) {
         for_all(0..6, &(0..3000).collect::<Vec<u32>>(), |sim, _| {
             let after = Duration::from_micros(sim.below(3000));
-            sim.run(async {
-                let nodes = nodes(4).await?;
+            with_nodes(sim, 4, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(unbounded());
                 for n in 0..3000 {
@@ -217,8 +223,7 @@ fn a_sender_ends_a_channel_with_much_in_its_buffer() {
     {
         for_all(0..40, &(0..count).collect::<Vec<u32>>(), |sim, _| {
             let after = Duration::from_micros(sim.below(1500 * moves as u64));
-            sim.run(async {
-                let nodes = nodes(3).await?;
+            with_nodes(sim, 3, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone());
                 for n in 0..count {
@@ -245,8 +250,7 @@ fn a_sender_is_lost_whose_channel_was_retired() {
     for moves in [1, 2] {
         for_all(0..40, &(), |sim, _| {
             let (before, after) = (Duration::from_micros(sim.below(4000)), Duration::from_micros(sim.below(2000)));
-            sim.run(async {
-                let nodes = nodes(3).await?;
+            with_nodes(sim, 3, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(fifo(4));
                 for n in 0..3 {
@@ -288,8 +292,7 @@ fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
     {
         for_all(0..20, &(), |sim, _| {
             let (every, after) = (50 + sim.below(1000), sim.below(2000));
-            sim.run(async {
-                let nodes = nodes(4).await?;
+            with_nodes(sim, 4, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone().immunity(2));
                 let poisoned = std::cell::Cell::new(false);
@@ -347,8 +350,7 @@ fn a_sender_poisons_its_channel_while_its_receiver_moves() {
     {
         for_all(0..20, &(), |sim, _| {
             let (before, between) = (Duration::from_micros(sim.below(8000)), Duration::from_micros(sim.below(3000)));
-            sim.run(async {
-                let nodes = nodes(4).await?;
+            with_nodes(sim, 4, async |nodes| {
                 let mut ways = ways::<Receiver<u32>>(&nodes).await?;
                 let (mut tx, rx) = channel_with::<u32>(policy.clone().immunity(2));
                 for n in 0..3 {
@@ -417,8 +419,7 @@ fn a_sender_that_has_retired_its_channel_goes_on() {
     for policy in policies() {
         for_all(0..60, &(vec![0, 1, 2], true), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
-            sim.run(async {
-                let nodes = nodes(4).await?;
+            with_nodes(sim, 4, async |nodes| {
                 let mut ways_of_rx = ways::<Receiver<u32>>(&nodes[..3]).await?;
                 let mut ways_of_tx = (nodes[0].sender("tx").await?, nodes[3].receiver("tx").await?);
                 let (mut tx, rx) = channel_with::<u32>(policy.clone());
@@ -443,8 +444,7 @@ fn a_sender_that_has_retired_its_channel_goes_on() {
 #[test]
 fn a_receiver_goes_on_with_what_is_buffered() {
     for_all(0..50, &(0..100).collect::<Vec<u32>>(), |sim, _| {
-        sim.run(async {
-            let nodes = nodes(4).await?;
+        with_nodes(sim, 4, async |nodes| {
             let mut ways = ways::<Receiver<u32>>(&nodes).await?;
             let (mut tx, rx) = channel_with::<u32>(unbounded());
             let sends = async {
@@ -467,8 +467,7 @@ fn a_receiver_goes_on_with_what_is_buffered() {
 fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     for_all(0..60, &(), |sim, seed| {
         let (first, next) = (Duration::from_micros(sim.below(3000)), 100 + sim.below(400));
-        sim.run(async {
-            let nodes = nodes(3).await?;
+        with_nodes(sim, 3, async |nodes| {
             let mut ways = ways::<Receiver<Sender<u32>>>(&nodes).await?;
             let (mut mail, rx) = channel_with::<Sender<u32>>(unbounded());
             let goes = async {
@@ -501,6 +500,66 @@ fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
             Ok(())
         })
     });
+}
+
+/// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is complete when it is sent.
+#[test]
+fn an_end_of_a_channel_that_was_poisoned_goes_on() {
+    for (by_sender, policy) in [(true, rendezvous()), (true, fifo(4)), (false, rendezvous()), (false, fifo(4))] {
+        for_all(0..20, &(), |sim, _| {
+            let after = Duration::from_micros(sim.below(6000));
+            with_nodes(sim, 3, async |nodes| {
+                let mut there = (nodes[0].sender("there").await?, nodes[1].receiver::<Receiver<u32>>("there").await?);
+                let mut senders = nodes[0].sender::<Sender<u32>>("senders").await?;
+                let mut got_senders = nodes[2].receiver::<Sender<u32>>("senders").policy(policy.clone()).await?;
+                let mut receivers = nodes[1].sender::<Receiver<u32>>("receivers").await?;
+                let mut got_receivers = nodes[2].receiver::<Receiver<u32>>("receivers").policy(policy.clone()).await?;
+                let (mut tx, rx) = channel::<u32>();
+                let mut rx = go(rx, std::slice::from_mut(&mut there)).await?;
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+                if by_sender {
+                    tx.poison("enough");
+                } else {
+                    rx.poison("enough");
+                }
+                sleep(after).await;
+                let (sent, received) = par!(senders.send(tx), got_senders.recv());
+                sent?;
+                assert!(received?.send(2).await.is_err());
+                let (sent, received) = par!(receivers.send(rx), got_receivers.recv());
+                sent?;
+                assert!(received?.recv().await.is_err());
+                Ok(())
+            })
+        });
+    }
+}
+
+/// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the sender goes on: it is refused where the channel is kept, which is
+/// where it came from, too.
+#[test]
+fn a_sender_goes_on_from_where_its_channel_was_retired() {
+    for policy in [rendezvous(), fifo(2)] {
+        for_all(0..20, &(), |sim, _| {
+            let after = Duration::from_micros(sim.below(6000));
+            with_nodes(sim, 2, async |nodes| {
+                let mut there = (nodes[0].sender("there").await?, nodes[1].receiver::<Receiver<u32>>("there").await?);
+                let mut back = (nodes[1].sender("back").await?, nodes[0].receiver::<Receiver<u32>>("back").await?);
+                let mut ways = ways::<Sender<u32>>(&nodes).await?;
+                let (mut tx, rx) = channel_with::<u32>(policy.clone());
+                let rx = go(rx, std::slice::from_mut(&mut there)).await?;
+                let mut rx = go(rx, std::slice::from_mut(&mut back)).await?;
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+                rx.retire();
+                sleep(after).await;
+                let mut tx = go(tx, &mut ways).await?;
+                assert!(tx.send(2).await.unwrap_err().is_closed());
+                Ok(())
+            })
+        });
+    }
 }
 
 /// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must not come before it does. Here it has been given by a
@@ -551,8 +610,7 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
 fn what_was_sent_behind_an_end_in_use_is_received() {
     for_all(0..60, &(), |sim, seed| {
         let after = Duration::from_micros(sim.below(3000));
-        sim.run(async {
-            let nodes = nodes(3).await?;
+        with_nodes(sim, 3, async |nodes| {
             let mut there = (nodes[0].sender("there").await?, nodes[2].receiver::<Vec<Receiver<u32>>>("there").await?);
             let mut mail = nodes[0].sender::<Sender<u32>>("mail").await?;
             let mut mail_rx = nodes[1].receiver::<Sender<u32>>("mail").policy(unbounded()).await?;

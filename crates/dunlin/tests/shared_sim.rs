@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
+use dunlin::{RecvError, Why};
 
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "support/nodes.rs"]
 mod support;
-use support::carry;
+use support::{Wanderer, carry, nothing_is_left};
 
 /// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
 type Word = (u32, u32, u32);
@@ -41,11 +42,12 @@ impl Shout {
         log.claims
     }
 
-    fn became(&self, word: Word, sent: &Result<(), SendError<Word>>) {
+    fn became<T: std::fmt::Debug>(&self, word: Word, sent: Result<(), SendError<T>>) {
         let sent = match sent {
             Ok(()) => true,
-            Err(SendError::NotTaken { .. }) => false,
-            Err(_) => return,
+            // Nobody fails here, and nobody goes before all has been said.
+            Err(SendError::NotTaken { why: Why::TimedOut, .. }) => false,
+            Err(error) => panic!("{word:?}: {error:?}"),
         };
         assert!(self.0.lock().unwrap().sent.insert(word.2, sent).is_none());
     }
@@ -60,9 +62,9 @@ impl Shout {
         for word in &log.heard {
             *times.entry(word.2).or_default() += 1;
         }
-        for (word, sent) in &log.sent {
-            let heard = times.get(word).copied().unwrap_or(0);
-            assert_eq!(heard, usize::from(*sent), "word {word}, seed {seed}");
+        for word in 1..=log.next {
+            let heard = times.get(&word).copied().unwrap_or(0);
+            assert_eq!(log.sent.get(&word).map(|sent| usize::from(*sent)), Some(heard), "word {word}, seed {seed}");
         }
         // Nobody comes between the words of a claim.
         let mut last: BTreeMap<u32, usize> = BTreeMap::new();
@@ -77,6 +79,10 @@ impl Shout {
     }
 }
 
+fn not_chosen() -> SendError<()> {
+    SendError::NotTaken { value: (), why: Why::TimedOut }
+}
+
 async fn pause(sim: &Sim, at_most: u64) {
     sleep(Duration::from_micros(sim.below(at_most) + 1)).await;
 }
@@ -87,12 +93,11 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
         match sim.below(5) {
             0 => {
                 let word = shout.word(number, 0);
-                shout.became(word, &shared.send(word).await);
+                shout.became(word, shared.send(word).await);
             }
             1 => {
                 let word = shout.word(number, 0);
-                let sent = shared.send(word).within(Duration::from_micros(sim.below(6000))).await;
-                shout.became(word, &sent);
+                shout.became(word, shared.send(word).within(Duration::from_micros(sim.below(6000))).await);
             }
             2 => {
                 // As a branch: it happens, or not at all.
@@ -100,14 +105,11 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
                 let mut slot = Some(word);
                 let wait = Duration::from_micros(sim.below(6000));
                 let sent = alt! {
-                    sent = shared.send_from(&mut slot) => Some(sent),
-                    _ = sleep(wait) => None,
+                    sent = shared.send_from(&mut slot) => sent,
+                    _ = sleep(wait) => Err(not_chosen()),
                 };
-                let sent = match sent {
-                    Some(Ok(())) => Ok(()),
-                    Some(Err(_)) | None => Err(SendError::NotTaken { value: word, why: dunlin::Why::TimedOut }),
-                };
-                shout.became(word, &sent);
+                assert_eq!(slot.is_none(), sent.is_ok());
+                shout.became(word, sent);
             }
             _ => {
                 let wait = Duration::from_millis(1 + sim.below(300));
@@ -120,7 +122,7 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
                         } else {
                             stage.send(word).await
                         };
-                        shout.became(word, &sent);
+                        shout.became(word, sent);
                         if sim.below(3) == 0 {
                             pause(sim, 2000).await;
                         }
@@ -148,8 +150,10 @@ where
     Ok(handles)
 }
 
-/// The receiver is with the keeper of the shared sender, or at a node of its own; handles are at all nodes, and handles of handles.
+/// The receiver is with the keeper of the shared sender, or at a node of its own, and in three of four seeds goes on between its receives; handles are at all nodes, and handles
+/// of handles.
 fn a_choir(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -157,10 +161,11 @@ fn a_choir(seed: u64) {
         for _ in 0..4 {
             nodes.push(Node::join("choir").await?);
         }
-        let (tx, mut rx) = channel::<Word>();
+        let (tx, rx) = channel::<Word>();
         let voices = handles(&sim, &nodes, tx.share()).await?;
+        let mut rx = Wanderer::new(rx, 0, "ear");
         if sim.below(2) == 0 {
-            rx = carry(rx, &nodes[0], &nodes[3], "ear").await?;
+            rx.go(&nodes, 3).await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for (n, shared) in voices.into_iter().enumerate() {
@@ -175,6 +180,9 @@ fn a_choir(seed: u64) {
                 shout.heard(word);
                 if sim.below(4) == 0 {
                     pause(&sim, 3000).await;
+                }
+                if seed % 4 < 3 && sim.below(4) == 0 {
+                    rx.go(&nodes, 1 + sim.below(3) as usize).await?;
                 }
             }
             Ok(())
@@ -191,7 +199,7 @@ fn a_choir(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     shout.check(seed);
@@ -218,13 +226,13 @@ async fn ear(sim: &Sim, mut shared: Shared<Receiver<Word>>, shout: Shout) -> Res
             2 => shared.recv_extended().await.map(|held| *held),
             3 => alt! {
                 word = shared.recv() => word,
-                _ = sleep(wait) => Err(dunlin::RecvError::TimedOut),
+                _ = sleep(wait) => Err(RecvError::TimedOut),
             },
             _ => {
                 let Ok(mut held) = shared.claim().within(Duration::from_millis(1 + sim.below(300))).await else {
                     continue;
                 };
-                let mut last = Err(dunlin::RecvError::TimedOut);
+                let mut last = Err(RecvError::TimedOut);
                 for _ in 0..=sim.below(3) {
                     if let Ok(word) = last {
                         shout.heard(word);
@@ -236,8 +244,8 @@ async fn ear(sim: &Sim, mut shared: Shared<Receiver<Word>>, shout: Shout) -> Res
         };
         match heard {
             Ok(word) => shout.heard(word),
-            Err(dunlin::RecvError::TimedOut) => {}
-            Err(dunlin::RecvError::Closed) => return Ok(()),
+            Err(RecvError::TimedOut) => {}
+            Err(RecvError::Closed) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         if sim.below(3) == 0 {
@@ -246,26 +254,27 @@ async fn ear(sim: &Sim, mut shared: Shared<Receiver<Word>>, shout: Shout) -> Res
     }
 }
 
-async fn mouth(sim: &Sim, mut tx: Sender<Word>, shout: Shout) -> Result {
+/// `moves`: it goes on now and then, between its sends.
+async fn mouth(sim: &Sim, nodes: &[Node], mut tx: Wanderer<Sender<Word>>, moves: bool, shout: Shout) -> Result {
     for _ in 0..60 {
+        if moves && sim.below(6) == 0 {
+            tx.go(nodes, 1 + sim.below(3) as usize).await?;
+        }
         let word = shout.word(0, 0);
-        let sent = match sim.below(3) {
-            0 => tx.send(word).await,
-            1 => tx.send(word).within(Duration::from_micros(sim.below(6000))).await,
+        match sim.below(3) {
+            0 => shout.became(word, tx.send(word).await),
+            1 => shout.became(word, tx.send(word).within(Duration::from_micros(sim.below(6000))).await),
             _ => {
                 let mut slot = Some(word);
                 let wait = Duration::from_micros(sim.below(6000));
                 let sent = alt! {
-                    sent = tx.send_from(&mut slot) => Some(sent),
-                    _ = sleep(wait) => None,
+                    sent = tx.send_from(&mut slot) => sent,
+                    _ = sleep(wait) => Err(not_chosen()),
                 };
-                match sent {
-                    Some(Ok(())) => Ok(()),
-                    Some(Err(_)) | None => Err(SendError::NotTaken { value: word, why: dunlin::Why::TimedOut }),
-                }
+                assert_eq!(slot.is_none(), sent.is_ok());
+                shout.became(word, sent);
             }
-        };
-        shout.became(word, &sent);
+        }
         if sim.below(3) == 0 {
             pause(sim, 2000).await;
         }
@@ -273,8 +282,9 @@ async fn mouth(sim: &Sim, mut tx: Sender<Word>, shout: Shout) -> Result {
     Ok(())
 }
 
-/// The sender is with the keeper of the shared receiver, or at a node of its own.
+/// The sender is with the keeper of the shared receiver, or at a node of its own, and in three of four seeds goes on between its sends.
 fn an_audience(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let shout = Shout::default();
     sim.run(async {
@@ -284,10 +294,11 @@ fn an_audience(seed: u64) {
             let straight = if seed % 2 == 1 { 1 } else { 64 << 10 };
             nodes.push(Node::builder().app("audience").straight_min_bytes(straight).join().await?);
         }
-        let (mut tx, rx) = if sim.below(3) == 0 { channel_with::<Word>(fifo(2)) } else { channel::<Word>() };
+        let (tx, rx) = if sim.below(3) == 0 { channel_with::<Word>(fifo(2)) } else { channel::<Word>() };
         let ears = handles(&sim, &nodes, rx.share()).await?;
+        let mut tx = Wanderer::new(tx, 0, "mouth");
         if sim.below(2) == 0 {
-            tx = carry(tx, &nodes[0], &nodes[3], "mouth").await?;
+            tx.go(&nodes, 3).await?;
         }
         let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
         for shared in ears {
@@ -296,7 +307,7 @@ fn an_audience(seed: u64) {
             }
             all.push(Box::pin(ear(&sim, shared, shout.clone())));
         }
-        all.push(Box::pin(mouth(&sim, tx, shout.clone())));
+        all.push(Box::pin(mouth(&sim, &nodes, tx, seed % 4 < 3, shout.clone())));
         all.push(Box::pin(async {
             for _ in 0..sim.below(4) {
                 pause(&sim, 20000).await;
@@ -309,7 +320,7 @@ fn an_audience(seed: u64) {
         for done in all.into_iter().collect::<Par<_>>().await {
             done?;
         }
-        Result::<()>::Ok(())
+        nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     shout.check(seed);
@@ -322,6 +333,7 @@ fn each_word_is_heard_once() {
 
 /// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
 fn a_receiver_that_moves(seed: u64) {
+    eprintln!("seed {seed}");
     let sim = Sim::new(seed);
     let in_claims = seed % 4 == 3;
     let received = sim.run(async {
@@ -329,7 +341,8 @@ fn a_receiver_that_moves(seed: u64) {
         for _ in 0..4 {
             nodes.push(Node::join("moves").await?);
         }
-        let (tx, mut rx) = channel::<u32>();
+        let (tx, rx) = channel::<u32>();
+        let mut rx = Wanderer::new(rx, 0, "ear");
         let tx = tx.share();
         let mut voices = vec![tx.clone()];
         for (n, node) in nodes.iter().enumerate().skip(1) {
@@ -349,23 +362,20 @@ fn a_receiver_that_moves(seed: u64) {
             }
         };
         let receives = async {
-            let mut at = 0;
-            for moves in 0.. {
+            loop {
                 if sim.below(3) == 0 {
-                    let to = (at + 1 + sim.below(3) as usize) % 4;
-                    rx = carry(rx, &nodes[at], &nodes[to], &format!("ear {moves}")).await?;
-                    at = to;
+                    rx.go(&nodes, 1 + sim.below(3) as usize).await?;
                 }
                 match rx.recv().await {
                     Ok(_) => {}
-                    Err(RecvError::Closed) => break,
+                    Err(RecvError::Closed) => return Result::<()>::Ok(()),
                     Err(error) => return Err(error.into()),
                 }
             }
-            Result::<()>::Ok(())
         };
         let (_, received) = par!(voices.into_iter().map(send).collect::<Par<_>>(), receives);
-        received
+        received?;
+        nothing_is_left(&nodes).await
     });
     received.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
 }

@@ -11,6 +11,11 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use serde::{Deserialize, Serialize};
 
+#[allow(dead_code, reason = "each test needs a part of it")]
+#[path = "support/nodes.rs"]
+mod support;
+use support::{carry, nothing_is_left};
+
 /// An end that travels; whoever has it hears, says or asks a number with it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Cargo {
@@ -281,15 +286,6 @@ async fn ear(sim: &Sim, mut rx: Shared<Receiver<Parcel>>, log: Log) -> Result {
     }
 }
 
-/// Sends the end from one node to another.
-async fn carry<T: Portable>(from: &Node, to: &Node, name: &str, end: T) -> Result<T> {
-    let (give, take) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
-    let (mut give, mut take) = (give?, take?);
-    let (given, taken) = par!(give.send(end), take.recv());
-    given.map_err(|error| wrong(error.why()))?;
-    Ok(taken?)
-}
-
 async fn cuts(sim: &Sim, nodes: &[Node]) -> Result {
     let count = nodes.len() as u64;
     for _ in 0..sim.below(4) {
@@ -306,17 +302,6 @@ type All<'a> = Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send + 'a>>>;
 async fn all(processes: All<'_>) -> Result {
     for done in processes.into_iter().collect::<Par<_>>().await {
         done?;
-    }
-    Ok(())
-}
-
-/// Nothing is left of what has gone through, at any node.
-async fn nothing_is_left(nodes: &[Node]) -> Result {
-    sleep(Duration::from_secs(2)).await;
-    for (n, node) in nodes.iter().enumerate() {
-        if node.records() != [0; 5] {
-            return Err(wrong((n, node.records())));
-        }
     }
     Ok(())
 }
@@ -346,10 +331,10 @@ fn ends_go_through_the_keeper_of_a_shared_receiver() {
             }
             let (tx, rx) = channel::<Parcel>();
             let keeper = rx.share();
-            let tx = carry(&nodes[0], &nodes[1], "mouth", tx).await?;
+            let tx = carry(tx, &nodes[0], &nodes[1], "mouth").await?;
             let mut processes: All<'_> = vec![Box::pin(mouth(sim, tx, 0, log.clone())), Box::pin(cuts(sim, &nodes))];
             for (n, node) in nodes.iter().enumerate().skip(1 + sim.below(2) as usize) {
-                let handle = carry(&nodes[0], node, &format!("handle {n}"), keeper.clone()).await?;
+                let handle = carry(keeper.clone(), &nodes[0], node, &format!("handle {n}")).await?;
                 processes.push(Box::pin(ear(sim, handle, log.clone())));
             }
             if sim.below(3) == 0 {
@@ -376,10 +361,10 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
             }
             let (tx, rx) = channel::<Parcel>();
             let keeper = tx.share();
-            let ear_keeper = carry(&nodes[0], &nodes[1], "ear", rx).await?.share();
+            let ear_keeper = carry(rx, &nodes[0], &nodes[1], "ear").await?.share();
             let mut processes: All<'_> = vec![Box::pin(cuts(sim, &nodes))];
             for (n, node) in nodes.iter().enumerate().skip(2).take(2) {
-                let handle = carry(&nodes[0], node, &format!("handle {n}"), keeper.clone()).await?;
+                let handle = carry(keeper.clone(), &nodes[0], node, &format!("handle {n}")).await?;
                 processes.push(Box::pin(voice(sim, handle, 100 * n as u32, log.clone())));
             }
             if sim.below(3) == 0 {
@@ -388,7 +373,7 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
                 drop(keeper);
             }
             if sim.below(2) == 0 {
-                let handle = carry(&nodes[1], &nodes[4], "far ear", ear_keeper.clone()).await?;
+                let handle = carry(ear_keeper.clone(), &nodes[1], &nodes[4], "far ear").await?;
                 processes.push(Box::pin(ear(sim, handle, log.clone())));
             }
             processes.push(Box::pin(ear(sim, ear_keeper, log.clone())));
@@ -411,10 +396,10 @@ fn a_node_is_lost_while_ends_go_through() {
             }
             let (tx, rx) = channel::<Parcel>();
             let keeper = rx.share();
-            let mut tx = carry(&nodes[0], &nodes[1], "mouth", tx).await?;
+            let mut tx = carry(tx, &nodes[0], &nodes[1], "mouth").await?;
             let mut processes: All<'_> = Vec::new();
             for n in 2..4 {
-                let mut handle = carry(&nodes[0], &nodes[n], &format!("handle {n}"), keeper.clone()).await?;
+                let mut handle = carry(keeper.clone(), &nodes[0], &nodes[n], &format!("handle {n}")).await?;
                 let log = log.clone();
                 processes.push(Box::pin(async move {
                     while let Ok(parcel) = handle.recv().await {
@@ -492,7 +477,7 @@ fn a_value_with_an_end_does_not_go_on_in_another_encoding() {
         let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
         let mut tx = a.sender::<Parcel>("parcels").encoding(Encoding::Compact).await?;
         let mut keeper = b.receiver::<Parcel>("parcels").encoding(Encoding::Compact).shared().await?;
-        let mut handle = carry(&b, &c, "handle", keeper.clone()).await?;
+        let mut handle = carry(keeper.clone(), &b, &c, "handle").await?;
         let (parcel, mut ear) = with_sender();
         let reason = "a value with an end in it goes on to another node as it was written, and the two channels write their messages \
                       differently: send the shared end's handles over channels of the encoding that it was declared with";
@@ -517,9 +502,9 @@ fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
         let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
         let (tx, rx) = channel::<Parcel>();
         let keeper = tx.share();
-        let away = carry(&b, &c, "away", rx).await?;
-        let mut back = carry(&c, &b, "back", away).await?;
-        let mut handle = carry(&b, &a, "handle", keeper.clone()).await?;
+        let away = carry(rx, &b, &c, "away").await?;
+        let mut back = carry(away, &c, &b, "back").await?;
+        let mut handle = carry(keeper.clone(), &b, &a, "handle").await?;
         let (parcel, mut ear) = with_sender();
         let reason = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has \
                       both ends there: make a new channel there";

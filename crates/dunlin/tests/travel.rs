@@ -811,7 +811,7 @@ fn an_end_that_came_on_a_credit_goes_on_at_once() {
         }
         // Records of what was passed on are gone with the ends.
         for node in [&a, &b, &c] {
-            while node.records()[2] > 0 {
+            while node.records().proxies > 0 {
                 tokio::task::yield_now().await;
             }
         }

@@ -85,6 +85,16 @@ impl Machine {
         self.say(now, node, Frame::Read(channel, read));
     }
 
+    /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver has heard of it: what that node says next of the
+    /// channel, that nobody wants the value any more, may have come with it.
+    pub(crate) fn hear_read(&mut self, from: NodeId, channel: ChannelId, read: Read) {
+        let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
+        // No honest node gives two channels one number.
+        if self.adopt(channel, from, Some(terms)) {
+            self.actions.push_back(Action::Read(from, channel, read));
+        }
+    }
+
     /// Offers a value again that the home before this one had ([`ProxyHears::Moved`]). Nothing happens if it has been asked back since: that is answered.
     pub fn offer_again(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -147,7 +157,7 @@ impl Machine {
             return;
         }
         for how in std::mem::take(&mut proxy.way.late_ends) {
-            self.say_to_home(now, channel, ToHome::Ended(how));
+            self.say_ended(now, channel, how);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.gone && !proxy.gone_said {
@@ -255,29 +265,39 @@ impl Machine {
         }
     }
 
-    /// The sending half has ended the channel, or ([`End::Gone`]) is gone; what it offered stays.
+    /// The sending half has ended the channel, or ([`End::Gone`], [`End::Lost`]) is gone; what it offered stays.
     pub fn end_proxy(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.gone {
             return;
         }
+        let is_gone = matches!(how, End::Gone | End::Lost);
         if proxy.way.state == Whereabouts::Resting {
-            if how == End::Gone {
-                return self.lapse_sender(now, channel, End::Gone);
+            if is_gone {
+                return self.lapse_sender(now, channel, how);
             }
             self.use_sender(now, channel);
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.spent |= how == End::Retired;
-        if how == End::Gone {
+        if is_gone {
             proxy.gone = true;
+            proxy.way.heir_lost |= how == End::Lost;
             self.offer_waiting(now, channel);
             self.forget_proxy_if_over(now, channel);
         } else if proxy.may_speak() && !proxy.early {
-            self.say_to_home(now, channel, ToHome::Ended(how));
+            self.say_ended(now, channel, how);
         } else {
             proxy.way.end_late(how);
         }
+    }
+
+    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known: so it has to be heard by the home before.
+    fn say_ended(&mut self, now: Time, channel: ChannelId, how: End) {
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            proxy.way.undrained = true;
+        }
+        self.say_to_home(now, channel, ToHome::Ended(how));
     }
 
     pub(super) fn proxy_hears(&mut self, channel: ChannelId, heard: ProxyHears) {

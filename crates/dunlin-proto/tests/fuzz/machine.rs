@@ -406,12 +406,7 @@ impl World {
                 }
             }
             // As a node says that has nothing under this key.
-            Action::Read(node, channel, read) => {
-                let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
-                if self.machine.adopt(channel, node, Some(terms)) {
-                    self.machine.end_proxy(self.now, channel, End::Gone);
-                }
-            }
+            Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has gone to another node, which has it beside those that it has attached itself: of a home there is one at most.
             Action::Home(_, _, HomeHears::Take) => self.given += 1,
             Action::Home(..) | Action::Proxy(..) | Action::Names(..) | Action::Introduced(..) => {}

@@ -119,6 +119,11 @@ impl Kept {
             self.ends_max = 2 * self.ends.len() + 16;
         }
     }
+
+    /// How many of them have a handle yet.
+    pub(super) fn len(&self) -> usize {
+        self.ends.values().filter(|end| end.is_there()).count()
+    }
 }
 
 /// How an end has come.
@@ -311,12 +316,9 @@ fn pack_end(
     if channel == carrying.0 {
         return never("an end cannot go over its own channel");
     }
-    let known = match half.1 {
-        Which::Sender => locked.state.machine.has_half(channel),
-        Which::Receiver => locked.state.machine.has_home(channel),
-    };
     let is_quiet = locked.state.is_quiet(half);
-    if !known && is_quiet {
+    // (A home is open from the beginning. An end that was joined, and is unknown now, is over.)
+    if half.1 == Which::Sender && is_quiet && !locked.state.has_peer(half) {
         return never("an end whose name has not found its other end cannot leave its node");
     }
     if half.1 == Which::Receiver && stays_here(carrying, locked) {

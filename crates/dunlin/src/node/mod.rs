@@ -98,6 +98,7 @@ mod message;
 mod name;
 pub mod network;
 mod post;
+mod records;
 pub mod roles;
 mod schema;
 mod serve;
@@ -135,6 +136,7 @@ pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;
 pub use listen::LISTEN_PORTS;
 pub use name::Expects;
+pub use records::Records;
 pub use roles::Role;
 use roles::Roles;
 pub use serve::NAMES_PORTS;
@@ -277,11 +279,10 @@ impl Node {
         self.naming(name, Face::Acceptor)
     }
 
-    /// How many records of channels its machine holds: homes, halves attached to them, proxies, offers, unfinished values.
+    /// What it holds for channels.
     #[doc(hidden)]
-    pub fn records(&self) -> [usize; 5] {
-        let census = self.inner.driver.with(|state, _| state.machine.census());
-        [census.homes, census.attached, census.proxies, census.offers, census.unfinished]
+    pub fn records(&self) -> Records {
+        self.inner.driver.with(|state, _| Records::of(state, state.hub.as_deref()))
     }
 
     /// How much other nodes have said to it: while that does not grow, nothing does.

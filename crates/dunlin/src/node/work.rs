@@ -431,6 +431,11 @@ impl State {
         self.garbage.push(Box::new(gone));
     }
 
+    /// Whether it is, or was, known where the other half of its channel is.
+    pub(super) fn has_peer(&self, half: Half) -> bool {
+        self.stretched.get(&half).is_some_and(|stretched| stretched.peer.is_some())
+    }
+
     /// Whether this half has nothing to say that the machine has not heard.
     pub(super) fn is_quiet(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| {

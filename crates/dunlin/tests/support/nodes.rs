@@ -1,7 +1,9 @@
 //! Nodes in one program, and ends that go from one to another.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use dunlin::node::Records;
 use dunlin::prelude::*;
 
 /// Nobody waits longer for anything; only a bug can make it pass.
@@ -42,4 +44,60 @@ pub(crate) async fn along<T: Portable>(end: T, way: &mut Way<T>) -> Result<T> {
 /// Sends the end from one node to another, over a channel by this name.
 pub(crate) async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
     along(end, &mut way(from, to, name).await?).await
+}
+
+/// An end that goes from node to node, and is used as itself where it is.
+pub(crate) struct Wanderer<E> {
+    /// `None`: it has been lost on its way, which has been told.
+    end: Option<E>,
+    at: usize,
+    /// Its ways are called so, and by their numbers.
+    name: String,
+    moves: u32,
+}
+
+impl<E: Portable> Wanderer<E> {
+    /// At this one of the nodes.
+    pub(crate) fn new(end: E, at: usize, name: impl Into<String>) -> Self {
+        Self { end: Some(end), at, name: name.into(), moves: 0 }
+    }
+
+    /// Goes to the node that is so many further.
+    pub(crate) async fn go(&mut self, nodes: &[Node], further: usize) -> Result {
+        let (to, name) = ((self.at + further) % nodes.len(), format!("{} {}", self.name, self.moves));
+        let end = self.end.take().expect("it is there");
+        self.end = Some(carry(end, &nodes[self.at], &nodes[to], &name).await?);
+        (self.at, self.moves) = (to, self.moves + 1);
+        Ok(())
+    }
+}
+
+impl<E> Deref for Wanderer<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        self.end.as_ref().expect("it is there")
+    }
+}
+
+impl<E> DerefMut for Wanderer<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        self.end.as_mut().expect("it is there")
+    }
+}
+
+/// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it takes some round trips.
+const FORGETS: Duration = Duration::from_secs(60);
+
+/// In a simulation: waits until nothing is left at these nodes of any channel.
+pub(crate) async fn nothing_is_left(nodes: &[Node]) -> Result {
+    let step = Duration::from_millis(5);
+    for _ in 0..FORGETS.as_millis() / step.as_millis() {
+        if nodes.iter().all(|node| node.records() == Records::default()) {
+            return Ok(());
+        }
+        sleep(step).await;
+    }
+    let left: Vec<_> = nodes.iter().map(|node| format!("\n  {:?}", node.records())).collect();
+    Err(Error::other(format!("records are left:{}", left.concat())))
 }

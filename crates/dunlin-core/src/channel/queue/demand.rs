@@ -40,8 +40,10 @@ pub(crate) struct Demands<T> {
     given: BTreeMap<u64, Source>,
     /// Who reserves can have what is unread.
     pub(super) reads: bool,
-    /// The half elsewhere has been told how the channel ended.
-    ended: bool,
+    /// The half elsewhere has been told that the channel is poisoned.
+    poisoned: bool,
+    /// It has been told that nothing more comes.
+    over: bool,
 }
 
 /// What an agent says next for its handle.
@@ -79,7 +81,8 @@ impl<T> Queue<T> {
             wants: VecDeque::new(),
             given: BTreeMap::new(),
             reads: false,
-            ended: false,
+            poisoned: false,
+            over: false,
         });
     }
 
@@ -116,16 +119,22 @@ impl<T> Queue<T> {
         let how = self.how_ended(ends).or(leaving.then_some(Demanded::Gone));
         let has_something = self.has_for(handle, ends);
         let demands = self.demands_of(handle)?;
-        if demands.ended {
+        if demands.over {
             return None;
         }
-        if let Some(how) = how
-            && (demands.given.is_empty() || matches!(how, Demanded::Poisoned(_)))
-        {
-            demands.ended = true;
-            return Some(how);
+        match how {
+            Some(Demanded::Poisoned(reason)) if !demands.poisoned => {
+                demands.poisoned = true;
+                return Some(Demanded::Poisoned(reason));
+            }
+            Some(how) if demands.given.is_empty() => {
+                demands.over = true;
+                // Behind its poison the channel ends, too: nobody else says so, since the shared end stays as long as this agent.
+                return Some(if demands.poisoned { Demanded::Gone } else { how });
+            }
+            _ => {}
         }
-        if leaving {
+        if leaving || demands.poisoned {
             after.stale.store(&mut demands.heard.waker, waker);
             self.unwatch(handle, after);
             return None;

@@ -1074,6 +1074,10 @@ impl<T> Queue<T> {
         if let Some((decision, _)) = &offer.choice {
             decision.abort(&mut after.wakes);
         }
+        if away.asked_back {
+            // Whoever wanted it back waits for that, and takes it now, if nobody else does before.
+            after.wakes.add(offer.waker.take());
+        }
         if offer.far.is_some() {
             return self.far_gave_back_further(index, away, after);
         }

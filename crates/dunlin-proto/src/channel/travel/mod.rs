@@ -137,12 +137,12 @@ pub(crate) struct Way {
     pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
     /// Offers that have been asked back.
     pub(crate) withdrawing: BTreeSet<Ticket>,
-    /// Values were sent on credits since the home last said that all has arrived, and that it has been asked.
+    /// Values were sent on credits, or how the channel was ended here was said, since the home last said that all has arrived, and that it has been asked.
     pub(crate) undrained: bool,
     draining: bool,
     /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow a retirement.
     pub(crate) late_ends: Vec<End>,
-    /// It is gone because whoever had it is lost.
+    /// It is gone because whoever had it is lost, here or where it went.
     pub(crate) heir_lost: bool,
     /// The channel is over; the record waits for the message with the end.
     pub(crate) over: Option<End>,

@@ -126,8 +126,8 @@ impl Machine {
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if asks || hears || told {
-            let mut givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
-            givers.retain(|(giver, _)| *giver != from);
+            // (The home may be at its giver's node, too, and does not speak for that.)
+            let givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
             proxy.way.givers.retain(|(giver, _)| *giver != from);
             for (giver, trip) in givers {
                 // Of a gift in a message on a credit its giver may have said before it came that its channel is over.

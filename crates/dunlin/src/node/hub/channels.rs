@@ -31,6 +31,10 @@ impl Channels {
         self.ends.get(&channel).copied()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     /// All that an end has.
     pub(super) fn of(&self, number: u64) -> impl Iterator<Item = ChannelId> + '_ {
         let all = (number, ChannelId(u128::MIN))..=(number, ChannelId(u128::MAX));

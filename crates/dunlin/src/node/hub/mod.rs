@@ -28,6 +28,7 @@ use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
 use super::events::{NodeEvent, Watcher};
+use super::inquiry;
 use super::name::word;
 use channels::Channels;
 pub(crate) use declared::{Half, Options};
@@ -194,6 +195,13 @@ impl Hub {
             waited: now.since(end.since),
         });
         waiting.collect()
+    }
+
+    /// Ends that were declared here, their channels, and names that are kept here.
+    pub(super) fn records(&self) -> [usize; 3] {
+        let declared = self.ends.values().filter(|end| !end.options.own).count() + self.introductions.len();
+        let names = self.registry.entries().filter(|entry| entry.name != inquiry::NAME).count();
+        [declared, self.channels.len(), names]
     }
 
     /// This node leaves. A connection that was made from now on would only carry its goodbye.

@@ -66,6 +66,12 @@ impl Reading {
 #[derive(Clone, Default)]
 pub(crate) struct Shelf(Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
 
+impl Shelf {
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+}
+
 /// Such a value. Dropped, when its offer stands no more, it cannot be read any more.
 pub(crate) struct Shelved {
     shelf: Shelf,
@@ -93,10 +99,6 @@ pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (By
 
 /// Another node reads a value of this one.
 pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut Locked<'_>) {
-    if !locked.state.machine.adopt(channel_id, to, Some(terms_of_reply(read.value_max))) {
-        // No honest node gives two channels one number.
-        return;
-    }
     let message = lock(&locked.state.shelf.0).get(&read.key).cloned();
     let Some(message) = message.filter(|message| Arc::strong_count(message) <= READERS_MAX) else {
         return locked.state.machine.end_proxy(locked.now, channel_id, End::Gone);
