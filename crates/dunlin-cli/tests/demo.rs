@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -410,6 +411,34 @@ fn nobody_reads_the_output_any_more() {
         let ended = child.wait_with_output().unwrap();
         assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""), "{args:?}");
     }
+}
+
+/// All texts were counted, and that cannot be written: no success.
+#[test]
+fn the_disk_is_full_when_the_report_comes() {
+    let texts = folder(&[]);
+    for n in 0..30 {
+        std::fs::write(texts.path().join(format!("{n}.txt")), "the sea").unwrap();
+    }
+    let folder = folder(&[]);
+    let out = folder.path().join("out");
+    let demo = |script: &str| {
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", script, env!("CARGO_BIN_EXE_dunlin"), "demo", "--inside", "--files"]);
+        let command = command.arg(texts.path());
+        let ended = command.stdout(File::create(&out).unwrap()).output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap(), std::fs::read_to_string(&out).unwrap())
+    };
+    let (code, errors, said) = demo(r#"exec "$0" "$@""#);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    // Room for all that is said before, and for not all of the report. (In blocks of 512 bytes.)
+    let blocks = said.find("\n\n").unwrap() / 512 + 2;
+    assert!(said.len() > 512 * blocks, "{said}");
+    let (code, errors, said) = demo(&format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#));
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.starts_with("error: the output could not be written: File too large"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(said.contains("\n\n"), "the report had come: {said}");
 }
 
 #[test]

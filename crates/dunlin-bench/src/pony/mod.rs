@@ -279,7 +279,7 @@ impl Sweep {
         }
     }
 
-    fn print(self, rows: &[Row]) -> std::io::Result<()> {
+    fn print(self, rows: &[Row]) -> Result<(), report::Unprinted> {
         match self {
             Self::Throughput(vary) => {
                 report::print_aligned(&throughput::table(&throughput::of(vary, rows)), |column| column != 3)
@@ -347,14 +347,17 @@ fn one(sweep: Sweep, options: &Options, svg: &Svg, common: &Common) -> Result<()
         rows.extend(of_point);
     }
     progress.bar.finish_and_clear();
+    // If one of the two cannot be written, the other is.
+    let drawn = match (&svg.svg, sweep.chart(&rows)) {
+        (Some(path), Some(chart)) => write(path, &plot::svg(&chart)),
+        _ => Ok(()),
+    };
     if !common.json {
-        println!("{}: {}", sweep.name(), how.below(sweep != Sweep::Overhead));
+        report::print_line(&format!("{}: {}", sweep.name(), how.below(sweep != Sweep::Overhead)))?;
         sweep.print(&rows)?;
-        println!();
+        report::print_line("")?;
     }
-    if let (Some(path), Some(chart)) = (&svg.svg, sweep.chart(&rows)) {
-        write(path, &plot::svg(&chart))?;
-    }
+    drawn?;
     anyhow::ensure!(failed == 0, "{failed} runs failed, see above");
     Ok(())
 }

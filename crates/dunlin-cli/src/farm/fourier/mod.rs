@@ -13,6 +13,7 @@ use super::show::Show;
 use super::worker::Leave;
 use super::{Outcome, farms};
 use crate::failure::Failure;
+use crate::output::is_written;
 
 pub use series::{Coefficients, KNOWN, PERIOD, Package, coefficient};
 
@@ -109,11 +110,16 @@ pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcom
                     "off": run.off, "sum": run.sum,
                 }));
                 runs.push(run);
+                // The others are for nobody.
+                if is_written().is_err() {
+                    return Ok(runs);
+                }
             }
         }
         Ok(runs)
     });
     let Some(runs) = measured.await? else { return Ok(Outcome::Interrupted) };
+    is_written()?;
     print(&args, &runs, show);
     let checked: Vec<&Run> = runs.iter().filter(|run| run.trapeziums == CHECKED_WITH).collect();
     if let Some(run) = checked.iter().find(|run| run.off > NEAR) {
