@@ -90,6 +90,19 @@ fn overhead_counts_every_byte_of_plain_sockets() {
     assert!(series_in(&svg).len() >= 2);
 }
 
+/// Bytes, unlike times, are the same on a busy machine: this is a goal that is judged.
+#[test]
+fn at_100_kilobytes_dunlin_adds_at_most_what_it_may() {
+    let rows = shortly(&["overhead", "--at", "100000"]);
+    let of_dunlin: Vec<&Value> = rows.iter().filter(|row| !row["goal_percent"].is_null()).collect();
+    assert_eq!(of_dunlin.iter().map(|row| &row["who"]).collect::<Vec<_>>(), ["dunlin", "dunlin, fifo(16)"]);
+    for row in of_dunlin {
+        let percent = row["own_percent"].as_f64().expect("a number");
+        assert!(percent > 0.0 && percent <= 1.8, "{row}");
+        assert_eq!((&row["goal_percent"], &row["reached"]), (&1.8.into(), &true.into()));
+    }
+}
+
 #[test]
 fn processor_time_is_that_of_both_sides() {
     let svg = folder("cpu").join("cpu.svg");

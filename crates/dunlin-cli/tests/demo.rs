@@ -209,6 +209,40 @@ fn in_any_order_it_does_what_it_does_in_one_process() {
     }
 }
 
+/// What people see, when all has ended: a row for each text, with where its worker was.
+#[test]
+fn the_table_shows_the_direct_connections() {
+    let demo = Command::new(env!("CARGO_BIN_EXE_dunlin")).arg("demo").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(demo.stdout).unwrap();
+    assert!(demo.status.success(), "{said}");
+    // Each worker's address is the one that it joined with.
+    let joined: BTreeMap<&str, &str> = said
+        .lines()
+        .filter_map(|line| {
+            line.split_once(" is node ").and_then(|(part, at)| Some((part.trim(), at.split_once(" at ")?.1)))
+        })
+        .collect();
+    assert_eq!(joined.len(), 8, "{said}");
+    let (_, table) = said.split_once("\n\n").unwrap();
+    let mut lines = table.lines();
+    let heading = lines.next().unwrap();
+    let columns: Vec<usize> =
+        ["text", "customer", "worker", "bytes", "connection"].iter().map(|name| heading.find(name).unwrap()).collect();
+    let rows: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 6, "{said}");
+    for row in rows {
+        let worker = row[columns[2]..columns[3]].split("  ").next().unwrap();
+        assert_eq!(row[columns[4]..], format!("direct, to {}", joined[worker]), "{said}");
+    }
+    let rest: Vec<&str> = lines.collect();
+    let told = "Each customer was connected with its worker directly: the broker has handed on 6 handles, and none of the texts came by it.";
+    assert!(rest.contains(&told), "{said}");
+    assert!(
+        rest[rest.len() - 1].starts_with("6 of 6 texts, 9364 bytes, counted exactly; 6 handles went home"),
+        "{said}"
+    );
+}
+
 /// Not only were there direct connections: the broker's node has carried too little for it to have seen the texts.
 #[test]
 fn the_brokers_node_does_not_carry_the_texts() {

@@ -163,3 +163,24 @@ fn print(args: &Args, runs: &[Run], show: &Show) {
     let checked = KNOWN.len().min(args.coefficients as usize);
     show.result(format_args!("\n(off by: the first {checked} coefficients, from their known values)"));
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_farm_is_that_of_cppcsp() {
+        let Args { coefficients, packages, trapeziums, .. } = Line::parse_from([""]).args;
+        assert_eq!(coefficients, 10_000);
+        assert_eq!(packages, [1, 10, 100, 1_000, 10_000]);
+        assert_eq!(trapeziums, [10, 100, 1_000]);
+    }
+}
