@@ -34,11 +34,13 @@ mod stressed;
 
 use std::env;
 use std::path::Path;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::{Networked, Program};
 use crate::peers::Foreign;
+use crate::report::Unprinted;
 
 /// The profile that the figures of docs/performance.md are measured with.
 const MEASURED: &str = "measured";
@@ -138,8 +140,15 @@ enum Workers {
     Both,
 }
 
-fn main() -> anyhow::Result<()> {
-    let args = Args::parse();
+fn main() -> anyhow::Result<ExitCode> {
+    match run(Args::parse()) {
+        // As the system ends who writes into a closed pipe.
+        Err(error) if error.downcast_ref().is_some_and(Unprinted::is_unread) => Ok(ExitCode::from(141)),
+        done => done.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
     let programs = match args.command {
         Command::Commstime { networked: None } => vec![Program::Commstime],
         Command::Commstime { networked: Some(Networked::One) } => vec![Program::CommstimeOne],

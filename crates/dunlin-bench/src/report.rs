@@ -7,6 +7,18 @@ use serde::Serialize;
 use crate::bench::{Bench, Goal};
 use crate::measure::{self, Outcome};
 
+/// The report could not be printed.
+#[derive(Debug, thiserror::Error)]
+#[error("the output could not be written: {0}; make room, or let it go elsewhere")]
+pub(crate) struct Unprinted(#[from] io::Error);
+
+impl Unprinted {
+    /// Whoever has read it has gone (a closed pipe): no failure.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
 /// One line of the report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
@@ -47,16 +59,20 @@ pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
 }
 
 /// Prints each row as one JSON object on a line of its own.
-pub(crate) fn print_json(rows: &[impl Serialize]) -> io::Result<()> {
+pub(crate) fn print_json(rows: &[impl Serialize]) -> Result<(), Unprinted> {
+    let lines: serde_json::Result<Vec<String>> = rows.iter().map(serde_json::to_string).collect();
+    lines.map_err(io::Error::from)?.iter().try_for_each(|line| print_line(line))
+}
+
+/// Prints a line. (`println!` would panic if it cannot.)
+pub(crate) fn print_line(line: &str) -> Result<(), Unprinted> {
     let mut out = io::stdout().lock();
-    for row in rows {
-        writeln!(out, "{}", serde_json::to_string(row)?)?;
-    }
-    out.flush()
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
 }
 
 /// Prints an aligned table, with goals and whether they are reached.
-pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
+pub(crate) fn print_table(rows: &[Row]) -> Result<(), Unprinted> {
     let heading = ["bench", "who", "workers", "value", "unit", "ratio", "goal", ""].map(str::to_owned);
     let lines: Vec<[String; 8]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
     print_aligned(&lines, |column| matches!(column, 2 | 3))
@@ -66,20 +82,18 @@ pub(crate) fn print_table(rows: &[Row]) -> io::Result<()> {
 pub(crate) fn print_aligned<const COLUMNS: usize>(
     lines: &[[String; COLUMNS]],
     is_number: impl Fn(usize) -> bool,
-) -> io::Result<()> {
+) -> Result<(), Unprinted> {
     let width: [usize; COLUMNS] =
         std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
-    let mut out = io::stdout().lock();
     for line in lines {
         let mut text = String::new();
         for (column, cell) in line.iter().enumerate() {
             let width = width[column];
             text += &if is_number(column) { format!("{cell:>width$}  ") } else { format!("{cell:<width$}  ") };
         }
-        writeln!(out, "{}", text.trim_end())?;
+        print_line(text.trim_end())?;
     }
-    writeln!(out)?;
-    out.flush()
+    print_line("")
 }
 
 fn cells(row: &Row) -> [String; 8] {

@@ -1,9 +1,9 @@
 //! Pony's benches from end to end, as short as they can be: what they print, what they draw, and what they refuse. No figure is judged.
 #![cfg(unix)]
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -90,6 +90,19 @@ fn overhead_counts_every_byte_of_plain_sockets() {
     assert!(series_in(&svg).len() >= 2);
 }
 
+/// Bytes, unlike times, are the same on a busy machine: this is a goal that is judged.
+#[test]
+fn at_100_kilobytes_dunlin_adds_at_most_what_it_may() {
+    let rows = shortly(&["overhead", "--at", "100000"]);
+    let of_dunlin: Vec<&Value> = rows.iter().filter(|row| !row["goal_percent"].is_null()).collect();
+    assert_eq!(of_dunlin.iter().map(|row| &row["who"]).collect::<Vec<_>>(), ["dunlin", "dunlin, fifo(16)"]);
+    for row in of_dunlin {
+        let percent = row["own_percent"].as_f64().expect("a number");
+        assert!(percent > 0.0 && percent <= 1.8, "{row}");
+        assert_eq!((&row["goal_percent"], &row["reached"]), (&1.8.into(), &true.into()));
+    }
+}
+
 #[test]
 fn processor_time_is_that_of_both_sides() {
     let svg = folder("cpu").join("cpu.svg");
@@ -131,6 +144,49 @@ fn what_was_printed_can_be_drawn_later_and_the_last_of_the_same_counts() {
     let output = pony(&["plot", paths[0], "--svg-dir", paths[2]]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("first.jsonl line 1"));
+}
+
+/// What cannot be written is told; whoever reads no more is not.
+#[test]
+fn output_goes_where_it_can() {
+    let folder = folder("full");
+    let rows = folder.join("rows.jsonl");
+    let shortly = ["--quick", "--warm-up", "0.05", "--window", "0.05"];
+    let line = [&["cpu", "--vary", "size", "--at", "1"], &shortly[..]].concat();
+    let run = |line: &[&str], out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-bench"));
+        let output = command.arg("pony").args(line).stdout(out).output().expect("the binary is there");
+        (output.status.code(), String::from_utf8(output.stderr).expect("errors are text"))
+    };
+    for how in [&[][..], &["--json"]] {
+        let (reader, closed) = std::io::pipe().expect("the system has pipes");
+        drop(reader);
+        let (code, errors) = run(&[&line[..], how].concat(), closed.into());
+        assert!(code == Some(141) && !errors.contains("rror") && !errors.contains("panicked"), "{code:?}: {errors}");
+    }
+    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+    for how in [&[][..], &["--json"]] {
+        let (code, errors) = run(&[&line[..], how].concat(), full.try_clone().expect("a file").into());
+        let told = "Error: the output could not be written: No space left on device";
+        assert!(code == Some(1) && errors.contains(told), "{code:?}: {errors}");
+    }
+    // Of the rows and the drawing one may be lost, and the other is there.
+    let svg = folder.join("cpu-size.svg");
+    let _ = fs::remove_file(&svg);
+    let drawn = [&line[..], &["--svg", svg.to_str().expect("it is text")]].concat();
+    assert_eq!(run(&drawn, full.into()).0, Some(1));
+    assert!(!series_in(&svg).is_empty());
+
+    fs::remove_file(&svg).expect("it was drawn");
+    std::os::unix::fs::symlink("/dev/full", &svg).expect("a folder of our own");
+    let told = format!("cannot write {}: No space left on device", svg.display());
+    let (code, errors) = run(&[&drawn[..], &["--json"]].concat(), File::create(&rows).expect("our own").into());
+    assert!(code == Some(1) && errors.contains(&told), "{code:?}: {errors}");
+    assert_eq!(fs::read_to_string(&rows).expect("it was written").lines().count(), 4);
+    let (rows, folder) = (rows.to_str().expect("it is text"), folder.to_str().expect("it is text"));
+    let (code, errors) = run(&["plot", rows, "--svg-dir", folder], Stdio::null());
+    assert!(code == Some(1) && errors.contains(&told), "{code:?}: {errors}");
+    fs::remove_file(&svg).expect("it is there");
 }
 
 #[test]

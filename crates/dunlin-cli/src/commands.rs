@@ -1,5 +1,6 @@
 //! The command line: what there is, and who does it.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -52,7 +53,17 @@ pub enum Command {
 
 /// Runs what the arguments of this process ask for.
 pub fn run() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(wrong) if wrong.use_stderr() => wrong.exit(),
+        // The help, or the version.
+        Err(asked) => {
+            if let Err(error) = asked.print().and_then(|()| std::io::stdout().flush()) {
+                output::lose(&error);
+            }
+            return exit(Ok(()));
+        }
+    };
     let output = Output { json: args.json };
     match args.command {
         Command::Config(options) => exit(config::run(&options, output)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dunlin::node::Node;
 
-use crate::output::unwritten;
+use crate::output::{Lost, complain, is_written};
 
 /// After so long of leaving it is said how to end at once.
 const SOON: Duration = Duration::from_secs(1);
@@ -23,6 +23,9 @@ pub enum Failure {
     /// Ctrl-C (or SIGTERM: 143, SIGHUP: 129), after an orderly leave: exit code 130. Nothing is printed.
     #[error("interrupted")]
     Interrupted(Signal),
+    /// It was all about the output, which is lost. Nothing more is printed.
+    #[error("the output is lost")]
+    Lost(Lost),
 }
 
 /// Who has asked this process to end.
@@ -58,7 +61,14 @@ impl Failure {
             Self::Line(_) => 2,
             Self::Failed(_) => 1,
             Self::Interrupted(signal) => signal.code(),
+            Self::Lost(lost) => lost.code(),
         }
+    }
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
     }
 }
 
@@ -75,14 +85,13 @@ pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result
 
 /// The exit code of a command that ended so; errors go to stderr.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
-    let written = unwritten().map_or(Ok(()), |why| {
-        Err(Failure::failed(format_args!("the output could not be written: {why}. Make room, or let it go elsewhere")))
-    });
-    match result.and(written) {
+    match result {
+        // It did the rest of what it was to do.
+        Ok(()) if is_written() == Err(Lost::Unwritten) => ExitCode::from(Lost::Unwritten.code()),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::Interrupted(_)) {
-                eprintln!("error: {failure}");
+            if !matches!(failure, Failure::Interrupted(_) | Failure::Lost(_)) {
+                complain(format_args!("error: {failure}"));
             }
             ExitCode::from(failure.code())
         }
@@ -159,7 +168,7 @@ impl Signals {
 /// Most leave before it says anything.
 async fn says_how_to_end<T>() -> T {
     dunlin::sleep(SOON).await;
-    eprintln!("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
+    complain("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
     std::future::pending().await
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Each subcommand has a module of its name. `main.rs` only hands over.
 
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic if they cannot write")]
+
 pub mod commands;
 pub mod component;
 pub mod config;

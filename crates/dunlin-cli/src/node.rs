@@ -8,7 +8,7 @@ use crate::component;
 use crate::config::is_there;
 use crate::failure::{Failure, Signals, after_leaving};
 use crate::names::join;
-use crate::output::{Output, show_log};
+use crate::output::{Output, complain, show_log};
 use crate::who::Who;
 
 /// What it takes.
@@ -31,7 +31,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     show_log();
     let builder = Node::builder().app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
-    let builder = (component.prepare)(builder, &config).on_wait(|wait| eprintln!("{wait}"));
+    let builder = (component.prepare)(builder, &config).on_wait(|wait| complain(wait));
     let node = signals.or(join(builder, &config)).await?;
     let (me, listening) = (node.me().to_string(), node.listening().join(", "));
     let (app, name, runs) = (&config.app.value, &options.name, component.name);

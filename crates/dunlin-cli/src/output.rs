@@ -1,6 +1,7 @@
-//! What is printed: lines for people, or JSON for scripts, one object per line.
+//! What is printed: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!` panic if they cannot.)
 
-use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use serde::Serialize;
@@ -28,29 +29,63 @@ pub fn show_log() {
     let filter = filter.with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into()).from_env_lossy();
     let is_terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
-    // In a test there may be one already.
-    let _ = log.try_init();
+    // (What cannot be written it would complain of where it cannot be written. In a test there may be one already.)
+    let _ = log.log_internal_errors(false).try_init();
 }
 
 fn line_out(line: &str) {
     write(format!("{line}\n").as_bytes());
 }
 
-/// Writes to stdout. A reader that has gone (a closed pipe) does not matter; else the command will have failed.
+/// Writes to stdout. If that cannot be, it is said at once: many commands go on, since they do more than print.
 pub fn write(bytes: &[u8]) {
-    let mut out = std::io::stdout();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(UNWRITTEN.set(error)),
-        _ => {}
+    let mut out = io::stdout();
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+        lose(&error);
     }
 }
 
-/// Why something could not be written, if that has happened.
-pub fn unwritten() -> Option<&'static Error> {
-    UNWRITTEN.get()
+/// Nothing that is printed from now on matters.
+pub fn lose(error: &io::Error) {
+    let lost = if error.kind() == ErrorKind::BrokenPipe { Lost::Unread } else { Lost::Unwritten };
+    if LOST.set(lost).is_ok() && lost == Lost::Unwritten {
+        complain(format_args!("error: the output could not be written: {error}. Make room, or let it go elsewhere"));
+    }
 }
 
-static UNWRITTEN: OnceLock<Error> = OnceLock::new();
+/// Whether all that was printed has been written: for what need not go on if it has not.
+///
+/// # Errors
+/// [`Lost`].
+pub fn is_written() -> Result<(), Lost> {
+    LOST.get().map_or(Ok(()), |&lost| Err(lost))
+}
+
+/// Tells people of trouble, on stderr. If that cannot be, the exit code has to do.
+pub fn complain(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Why stdout takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Whoever has read it has gone (a closed pipe): no failure.
+    Unread,
+    /// It cannot be written, and people have been told.
+    Unwritten,
+}
+
+impl Lost {
+    /// The exit code of a command that ends for this: 141 is that of whoever the system ends for a closed pipe.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Unread => 141,
+            Self::Unwritten => 1,
+        }
+    }
+}
+
+static LOST: OnceLock<Lost> = OnceLock::new();
 
 /// Lines in columns that are as wide as they have to be. The last is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {

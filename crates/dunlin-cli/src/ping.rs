@@ -8,7 +8,7 @@ use dunlin::node::{NameError, Node};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, is_written};
 use crate::who::{Who, visit};
 
 /// So long an answer may take.
@@ -30,7 +30,7 @@ pub struct Options {
 /// Pings a node.
 ///
 /// # Errors
-/// [`Failure::Failed`], if nobody answers.
+/// [`Failure::Failed`], if nobody answers; [`Failure::Lost`], if nobody can be told.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     // The node's own section may say of which application it is.
     let (sources, config) = options.who.config(None)?;
@@ -64,6 +64,7 @@ async fn pings(
         times.push(took);
         let line = json!({ "node": node, "number": number, "micros": micros(took) });
         output.say(&line, || format!("{number}: {}", shown(took)));
+        is_written()?;
     }
     let mean = times.iter().sum::<Duration>() / options.count;
     let (min, max) = (times.iter().min().copied().unwrap_or(mean), times.iter().max().copied().unwrap_or(mean));

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fs::File;
 use std::process::Command;
 
 use dunlin::node::Role;
@@ -33,9 +34,14 @@ fn roles() -> String {
 
 /// A command whose errors come among its results.
 fn aloud(stage: &Stage, line: &[&str]) -> Command {
+    through(stage, line, r#"exec "$0" "$@" 2>&1"#)
+}
+
+/// A command that this script of a shell starts.
+fn through(stage: &Stage, line: &[&str], script: &str) -> Command {
     let plain = stage.command(line);
     let mut command = Command::new("sh");
-    command.args(["-c", r#"exec "$0" "$@" 2>&1"#]).arg(plain.get_program()).args(plain.get_args());
+    command.args(["-c", script]).arg(plain.get_program()).args(plain.get_args());
     command.current_dir(stage.path());
     for (name, value) in plain.get_envs() {
         match value {
@@ -44,6 +50,11 @@ fn aloud(stage: &Stage, line: &[&str]) -> Command {
         };
     }
     command
+}
+
+/// A disk without room, where the system has one.
+fn full() -> Option<File> {
+    File::options().write(true).open("/dev/full").ok()
 }
 
 /// A node of this process, in the application of the stage.
@@ -398,20 +409,109 @@ fn completions_are_for_five_shells() {
     }
 }
 
-/// Who reads no more is no failure; what cannot be written is one.
+/// Who reads no more is no failure; what cannot be written is one. With the exit codes of both.
 #[test]
 fn output_goes_where_it_can() {
     let stage = Stage::new(FILE);
-    for line in [&["completions", "bash"][..], &["config"]] {
+    let hub = stage.start(&["node", "hub"]);
+    hub.says("serving");
+    let small = ["--inside", "--workers", "1", "--width", "8", "--height", "8"];
+    let series = ["--inside", "--workers", "1", "--coefficients", "9", "--packages", "3", "--trapeziums", "5,6"];
+    let mandelbrot = [&["farm", "mandelbrot"][..], &small].concat();
+    let fourier = [&["farm", "fourier"][..], &series].concat();
+    for (line, unread, unwritten) in [
+        (&["--help"][..], 0, 1),
+        (&["--version"], 0, 1),
+        (&["help", "farm", "worker"], 0, 1),
+        (&["completions", "bash"], 0, 1),
+        (&["config"], 0, 1),
+        (&["config", "--json"], 0, 1),
+        (&["config", "--check", "dunlin.toml"], 0, 1),
+        (&["names", "list"], 0, 1),
+        // Of the rest of these nothing would be left.
+        (&["ping", "hub", "--count", "1000000000"], 141, 1),
+        (&["ping", "hub", "--count", "1000000000", "--json"], 141, 1),
+        (&["sim", "--seeds", "1000000000", "--trace"], 141, 7),
+        (&["sim", "--seeds", "5"], 0, 7),
+        (&["sim", "scale", "--nodes", "4", "--ends", "40"], 0, 7),
+        (&["demo"], 141, 1),
+        (&["demo", "--json"], 141, 1),
+        (&["demo", "--inside"], 141, 1),
+        // These draw a picture all the same.
+        (&mandelbrot, 0, 1),
+        (&[&mandelbrot[..], &["--json"]].concat(), 0, 1),
+        (&fourier, 0, 1),
+        (&[&fourier[..], &["--json"]].concat(), 141, 1),
+    ] {
         let (reader, closed) = std::io::pipe().unwrap();
         drop(reader);
-        let unread = ended(stage.command(line).stdout(closed).output().unwrap());
-        assert_eq!((unread.code, unread.err.as_str()), (Some(0), ""), "{line:?}");
-        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { continue };
-        let full = ended(stage.command(line).stdout(full).output().unwrap());
-        assert_eq!(full.code, Some(1), "{line:?}");
-        assert!(full.err.starts_with("error: the output could not be written: "), "{}", full.err);
+        let run = ended(stage.command(line).stdout(closed).output().unwrap());
+        assert_eq!(run.code, Some(unread), "{line:?}: {}", run.err);
+        // (Farms say there who has joined.)
+        assert!(!run.err.contains("error") && !run.err.contains("panicked"), "{line:?}: {}", run.err);
+
+        let Some(full) = full() else { continue };
+        let run = ended(stage.command(line).stdout(full).output().unwrap());
+        assert_eq!(run.code, Some(unwritten), "{line:?}: {}", run.err);
+        let told = run.err.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
+        let [told] = told[..] else { panic!("{line:?}: {}", run.err) };
+        assert!(told.starts_with("error: the output could not be written: No space left on device"), "{told}");
+        if line.contains(&"mandelbrot") {
+            std::fs::remove_file(stage.path().join("mandelbrot.png")).unwrap();
+        }
     }
+}
+
+/// Somebody needs it, and not what it prints.
+#[test]
+fn a_node_that_can_print_nothing_says_so_and_goes_on() {
+    if full().is_none() {
+        return;
+    }
+    let stage = Stage::new(FILE);
+    for line in [&["names", "serve"][..], &["node", "hub"], &["node", "hub", "--json"]] {
+        let mut server = started(through(&stage, line, r#"exec "$0" "$@" 2>&1 >/dev/full"#));
+        server.says("error: the output could not be written");
+        let listed = stage.run(&["names", "list"]);
+        assert_eq!(listed.code, Some(0), "{}", listed.err);
+        assert_eq!(server.ends_with("-INT"), Some(130));
+    }
+}
+
+/// Then the exit code has to do.
+#[test]
+fn errors_that_cannot_be_written_do_no_harm() {
+    let stage = Stage::new(&roles());
+    for (line, code) in [
+        (&["config", "--check", "nowhere.toml"][..], 1),
+        (&["ping", "hub"], 1),
+        (&["node", "staton"], 2),
+        (&["sea"], 2),
+        (&["sim", "--seeds", "1", "--bugs"], 2),
+        (&["demo", "--files", "/no/such/folder"], 2),
+        (&["demo-part"], 2),
+        (&["farm", "worker", "--at", "unix:/nowhere"], 1),
+    ] {
+        for broken in ["2>/dev/full", "2>&-"] {
+            if full().is_none() && broken.contains("full") {
+                continue;
+            }
+            let run = through(&stage, line, &format!(r#"exec "$0" "$@" </dev/null {broken}"#)).output().unwrap();
+            assert_eq!(ended(run).code, Some(code), "{line:?} {broken}");
+        }
+    }
+    // Nobody reads its log, nor for what it waits: it waits.
+    assert!(Command::new("mkfifo").arg(stage.path().join("errors")).status().unwrap().success());
+    let mut station = through(&stage, &["node", "station"], r#"exec "$0" "$@" 2>errors"#);
+    station.env("RUST_LOG", "debug");
+    let mut station = started(station);
+    drop(File::open(stage.path().join("errors")).unwrap());
+    while !stage.path().join("station").exists() {
+        assert!(station.is_running());
+    }
+    let hub = stage.start(&["node", "hub"]);
+    hub.says("station has joined");
+    station.says("runs nothing");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -208,6 +209,40 @@ fn in_any_order_it_does_what_it_does_in_one_process() {
     }
 }
 
+/// What people see, when all has ended: a row for each text, with where its worker was.
+#[test]
+fn the_table_shows_the_direct_connections() {
+    let demo = Command::new(env!("CARGO_BIN_EXE_dunlin")).arg("demo").stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(demo.stdout).unwrap();
+    assert!(demo.status.success(), "{said}");
+    // Each worker's address is the one that it joined with.
+    let joined: BTreeMap<&str, &str> = said
+        .lines()
+        .filter_map(|line| {
+            line.split_once(" is node ").and_then(|(part, at)| Some((part.trim(), at.split_once(" at ")?.1)))
+        })
+        .collect();
+    assert_eq!(joined.len(), 8, "{said}");
+    let (_, table) = said.split_once("\n\n").unwrap();
+    let mut lines = table.lines();
+    let heading = lines.next().unwrap();
+    let columns: Vec<usize> =
+        ["text", "customer", "worker", "bytes", "connection"].iter().map(|name| heading.find(name).unwrap()).collect();
+    let rows: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 6, "{said}");
+    for row in rows {
+        let worker = row[columns[2]..columns[3]].split("  ").next().unwrap();
+        assert_eq!(row[columns[4]..], format!("direct, to {}", joined[worker]), "{said}");
+    }
+    let rest: Vec<&str> = lines.collect();
+    let told = "Each customer was connected with its worker directly: the broker has handed on 6 handles, and none of the texts came by it.";
+    assert!(rest.contains(&told), "{said}");
+    assert!(
+        rest[rest.len() - 1].starts_with("6 of 6 texts, 9364 bytes, counted exactly; 6 handles went home"),
+        "{said}"
+    );
+}
+
 /// Not only were there direct connections: the broker's node has carried too little for it to have seen the texts.
 #[test]
 fn the_brokers_node_does_not_carry_the_texts() {
@@ -410,6 +445,34 @@ fn nobody_reads_the_output_any_more() {
         let ended = child.wait_with_output().unwrap();
         assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""), "{args:?}");
     }
+}
+
+/// All texts were counted, and that cannot be written: no success.
+#[test]
+fn the_disk_is_full_when_the_report_comes() {
+    let texts = folder(&[]);
+    for n in 0..30 {
+        std::fs::write(texts.path().join(format!("{n}.txt")), "the sea").unwrap();
+    }
+    let folder = folder(&[]);
+    let out = folder.path().join("out");
+    let demo = |script: &str| {
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", script, env!("CARGO_BIN_EXE_dunlin"), "demo", "--inside", "--files"]);
+        let command = command.arg(texts.path());
+        let ended = command.stdout(File::create(&out).unwrap()).output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap(), std::fs::read_to_string(&out).unwrap())
+    };
+    let (code, errors, said) = demo(r#"exec "$0" "$@""#);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    // Room for all that is said before, and for not all of the report. (In blocks of 512 bytes.)
+    let blocks = said.find("\n\n").unwrap() / 512 + 2;
+    assert!(said.len() > 512 * blocks, "{said}");
+    let (code, errors, said) = demo(&format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#));
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.starts_with("error: the output could not be written: File too large"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(said.contains("\n\n"), "the report had come: {said}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #![cfg(unix)]
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -187,6 +187,18 @@ fn the_picture_is_the_same_whoever_draws_it() {
     }
 }
 
+/// All but one of the workers come when everything is done: that is no error.
+#[test]
+fn workers_that_come_too_late_are_dismissed() {
+    // In one of two such runs somebody comes while the farm closes.
+    for sharing in ["--shared", "--multiplexed"].repeat(4) {
+        let place = Place::new();
+        let one = Plan { width: 1, height: 1, iterations_max: 1, side: 1 };
+        let ended = place.draws(one, &["--workers", "6", sharing]).end().well();
+        assert_eq!(ended.errors, "");
+    }
+}
+
 /// The file is a picture of the Mandelbrot set, to somebody else's decoder, and by what is known of the set.
 #[test]
 fn the_picture_shows_the_set() {
@@ -336,6 +348,61 @@ fn what_cannot_be_is_said_before_the_work_begins() {
         assert_eq!(ended.status.code(), Some(2), "{args:?}: {ended:?}");
         assert!(ended.said.is_empty(), "{args:?}: {ended:?}");
     }
+}
+
+/// What is no file of a folder is written itself, and a link stays a link.
+#[test]
+fn the_picture_goes_where_it_is_to_go() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    let expected = expected(SMALL);
+    let place = Place::new();
+    let at = |name: &str| place.folder.path().join(name);
+    let is = |name: &str, is: fn(&FileType) -> bool| is(&at(name).symlink_metadata().unwrap().file_type());
+    let inside = ["--inside", "--workers", "1"];
+    std::fs::write(at("there.png"), "another picture").unwrap();
+    symlink("there.png", place.out()).unwrap();
+    place.draws(SMALL, &inside).end().well();
+    assert!(is("picture.png", FileType::is_symlink));
+    assert_same(&at("there.png"), &expected);
+
+    std::fs::remove_file(place.out()).unwrap();
+    assert!(Command::new("mkfifo").arg(place.out()).status().unwrap().success());
+    let pipe = place.out();
+    let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+    place.draws(SMALL, &inside).end().well();
+    assert!(reader.join().unwrap() == expected, "the picture is another one");
+    assert!(is("picture.png", FileType::is_fifo));
+
+    std::fs::remove_file(place.out()).unwrap();
+    if Path::new("/dev/full").exists() {
+        symlink("/dev/full", place.out()).unwrap();
+        let ended = place.draws(SMALL, &inside).end();
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(ended.errors.contains("picture.png cannot be written: No space left on device"), "{}", ended.errors);
+        assert!(ended.all("done").is_empty(), "{ended:?}");
+        assert!(is("picture.png", FileType::is_symlink));
+    }
+    assert!(place.files().iter().all(|file| !file.contains("part")), "{:?}", place.files());
+}
+
+/// Of a picture for which there was no room nothing is left, and what was there before is.
+#[test]
+fn a_picture_without_room_leaves_what_was_there() {
+    let place = Place::new();
+    std::fs::write(place.out(), "another picture").unwrap();
+    // As a disk that is full, after half a kilobyte or one.
+    let script = r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#;
+    let farm = ["farm", "mandelbrot", "--inside", "--workers", "1", "--width", "100", "--height", "70", "--out"];
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", script, env!("CARGO_BIN_EXE_dunlin")]).args(farm).arg(place.out());
+    let ended = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("picture.png cannot be written: File too large"), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "");
+    assert_eq!(place.files(), ["picture.png"]);
+    assert_eq!(std::fs::read(place.out()).unwrap(), b"another picture");
 }
 
 #[test]

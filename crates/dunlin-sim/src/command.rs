@@ -1,11 +1,11 @@
 //! The simulator on the command line: `dunlin-sim`, and `dunlin sim`.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
@@ -22,7 +22,9 @@ const CODES: &str = "Exit codes:
   4    a planted bug was not found
   5    in a run of at least 10,000 seeds, a fault never met a state that it should have met
   6    the machine or the simulator panicked
-  130  interrupted: the counts so far were printed";
+  7    the outcome, which was none of these, could not be written
+  130  interrupted: the counts so far were printed
+  141  nobody has read on: it has stopped";
 
 /// Then the options that wake bugs are of no use.
 const HAS_NO_BUGS: bool = cfg!(not(feature = "planted"));
@@ -202,7 +204,7 @@ fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> O
                 said = Instant::now();
                 let played = played.load(Ordering::Relaxed);
                 let rate = played as f64 / began.elapsed().as_secs_f64();
-                eprintln!("{played} of {} seeds, {rate:.0} a second", options.seeds);
+                note(&format!("{played} of {} seeds, {rate:.0} a second", options.seeds));
             }
         }
     });
@@ -223,10 +225,27 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Prints a line; a reader that has gone (a closed pipe) does not matter.
+/// Prints a line.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let mut out = std::io::stdout();
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        let code = if error.kind() == ErrorKind::BrokenPipe { UNREAD } else { UNWRITTEN };
+        if LOST.set(code).is_ok() && code == UNWRITTEN {
+            note(&format!("error: the output could not be written: {error}. Make room, or let it go elsewhere"));
+        }
+    }
 }
+
+/// Tells people what is no outcome.
+fn note(line: &str) {
+    // (`eprintln!` panics if it cannot.)
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The exit code of what could not be printed, if anything could not: a reader that has gone (a closed pipe) does not matter to a run that is over.
+static LOST: OnceLock<u8> = OnceLock::new();
+const UNREAD: u8 = 141;
+const UNWRITTEN: u8 = 7;
 
 fn bug_names() -> Vec<&'static str> {
     crate::bugs()
@@ -270,6 +289,9 @@ fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
             ));
         } else {
             say(&format!("{bug:<24}{seeds:>8}  {seen}"));
+            if let Some(&lost) = LOST.get() {
+                return lost;
+            }
         }
     }
     if options.json {
@@ -339,7 +361,12 @@ fn trace_one(options: &Options) -> u8 {
     for seed in options.from..options.from.saturating_add(options.seeds) {
         crate::wake(bug);
         let report = crate::run_as(options.kind(), seed, true);
-        report.trace.iter().for_each(|line| say(line));
+        for line in &report.trace {
+            say(line);
+            if let Some(&lost) = LOST.get() {
+                return lost;
+            }
+        }
         say(&format!("seed {seed}: {:?}, trace {:016x}", report.verdict, report.hash));
         code = match report.verdict {
             Verdict::Clean => continue,
@@ -363,7 +390,7 @@ fn bytes_for_each(figures: &Figures, phase: &Phase) -> Option<f64> {
 
 fn scaled(options: &ScaleOptions) -> u8 {
     let plan = Scale { nodes: options.nodes.into(), ends: options.ends as usize, seed: options.seed };
-    let figures = match scale(plan, &mut |what| eprintln!("{what}")) {
+    let figures = match scale(plan, &mut |what| note(what)) {
         Ok(figures) => figures,
         Err(what) if options.json => {
             say(&format!(
@@ -437,19 +464,19 @@ pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     options.json |= json;
     if let Some(Command::Scale(scale)) = &mut options.command {
         scale.json |= options.json;
-        return ExitCode::from(scaled(scale));
+        return written(scaled(scale));
     }
     let names = bug_names();
     if HAS_NO_BUGS && (options.bugs || options.bug.is_some()) {
-        eprintln!(
-            "error: no bugs are planted in this build. In a clone of dunlin: cargo run -p dunlin-sim --features planted -- --bugs"
+        note(
+            "error: no bugs are planted in this build. In a clone of dunlin: cargo run -p dunlin-sim --features planted -- --bugs",
         );
         return ExitCode::from(2);
     }
     if let Some(bug) = &options.bug
         && !names.contains(&bug.as_str())
     {
-        eprintln!("there is no planted bug {bug:?}; there are: {}", names.join(", "));
+        note(&format!("there is no planted bug {bug:?}; there are: {}", names.join(", ")));
         return ExitCode::from(2);
     }
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -470,11 +497,17 @@ pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
             "drawn from each seed: {nodes}, times, windows, chunks, buffers, which faults and how often (--trace prints them)"
         ));
     }
-    ExitCode::from(if options.bugs {
+    written(if options.bugs {
         find_bugs(&options, &interrupted)
     } else if options.trace {
         trace_one(&options)
     } else {
         one_range(&options, program, &interrupted)
     })
+}
+
+/// This exit code, unless all went well but the output.
+fn written(code: u8) -> ExitCode {
+    let is_unwritten = LOST.get() == Some(&UNWRITTEN);
+    ExitCode::from(if code == 0 && is_unwritten { UNWRITTEN } else { code })
 }

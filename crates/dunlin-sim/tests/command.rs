@@ -36,6 +36,35 @@ fn a_broken_law_is_told_with_the_command_that_shows_it_again() {
     assert_eq!(again, sim(replay).1, "one seed, one trace");
 }
 
+/// Who stops to read stops what only prints; a disk that is full hides no outcome.
+#[test]
+#[cfg(unix)]
+fn output_goes_where_it_can() {
+    let run = |arguments: &str, out: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-sim"));
+        let output = command.args(arguments.split(' ')).stdout(out).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let for_ever = "--seeds 1000000000000 --trace";
+    let planted = "--bug newest-first --seeds 500";
+    for (arguments, unread, unwritten) in [
+        ("--seeds 3", 0, 7),
+        ("--seeds 3 --json", 0, 7),
+        (for_ever, 141, 7),
+        ("--bugs --seeds 4000", 141, 7),
+        (planted, 1, 1),
+    ] {
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(run(arguments, closed.into()), (Some(unread), String::new()), "{arguments}");
+        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { continue };
+        let (code, errors) = run(arguments, full.into());
+        assert_eq!(code, Some(unwritten), "{arguments}");
+        assert!(errors.starts_with("error: the output could not be written: No space left"), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+}
+
 #[test]
 fn every_outcome_has_a_code() {
     // It takes hundreds of seeds to find this one.

@@ -279,7 +279,7 @@ impl Sweep {
         }
     }
 
-    fn print(self, rows: &[Row]) -> std::io::Result<()> {
+    fn print(self, rows: &[Row]) -> Result<(), report::Unprinted> {
         match self {
             Self::Throughput(vary) => {
                 report::print_aligned(&throughput::table(&throughput::of(vary, rows)), |column| column != 3)
@@ -347,14 +347,17 @@ fn one(sweep: Sweep, options: &Options, svg: &Svg, common: &Common) -> Result<()
         rows.extend(of_point);
     }
     progress.bar.finish_and_clear();
+    // If one of the two cannot be written, the other is.
+    let drawn = match (&svg.svg, sweep.chart(&rows)) {
+        (Some(path), Some(chart)) => write(path, &plot::svg(&chart)),
+        _ => Ok(()),
+    };
     if !common.json {
-        println!("{}: {}", sweep.name(), how.below(sweep != Sweep::Overhead));
+        report::print_line(&format!("{}: {}", sweep.name(), how.below(sweep != Sweep::Overhead)))?;
         sweep.print(&rows)?;
-        println!();
+        report::print_line("")?;
     }
-    if let (Some(path), Some(chart)) = (&svg.svg, sweep.chart(&rows)) {
-        write(path, &plot::svg(&chart))?;
-    }
+    drawn?;
     anyhow::ensure!(failed == 0, "{failed} runs failed, see above");
     Ok(())
 }
@@ -452,5 +455,64 @@ fn at(usual: &[usize], asked: Option<&[usize]>, max: usize) -> Result<Vec<usize>
         Some(&at) if at == 0 => Err(PonyError::Point { at, why: "there has to be one at least" }),
         Some(&at) => Err(PonyError::Point { at, why: "that is too much for one machine" }),
         None => Ok(points),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// Nodes, workers at each, bytes of an item and items of each point, and how it is measured, if nobody says otherwise.
+    fn usual(sweep: Sweep) -> (Vec<[usize; 4]>, How) {
+        let common = Common { json: false, rounds: None, quick: false, threads: None };
+        let options = Line::parse_from([""]).options;
+        let how = How::new(&common, &options, sweep.usual());
+        let points = sweep.points(&how, options.at.as_deref()).expect("the usual points make sense");
+        let point = |tasks: Vec<Task>| {
+            let all = tasks.iter().map(|task| [task.nodes, task.workers, task.size, task.items]).collect::<Vec<_>>();
+            assert!(all.iter().all(|task| *task == all[0]) && all.len() > 1, "they are compared: {all:?}");
+            all[0]
+        };
+        (points.into_iter().map(point).collect(), how)
+    }
+
+    /// From where to where, in ascending order.
+    fn ends<T: Copy + Ord>(points: &[[usize; 4]], of: fn(&[usize; 4]) -> T) -> (T, T) {
+        assert!(points.is_sorted_by_key(of));
+        (of(&points[0]), of(&points[points.len() - 1]))
+    }
+
+    #[test]
+    fn the_sweeps_are_ponys() {
+        use throughput::Vary::{Nodes, Size, Workers};
+
+        let (nodes, how) = usual(Sweep::Throughput(Nodes));
+        assert!(how.warm_up_s >= 2.0 && (how.window_s, how.rounds) == (10.0, 3));
+        assert_eq!(ends(&nodes, |point| point[0]), (1, 25));
+        assert!(nodes.iter().all(|point| point[1..] == [2, 100_000, 0]));
+        let (sizes, _) = usual(Sweep::Throughput(Size));
+        assert_eq!(ends(&sizes, |point| point[2]), (1, 1_000_000));
+        assert!(sizes.iter().all(|point| point[..2] == [1, 50]));
+        let (workers, _) = usual(Sweep::Throughput(Workers));
+        assert_eq!(ends(&workers, |point| point[1]), (1, 500));
+        assert!(workers.iter().all(|point| (point[0], point[2]) == (1, 50_000)));
+
+        let (sizes, how) = usual(Sweep::Overhead);
+        assert_eq!((ends(&sizes, |point| point[2]), how.rounds), ((1, 1_000_000), 3));
+        assert!(sizes.contains(&[1, 1, 100_000, 0]));
+        let (sizes, _) = usual(Sweep::Cpu(cpu::Vary::Size));
+        assert!([1, 1_000, 1_000_000].iter().all(|size| sizes.contains(&[1, 1, *size, 0])));
+        let (items, _) = usual(Sweep::Cpu(cpu::Vary::Items));
+        for size in [1, 1_000] {
+            assert!([1, 100, 10_000].iter().all(|items_each| items.contains(&[1, 1, size, *items_each])));
+        }
     }
 }

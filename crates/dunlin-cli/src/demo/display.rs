@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,6 +11,7 @@ use super::event::{Event, Said};
 use super::processes::Ending;
 use super::tally::{State, Tally};
 use super::{Plan, Role};
+use crate::output::{self, Lost, Output, complain};
 
 pub(super) struct Display {
     tally: Tally,
@@ -43,24 +43,27 @@ impl Display {
             let (workers, customers) = (many(workers, "worker"), many(customers, "customer"));
             let parts =
                 if is_inside { "all in this process" } else { "each a process of its own, with a name service" };
-            let _ = writeln!(io::stdout(), "A broker, {workers} and {customers}: {parts}.");
+            output::write(format!("A broker, {workers} and {customers}: {parts}.\n").as_bytes());
         }
         Self { tally: Tally::new(plan), view, is_inside, began: Instant::now() }
     }
 
-    /// Shows what a part says. It fails if nobody reads it any more.
-    pub(super) fn hear(&mut self, said: &Said) -> io::Result<()> {
+    /// Shows what a part says.
+    ///
+    /// # Errors
+    /// Nobody reads it any more, or it cannot be written.
+    pub(super) fn hear(&mut self, said: &Said) -> Result<(), Lost> {
         self.tally.hear(said);
         match &mut self.view {
             View::Live(live) => live.hear(said, &self.tally),
             View::Lines => {
                 if let Some(line) = line(said) {
-                    writeln!(io::stdout(), "{:<12} {line}", said.part)?;
+                    output::write(format!("{:<12} {line}\n", said.part).as_bytes());
                 }
             }
-            View::Json => writeln!(io::stdout(), "{}", serde_json::to_string(said)?)?,
+            View::Json => Output { json: true }.say(said, String::new),
         }
-        Ok(())
+        output::is_written()
     }
 
     /// Shows what came of it all. Returns the exit code.
@@ -86,8 +89,8 @@ impl Display {
                 "seconds": took.as_secs_f64(),
                 "exit_code": code,
             });
-            let _ = writeln!(io::stdout(), "{summary}");
-            return code;
+            output::write(format!("{summary}\n").as_bytes());
+            return written(code);
         }
         if let View::Live(live) = view {
             live.clear();
@@ -98,11 +101,19 @@ impl Display {
             Ending::Unbegun(_) => String::new(),
             Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took),
         };
-        let _ = write!(io::stdout(), "{report}");
+        output::write(report.as_bytes());
         if let Ending::Failed(why) | Ending::Unbegun(why) = ending {
-            eprintln!("error: {why}");
+            complain(format_args!("error: {why}"));
         }
-        code
+        written(code)
+    }
+}
+
+/// This exit code, or that of a report that could not be written.
+fn written(code: u8) -> u8 {
+    match output::is_written() {
+        Err(lost @ Lost::Unwritten) if code == 0 => lost.code(),
+        _ => code,
     }
 }
 

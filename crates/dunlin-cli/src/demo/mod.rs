@@ -36,8 +36,7 @@ pub use part::play;
 use processes::Ending;
 use texts::Text;
 
-/// The exit code if nobody reads the output any more: that of whoever the system ends for this.
-const UNHEARD: u8 = 141;
+use crate::output::{Lost, complain};
 
 /// The options of `dunlin demo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -152,18 +151,21 @@ fn random() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, 2 if there is nothing to count.
+/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, or if that could not be written, 2 if there is nothing to count.
 pub fn run(options: &Options, json: bool) -> ExitCode {
     let texts = match &options.files {
         None => Text::shipped(),
         Some(folder) => match Text::files_of(folder) {
             Ok(texts) if texts.is_empty() => {
-                eprintln!("error: there is no file in {}: give a folder with texts to --files", folder.display());
+                complain(format_args!(
+                    "error: there is no file in {}: give a folder with texts to --files",
+                    folder.display()
+                ));
                 return ExitCode::from(2);
             }
             Ok(texts) => texts,
             Err(error) => {
-                eprintln!("error: cannot list {}: {error}", folder.display());
+                complain(format_args!("error: cannot list {}: {error}", folder.display()));
                 return ExitCode::from(2);
             }
         },
@@ -187,7 +189,7 @@ pub fn run(options: &Options, json: bool) -> ExitCode {
 }
 
 /// All parts in this process.
-async fn run_inside(plan: &Plan, mut hear: impl FnMut(&Said) -> io::Result<()>) -> Ending {
+async fn run_inside(plan: &Plan, mut hear: impl FnMut(&Said) -> Result<(), Lost>) -> Ending {
     let (tx, mut rx) = channel();
     let mut signals = signals::signals();
     let mut parts = spawn({
@@ -200,8 +202,9 @@ async fn run_inside(plan: &Plan, mut hear: impl FnMut(&Said) -> io::Result<()>) 
                 break code;
             },
             said = rx.next() => match said {
-                Ok(Some(said)) if hear(&said).is_err() => break UNHEARD,
-                Ok(Some(_)) => {}
+                Ok(Some(said)) => if let Err(lost) = hear(&said) {
+                    break lost.code();
+                },
                 _ => return Ending::Done,
             },
         }

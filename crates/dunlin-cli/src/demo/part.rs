@@ -18,6 +18,7 @@ use super::event::{Carriage, Connection, Event, Reporter, Said};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
 use super::{Part, Role};
+use crate::output::complain;
 
 /// What the entrance is called.
 const BROKER: &str = "broker";
@@ -47,9 +48,9 @@ pub fn play() -> ExitCode {
     {
         Ok(task) => task,
         Err(why) => {
-            eprintln!(
+            complain(format_args!(
                 "error: `dunlin demo` starts this with a task on its standard input, and it has none ({why}): run `dunlin demo`"
-            );
+            ));
             return ExitCode::from(2);
         }
     };

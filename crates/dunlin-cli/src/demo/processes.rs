@@ -13,7 +13,8 @@ use tokio::process::{Child, Command};
 
 use super::event::{Event, Said};
 use super::part::Task;
-use super::{Part, Plan, Role, UNHEARD, random, signals};
+use super::{Part, Plan, Role, random, signals};
+use crate::output::Lost;
 
 /// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes well.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -27,7 +28,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 pub enum Ending {
     /// All parts have come to their ends.
     Done,
-    /// By a signal; the code is what the shell expects.
+    /// By a signal, or since nobody can be told any more; the code is what the shell expects.
     Stopped(u8),
     /// It could not go on.
     Failed(String),
@@ -88,7 +89,7 @@ impl Process {
 ///
 /// # Cancel safety
 /// Dropped, it kills the processes.
-pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -> io::Result<()>) -> Ending {
+pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -> Result<(), Lost>) -> Ending {
     // Before the first process is there: from now on a signal ends them in order.
     let mut signals = signals::signals();
     let application = format!("demo {:016x}", random());
@@ -146,8 +147,10 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                         said.event,
                         Event::Failed { .. } | Event::Lost { .. } | Event::NotServed { .. } | Event::NotReturned { .. }
                     );
-                    if !(misses && matches!(ending, Ending::Stopped(_))) && hear(&said).is_err() {
-                        stop = Some(Ending::Stopped(UNHEARD));
+                    if !(misses && matches!(ending, Ending::Stopped(_)))
+                        && let Err(lost) = hear(&said)
+                    {
+                        stop = Some(Ending::Stopped(lost.code()));
                     }
                 }
                 Ok(News::Ended(index, status)) => {
@@ -163,8 +166,8 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                     }
                     let part = process.part.name.clone();
                     start_next(&mut processes, &part);
-                    if hear(&Said { part, event: Event::Ended { status, in_order } }).is_err() {
-                        stop = Some(Ending::Stopped(UNHEARD));
+                    if let Err(lost) = hear(&Said { part, event: Event::Ended { status, in_order } }) {
+                        stop = Some(Ending::Stopped(lost.code()));
                     }
                 }
                 Err(_) => break,

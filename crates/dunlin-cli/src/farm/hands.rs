@@ -117,12 +117,9 @@ impl Crew {
         }
     }
 
-    /// Leaves, and waits until all processes have ended: they have been told to.
+    /// Waits until all processes have ended, as they have been told to, and leaves. (Before that, who comes only now would find nobody to tell it.)
     pub(super) async fn end(self, show: &Show) {
         let Self::Processes(node, children) = self else { return };
-        if let Err(error) = node.leave().await {
-            show.line(format_args!("warning: {error}"));
-        }
         let ended = async {
             for mut child in children {
                 let _ = child.wait().await;
@@ -131,6 +128,9 @@ impl Crew {
         if tokio::time::timeout(ENDING, ended).await.is_err() {
             // They are killed as they are dropped.
             show.line(format_args!("warning: not all workers have ended in {ENDING:?}; they are killed"));
+        }
+        if let Err(error) = node.leave().await {
+            show.line(format_args!("warning: {error}"));
         }
     }
 }

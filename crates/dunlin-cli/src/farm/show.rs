@@ -2,12 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
-use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use super::master::Event;
+use crate::output::{self, complain};
 
 /// Shows what goes on.
 pub(super) struct Show {
@@ -38,26 +38,21 @@ impl Show {
     /// For scripts only.
     pub(super) fn object(&self, object: &Value) {
         if self.json {
-            // Whoever does not listen any more misses nothing.
-            let _ = writeln!(std::io::stdout(), "{object}");
+            output::write(format!("{object}\n").as_bytes());
         }
     }
 
     /// For people only: what goes on.
     pub(super) fn line(&self, line: impl Display) {
         if !self.json {
-            self.bar.borrow().suspend(|| {
-                let _ = writeln!(std::io::stderr(), "{line}");
-            });
+            self.bar.borrow().suspend(|| complain(line));
         }
     }
 
     /// For people only: what came of it.
     pub(super) fn result(&self, line: impl Display) {
         if !self.json {
-            self.bar.borrow().suspend(|| {
-                let _ = writeln!(std::io::stdout(), "{line}");
-            });
+            self.bar.borrow().suspend(|| output::write(format!("{line}\n").as_bytes()));
         }
     }
 

@@ -113,6 +113,10 @@ impl Running {
         assert!(sent.success());
     }
 
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Waits for its end.
     pub(crate) fn ends(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()

@@ -118,12 +118,19 @@ fn colour(count: u16, max: u16) -> [u8; 3] {
     }
 }
 
-/// A file that is to have the picture: it is written beside its place, and put there when it is complete.
+/// A file that is to have the picture: it is written beside its place, and put there when it is complete. What is no file of a folder, such as a device or a
+/// pipe, is written itself.
 #[derive(Debug)]
 pub struct Target {
+    file: File,
+    place: Option<Place>,
+}
+
+/// Where the file is, and where it is to be.
+#[derive(Debug)]
+struct Place {
     path: PathBuf,
     beside: PathBuf,
-    file: Option<File>,
 }
 
 impl Target {
@@ -132,21 +139,27 @@ impl Target {
     /// # Errors
     /// It cannot.
     pub fn open(path: &Path) -> io::Result<Self> {
-        if path.is_dir() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+        let mut path = path.to_owned();
+        if let Ok(there) = std::fs::metadata(&path) {
+            if there.is_dir() {
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+            }
+            // Who may not write the file may not replace it either.
+            let file = File::options().append(true).open(&path)?;
+            if !there.is_file() {
+                return Ok(Self { file, place: None });
+            }
+            // A link stays one: what it leads to is replaced.
+            path = path.canonicalize()?;
         }
         let Some(name) = path.file_name() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
         };
-        // Who may not write the file may not replace it either.
-        if path.exists() {
-            File::options().append(true).open(path)?;
-        }
         let mut beside = name.to_owned();
         beside.push(format!(".{}.part", std::process::id()));
         let beside = path.with_file_name(beside);
-        let file = Some(File::options().write(true).create_new(true).open(&beside)?);
-        Ok(Self { path: path.to_owned(), beside, file })
+        let file = File::options().write(true).create_new(true).open(&beside)?;
+        Ok(Self { file, place: Some(Place { path, beside }) })
     }
 
     /// Writes the picture.
@@ -154,21 +167,22 @@ impl Target {
     /// # Errors
     /// Of the file.
     pub fn write(mut self, picture: &Picture) -> io::Result<()> {
-        let Some(file) = self.file.as_mut() else { return Ok(()) };
-        let mut to = BufWriter::new(file);
+        let mut to = BufWriter::new(&mut self.file);
         picture.write(&mut to)?;
         to.flush()?;
         drop(to);
-        std::fs::rename(&self.beside, &self.path)?;
-        self.file = None;
+        if let Some(Place { path, beside }) = &self.place {
+            std::fs::rename(beside, path)?;
+        }
+        self.place = None;
         Ok(())
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if self.file.is_some() {
-            let _ = std::fs::remove_file(&self.beside);
+        if let Some(Place { beside, .. }) = &self.place {
+            let _ = std::fs::remove_file(beside);
         }
     }
 }
