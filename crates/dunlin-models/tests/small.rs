@@ -48,6 +48,9 @@ fn claims_hold_in_small_worlds() {
         "face",
         "face-any",
         "face-drops",
+        "face-lent",
+        "face-lent-drops",
+        "face-refused",
         "receive",
         "receive-lone",
         "receive-moved-1",
@@ -67,6 +70,6 @@ fn barriers_hold_in_small_worlds() {
 #[test]
 fn what_is_lost_is_told_in_small_worlds() {
     hold(&["cut-10", "cut-01", "death-10", "death-01"]);
-    hold(&["claim-death", "claim-death-go", "face-death", "receive-retires-death", "unread-death"]);
+    hold(&["claim-death", "claim-death-go", "face-death", "face-lent-death", "receive-retires-death", "unread-death"]);
     hold(&["sync-death", "sync-death-chosen", "sync-death-goes"]);
 }

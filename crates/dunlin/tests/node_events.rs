@@ -514,22 +514,6 @@ fn handles_of_every_kind_are_in_two_applications() {
             assert_eq!(replied?, 8);
         }
 
-        // A face goes to who claims it, and so it is of the application where it has gone first: it cannot go over the other one.
-        let (client, mut server) = Mill::pair();
-        let mut here = client.share();
-        let mut at_mill = carry(here.clone(), &river, &mill, "shared client").await?;
-        let mut at_baker = carry(here.clone(), &market, &baker, "shared client").await?;
-        for handle in [&mut here, &mut at_mill] {
-            let mut claim = handle.claim().await?;
-            let (replied, accepted) = par!(claim.grind.call(9), async {
-                server.grind.accept().await?.reply(10).map_err(|_| RecvError::Closed)
-            });
-            accepted?;
-            assert_eq!(replied?, 10);
-            passes(&mut server.bell, &mut claim.bell, 11).await?;
-        }
-        assert_eq!(at_baker.claim().await.err(), Some(ClaimError::NodeLost));
-
         let mut here = barrier();
         let mut at_mill = carry(here.enrol(), &river, &mill, "barrier").await?;
         let mut at_baker = carry(here.enrol(), &market, &baker, "barrier").await?;
@@ -547,6 +531,91 @@ fn handles_of_every_kind_are_in_two_applications() {
         for n in 0..3 {
             let all = par!(clock.send(n), one.recv(), two.recv(), three.recv());
             assert_eq!(all, (Ok(()), Ok(n), Ok(n), Ok(n)));
+        }
+        Ok(())
+    });
+}
+
+/// Where a handle of a shared face is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Home,
+    Mill,
+    Baker,
+}
+
+/// Nodes of two applications: a program has one of each, `river` and `market`.
+struct Two {
+    river: Node,
+    mill: Node,
+    market: Node,
+    baker: Node,
+}
+
+impl Two {
+    async fn new(test: &str) -> Result<Self> {
+        let [river, mill] = nodes(&format!("river of {test}")).await?;
+        let [market, baker] = nodes(&format!("market of {test}")).await?;
+        Ok(Self { river, mill, market, baker })
+    }
+
+    /// The end goes there from the program.
+    async fn to<T: Portable>(&self, at: At, end: T, name: &str) -> Result<T> {
+        match at {
+            At::Home => Ok(end),
+            At::Mill => carry(end, &self.river, &self.mill, name).await,
+            At::Baker => carry(end, &self.market, &self.baker, name).await,
+        }
+    }
+}
+
+/// Claims the face and uses all its ends: also again, with a claim that stays, and with more in a row than are on their way at once.
+async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) -> Result {
+    for n in 0..3 {
+        let mut claim = client.claim().await?;
+        for n in n..n + 8 {
+            let (replied, accepted) = par!(claim.grind.call(n), async {
+                let (asked, reply) = server.grind.accept().await?.split();
+                reply.send(asked + 1).map_err(|_| RecvError::Closed)
+            });
+            accepted?;
+            assert_eq!(replied?, n + 1, "{at:?}");
+            passes(&mut server.bell, &mut claim.bell, n).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A face goes to who claims it. Where it cannot, since it has been at nodes of another application, it is used from there, and stays: whoever claims it in turn, and wherever its other side is.
+#[test]
+fn a_shared_face_serves_two_applications() {
+    const ORDERS: [&[At]; 3] = [
+        &[At::Home, At::Mill, At::Baker, At::Mill, At::Home, At::Baker, At::Baker, At::Mill, At::Home],
+        &[At::Baker, At::Mill, At::Baker, At::Home, At::Mill, At::Home],
+        &[At::Mill, At::Baker, At::Home],
+    ];
+    run(async {
+        let nodes = Two::new("faces").await?;
+        for (order, server_at) in ORDERS.into_iter().zip([At::Home, At::Mill, At::Baker].into_iter().cycle()) {
+            for server_at in [server_at, At::Home, At::Mill, At::Baker] {
+                let (client, server) = Mill::pair();
+                let mut server = nodes.to(server_at, server, "server").await?;
+                let mut here = client.share();
+                let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+                let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+                for at in order {
+                    let handle = match at {
+                        At::Home => &mut here,
+                        At::Mill => &mut at_mill,
+                        At::Baker => &mut at_baker,
+                    };
+                    let used = uses(handle, &mut server, *at).await;
+                    assert!(used.is_ok(), "{used:?}: server at {server_at:?}, {order:?}, at {at:?}");
+                }
+                drop((here, at_mill, at_baker));
+                assert!(matches!(server.grind.accept().await, Err(RecvError::Closed)));
+                server.bell.closed().await;
+            }
         }
         Ok(())
     });

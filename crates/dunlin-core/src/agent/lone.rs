@@ -1,5 +1,7 @@
 //! Agents of single handles of an end that several share.
 
+#[cfg(feature = "serde")]
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
 use crate::share::{Line, Shared};
 use crate::waits::ChannelId;
+#[cfg(feature = "serde")]
+use crate::waits::Recorded;
 
 /// The handle that an agent stands in for.
 pub(crate) struct Lone {
@@ -34,6 +38,15 @@ impl Lone {
         Self { handle, id, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
     }
 
+    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be held back. `keeps` is dropped with the agent, behind it.
+    #[cfg(feature = "serde")]
+    pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, keeps: Arc<dyn Any + Send + Sync>) -> Self {
+        let record = Recorded::handle(chan.record.id(), chan.record.made());
+        let (handle, id) = (Handle::clone_number(record.index()), record.id());
+        let beside = Beside { chan: chan.clone(), handle, _record: record, _keeps: keeps };
+        Self::new(handle, id, Arc::default(), Box::new(beside))
+    }
+
     pub(super) fn began(&self, number: u64) {
         if self.waiting.lock().insert(number) {
             self.line.lone_began_by(self.handle);
@@ -45,6 +58,22 @@ impl Lone {
         if waited {
             self.line.lone_ended_by(self.handle);
         }
+    }
+}
+
+/// In the place of the handle of an end that is lent.
+#[cfg(feature = "serde")]
+struct Beside<T> {
+    chan: Arc<Chan<T>>,
+    handle: Handle,
+    _record: Recorded,
+    _keeps: Arc<dyn Any + Send + Sync>,
+}
+
+#[cfg(feature = "serde")]
+impl<T> Drop for Beside<T> {
+    fn drop(&mut self) {
+        self.chan.handle_gone(self.handle);
     }
 }
 
@@ -97,6 +126,10 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Takes the place of a handle.
     pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
         let (chan, lone) = handle.into_lone();
+        Self::of(chan, lone)
+    }
+
+    pub(crate) fn of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
         chan.add_agent(|queue, _| queue.add_demands(lone.handle));
         Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false) }
     }
