@@ -23,6 +23,7 @@ use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
+use crate::error::Why;
 use crate::share::Shared;
 use crate::share::far::Lend;
 use crate::waits::ChannelId;
@@ -160,6 +161,14 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
     fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
         let (chan, keeps) = (self.chan().clone(), keeps.clone());
         Some(Box::new(move || {
+            if let Some(why) = chan.why_no_send() {
+                // An agent beside it would be there as long as the channel is.
+                let (there, here) = crate::channel::ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+                if let Why::Poisoned(reason) = why {
+                    here.chan().poison_surely(reason);
+                }
+                return Agent::Inlet(Inlet::new(there).into());
+            }
             let lone = Lone::beside(&chan, keeps);
             Agent::Inlet(Inlet::lone_of(chan, lone).into())
         }))
@@ -225,6 +234,11 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
     fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
         let (chan, keeps) = (self.chan().clone(), keeps.clone());
         Some(Box::new(move || {
+            if let Some(reason) = chan.with_queue(|queue, _, _| queue.poison_reason().cloned()) {
+                let (there, here) = crate::channel::ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+                there.chan().poison_surely(reason);
+                return Agent::Outlet(Outlet::new(here).into());
+            }
             let lone = Lone::beside(&chan, keeps);
             Agent::Outlet(LoneOutlet::of(chan, lone).into())
         }))

@@ -157,7 +157,12 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: Bounds { deaths: &[1], ..lends(&[1]) },
             ..face.clone()
         },
-        Scenario { name: "face-refused", users: &[(0, "1."), (1, "11."), (2, "1.")], bounds: refuses.clone(), ..face.clone() },
+        Scenario {
+            name: "face-refused",
+            users: &[(0, "1."), (1, "11."), (2, "1.")],
+            bounds: refuses.clone(),
+            ..face.clone()
+        },
         Scenario {
             name: "face-refused-drops",
             users: &[(0, "1."), (1, "1"), (1, "1")],

@@ -621,6 +621,188 @@ fn a_shared_face_serves_two_applications() {
     });
 }
 
+#[derive(Bundle)]
+struct Hoist {
+    load: ToServer<Vec<u8>>,
+    unload: ToClient<Vec<u8>>,
+    rope: ToServer<Sender<u32>>,
+}
+
+/// What goes over a face that is used from another application: large values and those of choices, what is given up, and an end, if it is of the application in which the face has been.
+#[test]
+fn a_face_that_is_lent_carries_what_others_do() {
+    run(async {
+        let nodes = Two::new("hoists").await?;
+        let (client, mut server) = Hoist::pair();
+        let mut here = client.share();
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+        drop(at_mill.claim().await?);
+        for n in 0..3u8 {
+            let mut claim = at_baker.claim().await?;
+            for size in [1, 100_000, 1_000_000] {
+                let sack = vec![n; size];
+                let (sent, received) = par!(claim.load.send(sack.clone()), server.load.recv());
+                sent?;
+                assert_eq!(received?, sack);
+                let extended = async { Ok::<_, RecvError>(claim.unload.recv_extended().await?.release()) };
+                let (sent, received) = par!(server.unload.send(sack.clone()), extended);
+                sent?;
+                assert_eq!(received?, sack);
+                let mut slot = Some(sack);
+                let chosen = async {
+                    alt! {
+                        sent = claim.load.send_from(&mut slot) => sent.is_ok(),
+                        _ = future(std::future::pending::<()>()) => false,
+                    }
+                };
+                let (sent, received) = par!(chosen, server.load.recv());
+                assert!(sent);
+                assert_eq!(received?.len(), size);
+            }
+            let given_up = claim.load.send(vec![n]).within(Duration::from_millis(5)).await.unwrap_err();
+            assert_eq!(given_up.into_value(), [n]);
+            let received = claim.unload.recv().within(Duration::from_millis(5)).await;
+            assert_eq!(received, Err(RecvError::TimedOut));
+            // Nobody has received what the server sends now: it is there for the next.
+            drop(claim);
+            let (sent, received) = par!(server.unload.send(vec![n]), async {
+                here.claim().await?.unload.recv().await.map_err(Error::from)
+            });
+            sent?;
+            assert_eq!(received?, [n]);
+        }
+
+        let (tx, _rx) = channel::<u32>();
+        let mut claim = at_baker.claim().await?;
+        let Err(SendError::NotTaken { value: tx, why: Why::Unsendable(text) }) = claim.rope.send(tx).await else {
+            panic!("it goes")
+        };
+        assert!(text.to_string().contains("of another application"), "{text}");
+        drop(claim);
+        let mut claim = at_mill.claim().await?;
+        let (sent, received) = par!(claim.rope.send(tx), server.rope.recv());
+        assert!(sent.is_ok() && received.is_ok());
+        drop(claim);
+
+        // Who has it ends a channel for all.
+        let claim = at_baker.claim().await?;
+        claim.load.retire();
+        assert_eq!(server.load.recv().await, Err(RecvError::Closed));
+        claim.unload.poison("done");
+        assert!(server.unload.send(vec![]).await.is_err_and(|error| error.is_poisoned()));
+        drop(claim);
+        for handle in [&mut here, &mut at_mill, &mut at_baker] {
+            let mut claim = handle.claim().await?;
+            assert!(claim.load.send(vec![]).await.is_err_and(|error| error.is_closed()));
+            assert!(matches!(claim.unload.recv().await, Err(RecvError::Poisoned(_))));
+        }
+        Ok(())
+    });
+}
+
+/// What is lent is not lost with the node that uses it.
+#[test]
+fn a_face_that_is_lent_outlives_its_claimer() {
+    run(async {
+        let nodes = Two::new("loans").await?;
+        let (client, mut server) = Mill::pair();
+        let mut here = client.share();
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+        uses(&mut at_mill, &mut server, At::Mill).await?;
+        let mut claim = at_baker.claim().await?;
+        passes(&mut server.bell, &mut claim.bell, 1).await?;
+        let (left, used) = par!(nodes.baker.leave(), uses(&mut here, &mut server, At::Home));
+        left?;
+        used?;
+        assert!(claim.grind.call(2).await.is_err());
+        drop(claim);
+        uses(&mut at_mill, &mut server, At::Mill).await
+    });
+}
+
+/// A face that nobody can use from elsewhere: an enrolment is of one.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Oath {
+    say: Sender<u32>,
+    all: Barrier,
+}
+
+impl dunlin::End for Oath {
+    type Link = ();
+
+    fn link(&self) {}
+}
+
+impl dunlin::Lend for Oath {
+    type Other = ();
+
+    fn lone(_: Shared<Self>) -> Option<dunlin::carrier::Agent> {
+        None
+    }
+
+    fn another() -> (Option<dunlin::carrier::Agent>, ()) {
+        (None, ())
+    }
+
+    fn carry(_: Shared<Self>, (): ()) -> Option<dunlin::carrier::Chore> {
+        None
+    }
+
+    fn adopt() -> (Option<Self>, (), Option<dunlin::carrier::Agent>) {
+        (None, (), None)
+    }
+}
+
+/// A face that can neither go to who would claim it, nor be used from there, says so, and stays.
+#[test]
+fn a_face_that_cannot_serve_two_applications_stays() {
+    run(async {
+        let nodes = Two::new("oaths").await?;
+        let (say, mut heard) = channel::<u32>();
+        let mut witness = barrier();
+        let mut here = dunlin::End::share(Oath { say, all: witness.enrol() });
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "oath").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "oath").await?;
+        let mut also_there = at_baker.clone();
+        let mut swears = async |handle: &mut Shared<Oath>| {
+            let mut claim = handle.claim().await?;
+            passes(&mut claim.say, &mut heard, 1).await?;
+            let (there, here) = par!(claim.all.sync(), witness.sync());
+            there?;
+            here?;
+            Result::<()>::Ok(())
+        };
+        let refused = |claimed: Option<ClaimError>| match claimed {
+            Some(ClaimError::Unsendable(why)) => assert!(why.as_str().contains("enrolment on a barrier"), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        swears(&mut at_mill).await?;
+        for _ in 0..3 {
+            let (one, other) = par!(at_baker.claim(), also_there.claim());
+            refused(one.err());
+            refused(other.err());
+            refused(alt! {
+                claimed = at_baker.claim() => claimed.err(),
+                _ = future(std::future::pending::<()>()) => None,
+            });
+            assert_eq!(at_baker.try_claim().err(), Some(ClaimError::WouldBlock));
+            swears(&mut here).await?;
+            swears(&mut at_mill).await?;
+        }
+        // Also who has asked while it was claimed elsewhere, and whose wait was given up.
+        let held = at_mill.claim().await?;
+        let given_up = also_there.claim().within(Duration::from_millis(5)).await;
+        assert_eq!(given_up.err(), Some(ClaimError::TimedOut));
+        let (claimed, ()) = par!(at_baker.claim(), async { drop(held) });
+        refused(claimed.err());
+        drop((at_baker, also_there));
+        swears(&mut at_mill).await?;
+        swears(&mut here).await
+    });
+}
+
 #[test]
 fn a_program_may_have_a_role_in_each_of_two_applications() {
     run(async {

@@ -31,20 +31,40 @@ pub(crate) struct Lone {
     waiting: Lock<BTreeSet<u64>>,
     /// The handle itself, which keeps the end.
     _keeps: Box<dyn Send>,
+    /// Of an end that is lent: what that is not back without.
+    #[cfg(feature = "serde")]
+    lent: Lock<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Lone {
     pub(crate) fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
-        Self { handle, id, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
+        Self {
+            handle,
+            id,
+            line,
+            waiting: Lock::new(BTreeSet::new()),
+            _keeps: keeps,
+            #[cfg(feature = "serde")]
+            lent: Lock::new(None),
+        }
     }
 
-    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be held back. `keeps` is dropped with the agent, behind it.
+    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be held back. `lent` is dropped with the agent, behind it; or when
+    /// nothing can be done by the agent any more.
     #[cfg(feature = "serde")]
-    pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, keeps: Arc<dyn Any + Send + Sync>) -> Self {
+    pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, lent: Arc<dyn Any + Send + Sync>) -> Self {
         let record = Recorded::handle(chan.record.id(), chan.record.made());
         let (handle, id) = (Handle::clone_number(record.index()), record.id());
-        let beside = Beside { chan: chan.clone(), handle, _record: record, _keeps: keeps };
-        Self::new(handle, id, Arc::default(), Box::new(beside))
+        let beside = Beside { chan: chan.clone(), handle, _record: record };
+        let lone = Self::new(handle, id, Arc::default(), Box::new(beside));
+        *lone.lent.lock() = Some(lent);
+        lone
+    }
+
+    /// The channel has ended. The agent may be there as long as the channel is.
+    pub(super) fn is_over(&self) {
+        #[cfg(feature = "serde")]
+        drop(self.lent.lock().take());
     }
 
     pub(super) fn began(&self, number: u64) {
@@ -67,7 +87,6 @@ struct Beside<T> {
     chan: Arc<Chan<T>>,
     handle: Handle,
     _record: Recorded,
-    _keeps: Arc<dyn Any + Send + Sync>,
 }
 
 #[cfg(feature = "serde")]
@@ -147,11 +166,14 @@ impl<T: Send + 'static> LoneOutlet<T> {
         match demanded {
             None => Poll::Pending,
             Some(demanded) => Poll::Ready(match demanded {
+                Demanded::Poisoned(reason) => {
+                    self.lone.is_over();
+                    Event::Poisoned(reason)
+                }
                 Demanded::Post(number) => Event::ChoiceOffer(number, self.choice),
                 Demanded::Try(number) => Event::Unlocked(number),
                 Demanded::AskedBack(number) => Event::AskedBack(number),
                 Demanded::Revoke(number) => Event::Revoke(number),
-                Demanded::Poisoned(reason) => Event::Poisoned(reason),
                 Demanded::Gone => Event::Gone,
                 Demanded::Lost => Event::Lost,
             }),
