@@ -136,6 +136,8 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
         Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1.")], bounds: young, ..face.clone() },
         Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face.clone() },
+        Scenario { name: "face-far", users: &[(1, "1."), (2, "1.")], ..face.clone() },
+        Scenario { name: "face-far-death", users: &[(1, "1."), (2, "1.")], bounds: dies(&[1]), ..face.clone() },
         Scenario { name: "face-lent", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: lends(&[2]), ..face.clone() },
         Scenario { name: "face-lent-again", users: &[(1, "1."), (2, "11.")], bounds: lends(&[2]), ..face.clone() },
         Scenario { name: "face-lent-both", users: &[(1, "1."), (2, "1.")], bounds: lends(&[1, 2]), ..face.clone() },
@@ -145,6 +147,19 @@ fn claimed() -> Vec<claims::Scenario> {
             bounds: Bounds { drops: 1, ..lends(&[1]) },
             ..face.clone()
         },
+        Scenario {
+            name: "face-lent-both-drops",
+            users: &[(1, "1"), (2, "1.")],
+            bounds: Bounds { drops: 1, ..lends(&[1, 2]) },
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-lent-both-death",
+            users: &[(1, "1."), (2, "1.")],
+            bounds: Bounds { deaths: &[1], ..lends(&[1, 2]) },
+            ..face.clone()
+        },
+        Scenario { name: "face-refused-far", users: &[(1, "11."), (2, "1.")], bounds: refuses.clone(), ..face.clone() },
         Scenario {
             name: "face-lent-goes",
             users: &[(0, "1."), (1, "1."), (1, "C1.")],

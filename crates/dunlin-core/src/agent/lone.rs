@@ -64,7 +64,11 @@ impl Lone {
     /// The channel has ended. The agent may be there as long as the channel is.
     pub(super) fn is_over(&self) {
         #[cfg(feature = "serde")]
-        drop(self.lent.lock().take());
+        {
+            // Dropped where nothing is locked: it may be the last of the end's.
+            let lent = self.lent.lock().take();
+            drop(lent);
+        }
     }
 
     pub(super) fn began(&self, number: u64) {
