@@ -490,6 +490,9 @@ impl<T: Send + 'static> Inlet<T> {
         {
             self.waits(*number, false);
         }
+        if let (Some(lone), Poll::Ready(FromReceiver::Retired | FromReceiver::Poisoned(_))) = (&self.lone, &event) {
+            lone.is_over();
+        }
         event
     }
 

@@ -350,6 +350,9 @@ pub enum ClaimError {
     /// The node that keeps the shared end was lost.
     #[error("the node that keeps the shared end was lost")]
     NodeLost,
+    /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed there.
+    #[error("the shared face cannot come to this node: {0}")]
+    Unsendable(Reason),
 }
 
 /// Why a barrier was not taken.

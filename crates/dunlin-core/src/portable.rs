@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::de::{DeserializeOwned, VariantAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::agent::{Inlet, Outlet};
+use crate::agent::{Inlet, Lone, LoneOutlet, Outlet};
 use crate::barrier::Barrier;
 use crate::broadcast::{Broadcast, Joiner};
 use crate::call::{Callee, Caller, Reply};
@@ -23,11 +23,12 @@ use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
+use crate::error::Why;
 use crate::share::Shared;
 use crate::share::far::Lend;
 use crate::waits::ChannelId;
 use agents::{Agent, Value};
-use carrier::{Another, EndKind, Mobile, Place, PolicyNote, SharedEnd};
+use carrier::{Another, EndKind, Keeps, MakesAgent, Mobile, Place, PolicyNote, SharedEnd};
 
 /// Held while a value that stands for an end gives it up because another one stands for it too.
 static GIVING_UP: Mutex<()> = Mutex::new(());
@@ -157,6 +158,22 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         Agent::Inlet(Inlet::new(self).into())
     }
 
+    fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
+        let (chan, keeps) = (self.chan().clone(), keeps.clone());
+        Some(Box::new(move || {
+            if let Some(why) = chan.why_no_send() {
+                // An agent beside it would be there as long as the channel is.
+                let (there, here) = crate::channel::ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+                if let Why::Poisoned(reason) = why {
+                    here.chan().poison_surely(reason);
+                }
+                return Agent::Inlet(Inlet::new(there).into());
+            }
+            let lone = Lone::beside(&chan, keeps);
+            Agent::Inlet(Inlet::lone_of(chan, lone).into())
+        }))
+    }
+
     fn adopt(_: &Policy) -> (Self, Agent) {
         // The policy is the receiver's.
         let (here, there) = crate::channel::ends::<T, P, MayPoison>(&rendezvous(), Location::caller());
@@ -212,6 +229,19 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 
     fn into_agent(self) -> Agent {
         Agent::Outlet(Outlet::new(self).into())
+    }
+
+    fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
+        let (chan, keeps) = (self.chan().clone(), keeps.clone());
+        Some(Box::new(move || {
+            if let Some(reason) = chan.with_queue(|queue, _, _| queue.poison_reason().cloned()) {
+                let (there, here) = crate::channel::ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+                there.chan().poison_surely(reason);
+                return Agent::Outlet(Outlet::new(here).into());
+            }
+            let lone = Lone::beside(&chan, keeps);
+            Agent::Outlet(LoneOutlet::of(chan, lone).into())
+        }))
     }
 
     fn adopt(policy: &Policy) -> (Self, Agent) {
@@ -531,6 +561,11 @@ macro_rules! moves_as {
 
             fn into_agent(self) -> Agent {
                 self.into_inner().into_agent()
+            }
+
+            fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
+                // A place for a reply is used up by it.
+                if $kind == EndKind::Reply { None } else { self.$inner().lend(keeps) }
             }
 
             fn adopt(policy: &Policy) -> (Self, Agent) {

@@ -32,6 +32,7 @@ use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::waits::{ChannelId, Doing, Record, Recorded};
 
+use line::Polled;
 pub(crate) use line::{Line, Patient, be_patient, patience_ran_out};
 
 /// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
@@ -248,7 +249,8 @@ impl<E: End> Shared<E> {
     /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
     ///
     /// # Errors
-    /// [`ClaimError::TimedOut`] with a deadline.
+    /// [`ClaimError::TimedOut`] with a deadline. Of an end that is kept at another node: [`ClaimError::NodeLost`] if that is lost; of a face,
+    /// [`ClaimError::Unsendable`] if it cannot come to this one.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it leaves its place in the line.
@@ -268,7 +270,7 @@ impl<E: End> Shared<E> {
         if self.core.line.state.lock().is_contended() {
             return Err(ClaimError::WouldBlock);
         }
-        if self.core.line.poll(&mut none, Waker::noop(), || true) {
+        if let Polled::Given = self.core.line.poll(&mut none, Waker::noop(), || true) {
             return Ok(Claim::new(self));
         }
         if let Some(ticket) = none {
@@ -537,13 +539,19 @@ impl<'a, E: End> Claiming<'a, E> {
             self.record.sender.end();
             return if commit() { Poll::Ready(Err(ClaimError::NodeLost)) } else { Poll::Pending };
         }
-        if !shared.core.line.poll(&mut self.ticket, cx.waker(), commit) {
-            if self.ticket.is_some() {
-                self.record.sender.begin(Doing::Claim);
+        match shared.core.line.poll(&mut self.ticket, cx.waker(), commit) {
+            Polled::Given => self.record.sender.end(),
+            Polled::Waits => {
+                if self.ticket.is_some() {
+                    self.record.sender.begin(Doing::Claim);
+                }
+                return Poll::Pending;
             }
-            return Poll::Pending;
+            Polled::Refused(why) => {
+                self.record.sender.end();
+                return Poll::Ready(Err(ClaimError::Unsendable(why)));
+            }
         }
-        self.record.sender.end();
         Poll::Ready(match self.shared.take() {
             Some(shared) => Ok(Claim::new(shared)),
             None => Err(ClaimError::WouldBlock),

@@ -73,6 +73,8 @@ pub struct Facts {
     died: Cell<Option<Node>>,
     /// A face has gone to this node, and has not come back.
     face_at: Cell<Option<Node>>,
+    /// It can neither go to these nodes nor be used from there.
+    refused: Cell<&'static [Node]>,
     /// It was there when that node was lost.
     face_lost: Cell<bool>,
     /// The keeper knows the handles that have gone on from these nodes.
@@ -355,6 +357,7 @@ impl User {
             None => return,
             Some(Ok(claim)) => claim,
             Some(Err(ClaimError::NodeLost)) if self.is_cut_off() => return,
+            Some(Err(ClaimError::Unsendable(_))) if self.facts.refused.get().contains(&self.node) => return,
             Some(Err(error)) => return self.facts.fail(format!("{}: {error}", self.name)),
         };
         let _held = Held::new(&self.facts, self.node);
@@ -505,6 +508,7 @@ impl Play for Scenario {
                 });
             }
             What::Face => {
+                facts.refused.set(if self.bounds.refuses { self.bounds.lends } else { &[] });
                 let (ask, server) = channel();
                 self.handles(ground, &facts, Face { ask }.share());
                 ground.serve(0, "the server", async move {

@@ -65,6 +65,10 @@ pub struct Bounds {
     pub unread: Unread,
     /// What the first words say has not been heard when the search begins.
     pub young: bool,
+    /// Faces cannot go to these nodes: their ends are used from there.
+    pub lends: &'static [Node],
+    /// Nor can they be used from there.
+    pub refuses: bool,
     /// What goes wrong: a bug, planted.
     pub plant: Plant,
 }
@@ -229,6 +233,10 @@ struct Link {
     passing: Passing,
     /// It keeps none: a value that is given back is in the word that says so.
     moves: bool,
+    /// Values fit into the channel: who sends one waits for nobody.
+    has_places: bool,
+    /// Words that begin so cannot go.
+    refuses: &'static [&'static str],
     receiver_gone: bool,
     /// The node at the other side is lost, and that was not heard yet.
     lost: bool,
@@ -236,10 +244,13 @@ struct Link {
 
 impl Link {
     fn new(outlet: Option<AnyOutlet>, inlet: Option<AnyInlet>, at: (Node, Node)) -> Self {
-        if let (Some(outlet), Some(inlet)) = (&outlet, &inlet) {
-            outlet.credit(inlet.credits());
+        let credits = inlet.as_ref().map_or(0, AnyInlet::credits);
+        if let Some(outlet) = &outlet {
+            outlet.credit(credits);
         }
         let mut link = Self {
+            has_places: credits > 0,
+            refuses: &[],
             at,
             flags: (Flag::woken(), Flag::woken()),
             forth: VecDeque::new(),
@@ -325,7 +336,15 @@ impl Link {
         let said = match event {
             Event::Sent(value) => Forth::Sent(value),
             Event::FirmOffer(ticket, value) => {
-                assert!(self.is_of_users() || self.inlet.is_none(), "a word has to wait: {}", text(&value));
+                let is_of_users = self.is_of_users() || self.inlet.is_none();
+                assert!(is_of_users || !self.has_places, "a word has to wait: {}", text(&value));
+                if !self.refuses.is_empty()
+                    && let said = text(&value)
+                    && self.refuses.iter().any(|begin| said.starts_with(begin))
+                    && let Some(outlet) = &self.outlet
+                {
+                    return outlet.failed(ticket, Some(value), Why::Unsendable("it stays".into()));
+                }
                 self.keep(ticket, &value);
                 match value.downcast_ref::<Word>() {
                     Some(word) if self.stays() => Forth::Unread(ticket, *word),
@@ -629,6 +648,8 @@ struct Begun {
     next: BTreeMap<Node, u32>,
     moves: bool,
     unread: Unread,
+    lends: &'static [Node],
+    refuses: bool,
     passing: Passing,
     kept: BTreeMap<u128, (Node, WeakSharedEnd)>,
 }
@@ -717,6 +738,10 @@ impl Ground {
             link.moves = self.0.borrow().moves;
             link.unread = self.0.borrow().unread;
             link.passing = self.0.borrow().passing.clone();
+            if self.0.borrow().lends.contains(&link.at.1) {
+                let refuses = self.0.borrow().refuses;
+                link.refuses = if refuses { &["{\"Granted\":{", "{\"Lent\""] } else { &["{\"Granted\":{"] };
+            }
             let key = self.key(from);
             self.0.borrow_mut().links.push((key, link));
         }
@@ -797,6 +822,8 @@ impl<L: Laws> Stage<L> {
         let (ground, bounds) = (Ground::default(), play.bounds());
         ground.0.borrow_mut().moves = bounds.moves;
         ground.0.borrow_mut().unread = bounds.unread;
+        ground.0.borrow_mut().lends = bounds.lends;
+        ground.0.borrow_mut().refuses = bounds.refuses;
         let laws = play.begin(&ground);
         let mut stage = Self {
             bounds,
@@ -1027,6 +1054,9 @@ impl<L: Laws> Stage<L> {
                 return;
             }
             self.laws.heard(from, to, &said);
+            if said.starts_with("{\"Lent\"") {
+                return self.borrow(key);
+            }
             for other in self.links.values_mut() {
                 if let Some(outlet) = &other.outlet
                     && ends.contains(&outlet.channel())
@@ -1049,6 +1079,26 @@ impl<L: Laws> Stage<L> {
         }
         if let Some(link) = self.links.get_mut(&key) {
             link.deliver_forth();
+        }
+    }
+
+    /// Of what this word lends the ends are used where it arrives, and stay.
+    fn borrow(&mut self, key: Key) {
+        let Some(link) = self.links.get_mut(&key) else { return };
+        let (from, to) = link.at;
+        if let (Some(inlet), Some(Forth::Offer(ticket, value))) = (&link.inlet, link.forth.pop_front()) {
+            let (mut outbox, mut bytes, mut inbox) = (Outbox::new(), Vec::new(), Inbox::default());
+            let written = outbox.encode(|| value.write(Format::Cbor, &mut Sink::new(&mut bytes, u64::MAX)));
+            written.expect("it was written before");
+            let sealed = outbox.seal().expect("it was written");
+            sealed.ends().for_each(|end| inbox.expect(end.token, end.kind, rendezvous()));
+            let shape = inlet.shape();
+            let borrowed = inbox.decode(|| shape.read(Format::Cbor, &bytes).0).expect("an end can be read");
+            let adopted = inbox.into_adopted();
+            for (end, adopted) in sealed.commit(value).expect("nobody else has it").into_iter().zip(adopted) {
+                self.ground.connect(from, to, end.into_agent(), adopted.agent);
+            }
+            inlet.offer(ticket, borrowed);
         }
     }
 
@@ -1121,7 +1171,7 @@ impl<L: Laws> Stage<L> {
 /// What is on its way to a node that is lost, or from there, is lost.
 fn lose(link: &mut Link, laws: &impl Laws, dead: Option<Node>) {
     for said in link.forth.drain(..) {
-        if let Forth::Sent(value) = said
+        if let Forth::Sent(value) | Forth::Offer(_, value) = said
             && Some(link.at.1) == dead
         {
             laws.heard(link.at.0, link.at.1, &text(&value));

@@ -66,6 +66,8 @@ fn claimed() -> Vec<claims::Scenario> {
     let unread = |drops| Bounds { unread: Unread::Straight, drops, ..Bounds::default() };
     let drops = |drops| Bounds { drops, ..Bounds::default() };
     let dies = |nodes| Bounds { deaths: nodes, ..Bounds::default() };
+    let lends = |nodes| Bounds { lends: nodes, ..Bounds::default() };
+    let refuses = Bounds { refuses: true, ..lends(&[1]) };
     vec![
         Scenario { name: "claim", users: &[(0, "1."), (1, "1.")], ..send.clone() },
         Scenario { name: "claim-far", users: &[(1, "1."), (2, "1.")], ..send.clone() },
@@ -133,7 +135,55 @@ fn claimed() -> Vec<claims::Scenario> {
         Scenario { name: "face-leaves", users: &[(0, "1."), (1, "1")], bounds: drops(1), ..face.clone() },
         Scenario { name: "face-goes", users: &[(0, "1."), (1, "1."), (1, "C1.")], ..face.clone() },
         Scenario { name: "face-hurries", users: &[(0, "1."), (1, "C1.")], bounds: young, ..face.clone() },
-        Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face },
+        Scenario { name: "face-death", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: dies(&[1]), ..face.clone() },
+        Scenario { name: "face-far", users: &[(1, "1."), (2, "1.")], ..face.clone() },
+        Scenario { name: "face-far-death", users: &[(1, "1."), (2, "1.")], bounds: dies(&[1]), ..face.clone() },
+        Scenario { name: "face-lent", users: &[(0, "1."), (1, "1."), (2, "1.")], bounds: lends(&[2]), ..face.clone() },
+        Scenario { name: "face-lent-again", users: &[(1, "1."), (2, "11.")], bounds: lends(&[2]), ..face.clone() },
+        Scenario { name: "face-lent-both", users: &[(1, "1."), (2, "1.")], bounds: lends(&[1, 2]), ..face.clone() },
+        Scenario {
+            name: "face-lent-drops",
+            users: &[(0, "1."), (1, "1")],
+            bounds: Bounds { drops: 1, ..lends(&[1]) },
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-lent-both-drops",
+            users: &[(1, "1"), (2, "1.")],
+            bounds: Bounds { drops: 1, ..lends(&[1, 2]) },
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-lent-both-death",
+            users: &[(1, "1."), (2, "1.")],
+            bounds: Bounds { deaths: &[1], ..lends(&[1, 2]) },
+            ..face.clone()
+        },
+        Scenario { name: "face-refused-far", users: &[(1, "11."), (2, "1.")], bounds: refuses.clone(), ..face.clone() },
+        Scenario {
+            name: "face-lent-goes",
+            users: &[(0, "1."), (1, "1."), (1, "C1.")],
+            bounds: lends(&[2]),
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-lent-death",
+            users: &[(0, "1."), (1, "1."), (2, "1.")],
+            bounds: Bounds { deaths: &[1], ..lends(&[1]) },
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-refused",
+            users: &[(0, "1."), (1, "11."), (2, "1.")],
+            bounds: refuses.clone(),
+            ..face.clone()
+        },
+        Scenario {
+            name: "face-refused-drops",
+            users: &[(0, "1."), (1, "1"), (1, "1")],
+            bounds: Bounds { drops: 1, ..refuses },
+            ..face
+        },
         Scenario { name: "receive", users: &[(0, "1."), (1, "1.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-far", users: &[(1, "1."), (2, "1.")], values: 2, ..receive.clone() },
         Scenario { name: "receive-lone", users: &[(0, "o."), (1, "o."), (2, "o.")], values: 3, ..receive.clone() },

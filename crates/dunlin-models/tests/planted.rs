@@ -43,6 +43,13 @@ fn planted_a_recall_is_forgotten() {
 fn planted_a_claim_is_not_returned() {
     is_stuck("claim-far", Plant::Lost("{\"Return\""));
     is_stuck("face", Plant::Lost("{\"Return\""));
+    is_stuck("face-lent", Plant::Lost("{\"Return\":null"));
+}
+
+#[test]
+fn planted_a_face_is_not_lent() {
+    is_stuck("face-lent", Plant::Lost("{\"Lent\""));
+    is_stuck("face-refused", Plant::Lost("{\"Refused\""));
 }
 
 #[test]

@@ -45,9 +45,10 @@ fn claims_hold_in_small_worlds() {
     ]);
     hold(&[
         "claim-goes-held",
-        "face",
+        "face-far",
         "face-any",
-        "face-drops",
+        "face-lent-both",
+        "face-refused-far",
         "receive",
         "receive-lone",
         "receive-moved-1",
@@ -67,6 +68,13 @@ fn barriers_hold_in_small_worlds() {
 #[test]
 fn what_is_lost_is_told_in_small_worlds() {
     hold(&["cut-10", "cut-01", "death-10", "death-01"]);
-    hold(&["claim-death", "claim-death-go", "face-death", "receive-retires-death", "unread-death"]);
+    hold(&[
+        "claim-death",
+        "claim-death-go",
+        "face-far-death",
+        "face-lent-both-death",
+        "receive-retires-death",
+        "unread-death",
+    ]);
     hold(&["sync-death", "sync-death-chosen", "sync-death-goes"]);
 }

@@ -514,22 +514,6 @@ fn handles_of_every_kind_are_in_two_applications() {
             assert_eq!(replied?, 8);
         }
 
-        // A face goes to who claims it, and so it is of the application where it has gone first: it cannot go over the other one.
-        let (client, mut server) = Mill::pair();
-        let mut here = client.share();
-        let mut at_mill = carry(here.clone(), &river, &mill, "shared client").await?;
-        let mut at_baker = carry(here.clone(), &market, &baker, "shared client").await?;
-        for handle in [&mut here, &mut at_mill] {
-            let mut claim = handle.claim().await?;
-            let (replied, accepted) = par!(claim.grind.call(9), async {
-                server.grind.accept().await?.reply(10).map_err(|_| RecvError::Closed)
-            });
-            accepted?;
-            assert_eq!(replied?, 10);
-            passes(&mut server.bell, &mut claim.bell, 11).await?;
-        }
-        assert_eq!(at_baker.claim().await.err(), Some(ClaimError::NodeLost));
-
         let mut here = barrier();
         let mut at_mill = carry(here.enrol(), &river, &mill, "barrier").await?;
         let mut at_baker = carry(here.enrol(), &market, &baker, "barrier").await?;
@@ -549,6 +533,273 @@ fn handles_of_every_kind_are_in_two_applications() {
             assert_eq!(all, (Ok(()), Ok(n), Ok(n), Ok(n)));
         }
         Ok(())
+    });
+}
+
+/// Where a handle of a shared face is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Home,
+    Mill,
+    Baker,
+}
+
+/// Nodes of two applications: a program has one of each, `river` and `market`.
+struct Two {
+    river: Node,
+    mill: Node,
+    market: Node,
+    baker: Node,
+}
+
+impl Two {
+    async fn new(test: &str) -> Result<Self> {
+        let [river, mill] = nodes(&format!("river of {test}")).await?;
+        let [market, baker] = nodes(&format!("market of {test}")).await?;
+        Ok(Self { river, mill, market, baker })
+    }
+
+    /// The end goes there from the program.
+    async fn to<T: Portable>(&self, at: At, end: T, name: &str) -> Result<T> {
+        match at {
+            At::Home => Ok(end),
+            At::Mill => carry(end, &self.river, &self.mill, name).await,
+            At::Baker => carry(end, &self.market, &self.baker, name).await,
+        }
+    }
+}
+
+/// Claims the face and uses all its ends: also again, with a claim that stays, and with more in a row than are on their way at once.
+async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) -> Result {
+    for n in 0..3 {
+        let mut claim = client.claim().await?;
+        for n in n..n + 8 {
+            let (replied, accepted) = par!(claim.grind.call(n), async {
+                let (asked, reply) = server.grind.accept().await?.split();
+                reply.send(asked + 1).map_err(|_| RecvError::Closed)
+            });
+            accepted?;
+            assert_eq!(replied?, n + 1, "{at:?}");
+            passes(&mut server.bell, &mut claim.bell, n).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A face goes to who claims it. Where it cannot, since it has been at nodes of another application, it is used from there, and stays: whoever claims it in turn, and wherever its other side is.
+#[test]
+fn a_shared_face_serves_two_applications() {
+    const ORDERS: [&[At]; 3] = [
+        &[At::Home, At::Mill, At::Baker, At::Mill, At::Home, At::Baker, At::Baker, At::Mill, At::Home],
+        &[At::Baker, At::Mill, At::Baker, At::Home, At::Mill, At::Home],
+        &[At::Mill, At::Baker, At::Home],
+    ];
+    run(async {
+        let nodes = Two::new("faces").await?;
+        for (order, server_at) in ORDERS.into_iter().zip([At::Home, At::Mill, At::Baker].into_iter().cycle()) {
+            for server_at in [server_at, At::Home, At::Mill, At::Baker] {
+                let (client, server) = Mill::pair();
+                let mut server = nodes.to(server_at, server, "server").await?;
+                let mut here = client.share();
+                let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+                let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+                for at in order {
+                    let handle = match at {
+                        At::Home => &mut here,
+                        At::Mill => &mut at_mill,
+                        At::Baker => &mut at_baker,
+                    };
+                    let used = uses(handle, &mut server, *at).await;
+                    assert!(used.is_ok(), "{used:?}: server at {server_at:?}, {order:?}, at {at:?}");
+                }
+                drop((here, at_mill, at_baker));
+                assert!(matches!(server.grind.accept().await, Err(RecvError::Closed)));
+                server.bell.closed().await;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[derive(Bundle)]
+struct Hoist {
+    load: ToServer<Vec<u8>>,
+    unload: ToClient<Vec<u8>>,
+    rope: ToServer<Sender<u32>>,
+}
+
+/// What goes over a face that is used from another application: large values and those of choices, what is given up, and an end, if it is of the application in which the face has been.
+#[test]
+fn a_face_that_is_lent_carries_what_others_do() {
+    run(async {
+        let nodes = Two::new("hoists").await?;
+        let (client, mut server) = Hoist::pair();
+        let mut here = client.share();
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+        drop(at_mill.claim().await?);
+        for n in 0..3u8 {
+            let mut claim = at_baker.claim().await?;
+            for size in [1, 100_000, 1_000_000] {
+                let sack = vec![n; size];
+                let (sent, received) = par!(claim.load.send(sack.clone()), server.load.recv());
+                sent?;
+                assert_eq!(received?, sack);
+                let extended = async { Ok::<_, RecvError>(claim.unload.recv_extended().await?.release()) };
+                let (sent, received) = par!(server.unload.send(sack.clone()), extended);
+                sent?;
+                assert_eq!(received?, sack);
+                let mut slot = Some(sack);
+                let chosen = async {
+                    alt! {
+                        sent = claim.load.send_from(&mut slot) => sent.is_ok(),
+                        _ = future(std::future::pending::<()>()) => false,
+                    }
+                };
+                let (sent, received) = par!(chosen, server.load.recv());
+                assert!(sent);
+                assert_eq!(received?.len(), size);
+            }
+            let given_up = claim.load.send(vec![n]).within(Duration::from_millis(5)).await.unwrap_err();
+            assert_eq!(given_up.into_value(), [n]);
+            let received = claim.unload.recv().within(Duration::from_millis(5)).await;
+            assert_eq!(received, Err(RecvError::TimedOut));
+            // Nobody has received what the server sends now: it is there for the next.
+            drop(claim);
+            let (sent, received) = par!(server.unload.send(vec![n]), async {
+                here.claim().await?.unload.recv().await.map_err(Error::from)
+            });
+            sent?;
+            assert_eq!(received?, [n]);
+        }
+
+        let (tx, _rx) = channel::<u32>();
+        let mut claim = at_baker.claim().await?;
+        let Err(SendError::NotTaken { value: tx, why: Why::Unsendable(text) }) = claim.rope.send(tx).await else {
+            panic!("it goes")
+        };
+        assert!(text.to_string().contains("of another application"), "{text}");
+        drop(claim);
+        let mut claim = at_mill.claim().await?;
+        let (sent, received) = par!(claim.rope.send(tx), server.rope.recv());
+        assert!(sent.is_ok() && received.is_ok());
+        drop(claim);
+
+        // Who has it ends a channel for all.
+        let claim = at_baker.claim().await?;
+        claim.load.retire();
+        assert_eq!(server.load.recv().await, Err(RecvError::Closed));
+        claim.unload.poison("done");
+        assert!(server.unload.send(vec![]).await.is_err_and(|error| error.is_poisoned()));
+        drop(claim);
+        for handle in [&mut here, &mut at_mill, &mut at_baker] {
+            let mut claim = handle.claim().await?;
+            assert!(claim.load.send(vec![]).await.is_err_and(|error| error.is_closed()));
+            assert!(matches!(claim.unload.recv().await, Err(RecvError::Poisoned(_))));
+        }
+        Ok(())
+    });
+}
+
+/// What is lent is not lost with the node that uses it.
+#[test]
+fn a_face_that_is_lent_outlives_its_claimer() {
+    run(async {
+        let nodes = Two::new("loans").await?;
+        let (client, mut server) = Mill::pair();
+        let mut here = client.share();
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "client").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "client").await?;
+        uses(&mut at_mill, &mut server, At::Mill).await?;
+        let mut claim = at_baker.claim().await?;
+        passes(&mut server.bell, &mut claim.bell, 1).await?;
+        let (left, used) = par!(nodes.baker.leave(), uses(&mut here, &mut server, At::Home));
+        left?;
+        used?;
+        assert!(claim.grind.call(2).await.is_err());
+        drop(claim);
+        uses(&mut at_mill, &mut server, At::Mill).await
+    });
+}
+
+/// A face that nobody can use from elsewhere: an enrolment is of one.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Oath {
+    say: Sender<u32>,
+    all: Barrier,
+}
+
+impl dunlin::End for Oath {
+    type Link = ();
+
+    fn link(&self) {}
+}
+
+impl dunlin::Lend for Oath {
+    type Other = ();
+
+    fn lone(_: Shared<Self>) -> Option<dunlin::carrier::Agent> {
+        None
+    }
+
+    fn another() -> (Option<dunlin::carrier::Agent>, ()) {
+        (None, ())
+    }
+
+    fn carry(_: Shared<Self>, (): ()) -> Option<dunlin::carrier::Chore> {
+        None
+    }
+
+    fn adopt() -> (Option<Self>, (), Option<dunlin::carrier::Agent>) {
+        (None, (), None)
+    }
+}
+
+/// A face that can neither go to who would claim it, nor be used from there, says so, and stays.
+#[test]
+fn a_face_that_cannot_serve_two_applications_stays() {
+    run(async {
+        let nodes = Two::new("oaths").await?;
+        let (say, mut heard) = channel::<u32>();
+        let mut witness = barrier();
+        let mut here = dunlin::End::share(Oath { say, all: witness.enrol() });
+        let mut at_mill = nodes.to(At::Mill, here.clone(), "oath").await?;
+        let mut at_baker = nodes.to(At::Baker, here.clone(), "oath").await?;
+        let mut also_there = at_baker.clone();
+        let mut swears = async |handle: &mut Shared<Oath>| {
+            let mut claim = handle.claim().await?;
+            passes(&mut claim.say, &mut heard, 1).await?;
+            let (there, here) = par!(claim.all.sync(), witness.sync());
+            there?;
+            here?;
+            Result::<()>::Ok(())
+        };
+        let refused = |claimed: Option<ClaimError>| match claimed {
+            Some(ClaimError::Unsendable(why)) => assert!(why.as_str().contains("enrolment on a barrier"), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        swears(&mut at_mill).await?;
+        for _ in 0..3 {
+            let (one, other) = par!(at_baker.claim(), also_there.claim());
+            refused(one.err());
+            refused(other.err());
+            refused(alt! {
+                claimed = at_baker.claim() => claimed.err(),
+                _ = future(std::future::pending::<()>()) => None,
+            });
+            assert_eq!(at_baker.try_claim().err(), Some(ClaimError::WouldBlock));
+            swears(&mut here).await?;
+            swears(&mut at_mill).await?;
+        }
+        // Also who has asked while it was claimed elsewhere, and whose wait was given up.
+        let held = at_mill.claim().await?;
+        let given_up = also_there.claim().within(Duration::from_millis(5)).await;
+        assert_eq!(given_up.err(), Some(ClaimError::TimedOut));
+        let (claimed, ()) = par!(at_baker.claim(), async { drop(held) });
+        refused(claimed.err());
+        drop((at_baker, also_there));
+        swears(&mut at_mill).await?;
+        swears(&mut here).await
     });
 }
 

@@ -681,6 +681,41 @@ fn a_face_is_granted_to_who_has_gone() {
     });
 }
 
+/// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into its channel while its keeper stands in the line: each hears the other one.
+#[test]
+fn a_face_is_granted_to_who_has_much_to_say() {
+    run(async {
+        let [a, b, c] = nodes("a_face_is_granted_to_who").await;
+        let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
+        let mut bc = way::<Shared<TillClient>>(&b, &c, "bc").await?;
+        let (client, mut server) = Till::pair();
+        let mut at_a = client.share();
+        let at_b = along(at_a.clone(), &mut ab).await?;
+        let mut claims = at_b.clone();
+        let held = at_a.claim().await?;
+        let mut at_c = Vec::new();
+        // It has asked: what it asked for comes.
+        let claimed = claims.claim().within(Duration::from_millis(5)).await;
+        assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
+        for _ in 0..12 {
+            at_c.push(along(at_b.clone(), &mut bc).await?);
+        }
+        drop(held);
+        let mut till = claims.claim().await?;
+        let (paid, got) = par!(till.pay.send(1), server.pay.recv());
+        paid?;
+        assert_eq!(got?, 1);
+        drop(till);
+        for (n, mut handle) in (2..).zip(at_c.into_iter().chain([at_a, at_b])) {
+            let mut till = handle.claim().await?;
+            let (paid, got) = par!(till.pay.send(n), server.pay.recv());
+            paid?;
+            assert_eq!(got?, n);
+        }
+        Ok(())
+    });
+}
+
 /// Who has claimed a receiver at another node retires it: for all, and what was held there goes on.
 #[test]
 fn a_claim_elsewhere_retires_the_channel() {

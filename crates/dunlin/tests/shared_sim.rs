@@ -331,6 +331,114 @@ fn each_word_is_heard_once() {
     seeds(60).for_each(an_audience);
 }
 
+#[derive(Bundle)]
+struct Stage {
+    say: ToServer<Word>,
+    hear: ToClient<Word>,
+}
+
+/// Claims the face, and says or hears a few words in each claim, until it hears the end.
+async fn actor(sim: &Sim, number: u32, mut shared: Shared<StageClient>, said: Shout, told: Shout) -> Result {
+    loop {
+        let mut stage = match shared.claim().within(Duration::from_millis(1 + sim.below(300))).await {
+            Ok(stage) => stage,
+            Err(dunlin::ClaimError::TimedOut) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let claim = said.claim();
+        for _ in 0..=sim.below(3) {
+            let wait = Duration::from_micros(sim.below(8000));
+            if sim.below(2) == 0 {
+                let word = said.word(number, claim);
+                match sim.below(3) {
+                    0 => said.became(word, &stage.say.send(word).within(wait).await),
+                    _ => said.became(word, &stage.say.send(word).await),
+                }
+                continue;
+            }
+            let heard = match sim.below(3) {
+                0 => stage.hear.recv().within(wait).await,
+                1 => stage.hear.recv_extended().within(wait).await.map(|held| *held),
+                _ => alt! {
+                    word = stage.hear.recv() => word,
+                    _ = sleep(wait) => Err(dunlin::RecvError::TimedOut),
+                },
+            };
+            match heard {
+                Ok(word) => told.heard(word),
+                Err(dunlin::RecvError::TimedOut) => {}
+                Err(dunlin::RecvError::Closed) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        drop(stage);
+        if sim.below(2) == 0 {
+            pause(sim, 5000).await;
+        }
+    }
+}
+
+/// A face is claimed at nodes of two applications, both of which its program has joined, and its other side is in one of them or at home.
+fn a_stage_of_two_towns(seed: u64) {
+    let sim = Sim::new(seed);
+    let (said, told) = (Shout::default(), Shout::default());
+    sim.run(async {
+        let mut towns = [Vec::new(), Vec::new()];
+        for (town, nodes) in ["river", "market"].into_iter().zip(&mut towns) {
+            for _ in 0..3 {
+                nodes.push(Node::join(town).await?);
+            }
+        }
+        let factory =
+            if sim.below(3) == 0 { dunlin::ChannelFactory::new(fifo(2)) } else { dunlin::ChannelFactory::default() };
+        let (client, mut server) = <Stage as dunlin::Pairing>::pair(&factory);
+        let shared = client.share();
+        let mut all: Vec<std::pin::Pin<Box<dyn Future<Output = Result> + Send>>> = Vec::new();
+        for (town, nodes) in (0..).zip(&towns) {
+            for (n, handle) in (0..).zip(handles(&sim, nodes, shared.clone()).await?) {
+                all.push(Box::pin(actor(&sim, 10 * town + n, handle, said.clone(), told.clone())));
+            }
+        }
+        drop(shared);
+        if let Some(nodes) = towns.get(sim.below(3) as usize) {
+            server = carry(server, &nodes[0], &nodes[2], "server").await?;
+        }
+        let StageServer { say, hear } = server;
+        all.push(Box::pin(mouth(&sim, hear, told.clone())));
+        all.push(Box::pin(async {
+            let mut say = say;
+            while let Some(word) = say.next().await? {
+                said.heard(word);
+                if sim.below(4) == 0 {
+                    pause(&sim, 3000).await;
+                }
+            }
+            Ok(())
+        }));
+        all.push(Box::pin(async {
+            for _ in 0..sim.below(4) {
+                pause(&sim, 20000).await;
+                let nodes = &towns[sim.below(2) as usize];
+                let a = sim.below(3) as usize;
+                sim.cut(&nodes[a], &nodes[(a + 1 + sim.below(2) as usize) % 3]);
+            }
+            Ok(())
+        }));
+        for done in all.into_iter().collect::<Par<_>>().await {
+            done?;
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    said.check(seed);
+    told.check(seed);
+}
+
+#[test]
+fn a_face_is_claimed_in_two_applications() {
+    seeds(60).for_each(a_stage_of_two_towns);
+}
+
 /// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
 fn a_receiver_that_moves(seed: u64) {
     eprintln!("seed {seed}");

@@ -1,5 +1,7 @@
 //! Agents of single handles of an end that several share.
 
+#[cfg(feature = "serde")]
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
 use crate::share::{Line, Shared};
 use crate::waits::ChannelId;
+#[cfg(feature = "serde")]
+use crate::waits::Recorded;
 
 /// The handle that an agent stands in for.
 pub(crate) struct Lone {
@@ -27,11 +31,44 @@ pub(crate) struct Lone {
     waiting: Lock<BTreeSet<u64>>,
     /// The handle itself, which keeps the end.
     _keeps: Box<dyn Send>,
+    /// Of an end that is lent: what that is not back without.
+    #[cfg(feature = "serde")]
+    lent: Lock<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Lone {
     pub(crate) fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
-        Self { handle, id, line, waiting: Lock::new(BTreeSet::new()), _keeps: keeps }
+        Self {
+            handle,
+            id,
+            line,
+            waiting: Lock::new(BTreeSet::new()),
+            _keeps: keeps,
+            #[cfg(feature = "serde")]
+            lent: Lock::new(None),
+        }
+    }
+
+    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be held back. `lent` is dropped with the agent, behind it; or when
+    /// nothing can be done by the agent any more.
+    #[cfg(feature = "serde")]
+    pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, lent: Arc<dyn Any + Send + Sync>) -> Self {
+        let record = Recorded::handle(chan.record.id(), chan.record.made());
+        let (handle, id) = (Handle::clone_number(record.index()), record.id());
+        let beside = Beside { chan: chan.clone(), handle, _record: record };
+        let lone = Self::new(handle, id, Arc::default(), Box::new(beside));
+        *lone.lent.lock() = Some(lent);
+        lone
+    }
+
+    /// The channel has ended. The agent may be there as long as the channel is.
+    pub(super) fn is_over(&self) {
+        #[cfg(feature = "serde")]
+        {
+            // Dropped where nothing is locked: it may be the last of the end's.
+            let lent = self.lent.lock().take();
+            drop(lent);
+        }
     }
 
     pub(super) fn began(&self, number: u64) {
@@ -45,6 +82,21 @@ impl Lone {
         if waited {
             self.line.lone_ended_by(self.handle);
         }
+    }
+}
+
+/// In the place of the handle of an end that is lent.
+#[cfg(feature = "serde")]
+struct Beside<T> {
+    chan: Arc<Chan<T>>,
+    handle: Handle,
+    _record: Recorded,
+}
+
+#[cfg(feature = "serde")]
+impl<T> Drop for Beside<T> {
+    fn drop(&mut self) {
+        self.chan.handle_gone(self.handle);
     }
 }
 
@@ -97,6 +149,10 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Takes the place of a handle.
     pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
         let (chan, lone) = handle.into_lone();
+        Self::of(chan, lone)
+    }
+
+    pub(crate) fn of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
         chan.add_agent(|queue, _| queue.add_demands(lone.handle));
         Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false) }
     }
@@ -114,11 +170,14 @@ impl<T: Send + 'static> LoneOutlet<T> {
         match demanded {
             None => Poll::Pending,
             Some(demanded) => Poll::Ready(match demanded {
+                Demanded::Poisoned(reason) => {
+                    self.lone.is_over();
+                    Event::Poisoned(reason)
+                }
                 Demanded::Post(number) => Event::ChoiceOffer(number, self.choice),
                 Demanded::Try(number) => Event::Unlocked(number),
                 Demanded::AskedBack(number) => Event::AskedBack(number),
                 Demanded::Revoke(number) => Event::Revoke(number),
-                Demanded::Poisoned(reason) => Event::Poisoned(reason),
                 Demanded::Gone => Event::Gone,
                 Demanded::Lost => Event::Lost,
             }),

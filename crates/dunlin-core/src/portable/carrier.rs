@@ -232,6 +232,14 @@ pub enum CarryError {
         /// What came.
         found: EndKind,
     },
+    /// An end in a shared face, which stays where it is kept and is used from elsewhere: that cannot be done with this kind.
+    #[error(
+        "the face has been to nodes of another application that its program has joined, and so its ends stay there; with a {kind} that cannot be"
+    )]
+    NotLent {
+        /// What it is.
+        kind: EndKind,
+    },
     /// The kind is right, but not the type of its messages.
     #[error("end {token} of the message is a `{found}`; a `{expected}` was expected")]
     WrongType {
@@ -292,6 +300,12 @@ pub(super) enum Place {
 /// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then means nothing.
 pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
+/// What an agent beside an end that was [lent](lending) keeps.
+pub(crate) type Keeps = Arc<dyn Any + Send + Sync>;
+
+/// Makes the agent of an end that was lent, when the message has been taken.
+pub(super) type MakesAgent = Box<dyn FnOnce() -> Agent + Send>;
+
 /// An end that can be staged.
 pub(super) trait Mobile: Send + Sized + 'static {
     /// What it carries, by name.
@@ -317,6 +331,11 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn is_busy(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Agent;
+    /// Of an end that one holds: what makes an agent beside it, by which somebody elsewhere uses it. It stays here, and `keeps` lives as long as the agent. `None`: it
+    /// cannot be used so.
+    fn lend(&self, _keeps: &Keeps) -> Option<MakesAgent> {
+        None
+    }
     /// Of the only handle of a shared end that is kept here: that end.
     fn unshared(self) -> Result<Value, Self> {
         Err(self)
@@ -427,6 +446,39 @@ impl<E: Mobile> AnyEnd for E {
     }
 }
 
+/// An end that is used elsewhere and stays where it is.
+struct LentEnd(MakesAgent);
+
+impl AnyEnd for LentEnd {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+
+    fn is_several(&self) -> bool {
+        false
+    }
+
+    fn alone(self: Box<Self>) -> Option<Box<dyn AnyEnd>> {
+        Some(self)
+    }
+
+    fn channel(&self) -> Option<ChannelId> {
+        None
+    }
+
+    fn into_agent(self: Box<Self>) -> Agent {
+        self.0()
+    }
+
+    fn unshared(self: Box<Self>) -> Result<Value, Box<dyn AnyEnd>> {
+        Err(self)
+    }
+}
+
 /// An end that is staged: what a carrier can know before the hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -452,7 +504,15 @@ struct Staged {
     end: StagedEnd,
     place: Option<Place>,
     shared: Option<SharedEnd>,
-    another: Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>,
+    another: AnotherCarried,
+}
+
+/// Makes, under this number, another value that stands for the end, unless the end is gone.
+type AnotherCarried = Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>;
+
+/// Of such an end more than one may be, so one more goes.
+fn is_held_by_many(kind: EndKind) -> bool {
+    matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Joiner { .. })
 }
 
 #[derive(Default)]
@@ -460,6 +520,8 @@ struct Staging {
     /// An end's number is its place here.
     ends: Vec<Staged>,
     error: Option<CarryError>,
+    /// What is written now is lent, and its agents keep this.
+    lends: Option<Keeps>,
 }
 
 thread_local! {
@@ -939,6 +1001,31 @@ impl fmt::Debug for Inbox {
     }
 }
 
+/// Within a message, writes something whose ends stay here: who reads it gets ends that act through agents beside these, and each agent keeps `keeps`.
+pub(crate) fn lending<R>(keeps: Keeps, write: impl FnOnce() -> R) -> R {
+    // A panic is the end of this staging.
+    let before = installed(&STAGING, |staging| staging.lends.replace(keeps)).flatten();
+    let written = write();
+    installed(&STAGING, |staging| staging.lends = before);
+    written
+}
+
+/// How an end is staged whose holder lends it: as one of a new channel.
+fn stage_lent<E: Mobile>(end: &E, keeps: &Keeps) -> Option<(StagedEnd, AnotherCarried)> {
+    let (kind, agent) = (E::kind(), end.lend(keeps)?);
+    // Each value is asked for, so nothing is buffered there.
+    let immunity = end.policy().map_or(0, |policy| policy.immunity);
+    let policy = matches!(kind, EndKind::Receiver { .. } | EndKind::Callee).then_some(PolicyNote {
+        kind: Kind::Rendezvous,
+        senders: None,
+        receivers: None,
+        immunity,
+    });
+    let staged = StagedEnd { token: 0, kind, channel: None, policy, stretched: false, busy: false };
+    let type_name = type_name::<E>();
+    Some((staged, Box::new(move |token| Some(CarriedEnd { token, kind, type_name, end: Box::new(LentEnd(agent)) }))))
+}
+
 /// Stages the end and writes its number.
 pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<S::Ok, S::Error> {
     let token = stage(end).map_err(ser::Error::custom)?;
@@ -946,17 +1033,30 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 }
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
-    let (kind, channel, place, another) = (E::kind(), end.channel(), end.place(), end.another());
-    let (policy, stretched, busy, shared) = (end.policy(), end.is_stretched(), end.is_busy(), end.shared_end());
-    let another = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
+    let (kind, place, shared) = (E::kind(), end.place(), end.shared_end());
+    let keeps = installed(&STAGING, |staging| staging.lends.clone()).flatten();
+    let staged = match keeps.filter(|_| !is_held_by_many(kind)) {
+        Some(keeps) => stage_lent(end, &keeps),
+        None => {
+            let (channel, another) = (end.channel(), end.another());
+            let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
+            let another: AnotherCarried = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
+            Some((StagedEnd { token: 0, kind, channel, policy, stretched, busy }, another))
+        }
+    };
     installed(&STAGING, |staging| {
+        let Some((mut end, another)) = staged else {
+            let not_lent = CarryError::NotLent { kind };
+            staging.error = Some(not_lent.clone());
+            return Err(not_lent);
+        };
         if place.is_some() && staging.ends.iter().any(|other| other.place == place) {
             let twice = CarryError::Twice { kind };
             staging.error = Some(twice.clone());
             return Err(twice);
         }
         let token = staging.ends.len() as u64;
-        let end = StagedEnd { token, kind, channel, policy, stretched, busy };
+        end.token = token;
         staging.ends.push(Staged { end, place, shared, another });
         Ok(token)
     })

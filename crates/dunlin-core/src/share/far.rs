@@ -25,21 +25,22 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
-use super::line::{Line, Wish};
+use super::line::{Line, Polled, Wish};
 use super::{Claimer, Core, End, Shared};
 use crate::agent::{Inlet, LoneOutlet, Outlet, join_with};
 use crate::call::{Callee, Caller};
-use crate::channel::policy::{fifo, rendezvous};
+use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::queue::{Handle, Retires};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
-use crate::error::RecvError;
+use crate::error::{RecvError, SendError, Why};
 use crate::lock::Lock;
 use crate::portable::Portable;
-use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, EndKind, Several, SharedEnd};
+use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, EndKind, Several, SharedEnd, lending};
+use crate::sync::{AtomicBool, Ordering};
 
 /// What the desk says. Of the first two kinds at most two are ever on their way.
 #[derive(Serialize, Deserialize)]
@@ -66,8 +67,8 @@ struct Another<E: Lend> {
 
 /// What the keeper says.
 #[derive(Serialize, Deserialize)]
-#[serde(bound = "E: Portable")]
-enum Word<E> {
+#[serde(bound = "E: Lend")]
+enum Word<E: Lend> {
     /// The claim, and with it the end of a face.
     Granted(Option<E>),
     /// Somebody else wants it.
@@ -76,10 +77,50 @@ enum Word<E> {
     Welcome,
     /// The channel is retired, as was asked for.
     Retired,
+    /// The claim of a face that cannot come along: its ends are used from there.
+    Lent(Loan<E>),
+    /// Nor can they be used from there, and so there is no claim.
+    Refused(String),
+}
+
+/// A face that is used by who has its claim, and stays with its keeper.
+enum Loan<E: Lend> {
+    /// The keeper's: the claim is out as long as anybody has this, and each agent of the other ones does.
+    Lent(Arc<Lent<E>>),
+    /// The claimer's, which goes when its claim does.
+    Borrowed(E),
+}
+
+impl<E: Lend> Serialize for Loan<E> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// Puts the end back, also if it cannot be written.
+        struct Kept<'a, E: Lend>(&'a Core<E>, Option<E>);
+        impl<E: Lend> Drop for Kept<'_, E> {
+            fn drop(&mut self) {
+                *self.0.end.lock() = self.1.take();
+            }
+        }
+        let Self::Lent(lent) = self else { return Err(ser::Error::custom("what is borrowed does not go on")) };
+        let end = lent.core.end.lock().take();
+        let kept = Kept(&lent.core, end);
+        let Some(end) = &kept.1 else { return Err(ser::Error::custom("it is not here")) };
+        lending(lent.clone(), || end.serialize(serializer))
+    }
+}
+
+impl<'de, E: Lend> Deserialize<'de> for Loan<E> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        E::deserialize(deserializer).map(Self::Borrowed)
+    }
 }
 
 /// How many words fit into a desk's channels, so that saying one needs no waiting.
 const WORDS: usize = 4;
+
+/// How the keeper's words go. Those about a face one by one, each until it is there: a face that cannot go is back with its keeper, who hears why.
+fn words<E: Lend>() -> Policy {
+    if E::KIND == EndKind::Shared { rendezvous() } else { fifo(WORDS) }
+}
 
 /// An end whose handles can go to other nodes: any that can go itself.
 pub trait Lend: End<Link: Send + Sync> + Portable {
@@ -219,7 +260,7 @@ impl<E: Lend> Shared<E> {
     /// This handle goes elsewhere: what stands here for it.
     pub(crate) fn into_agents(self) -> Several {
         let (asks, asked) = ends::<Ask<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
-        let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&words::<E>(), Location::caller());
         let several = |lone: Option<Agent>, chore| {
             let mut agents: Vec<Agent> = lone.into_iter().collect();
             agents.push(Agent::Inlet(Inlet::new(asks).into()));
@@ -239,7 +280,7 @@ impl<E: Lend> Shared<E> {
     /// A handle of an end that another node keeps.
     pub(crate) fn adopt() -> (Self, Several) {
         let (asks, asked) = ends::<Ask<E>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
-        let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&words::<E>(), Location::caller());
         let (end, link, lone) = E::adopt();
         let mut agents: Vec<Agent> = lone.into_iter().collect();
         agents.push(Agent::Outlet(Outlet::new(asked).into()));
@@ -303,12 +344,25 @@ impl<E: Lend> Shared<E> {
 struct Lent<E: Lend> {
     core: Arc<Core<E>>,
     /// The end went along.
-    moved: bool,
+    moved: AtomicBool,
+}
+
+impl<E: Lend> Lent<E> {
+    fn set_moved(&self, moved: bool) {
+        self.moved.store(moved, Ordering::Relaxed);
+    }
+
+    /// The end is here again.
+    fn put_back(&self, end: E) {
+        let other = self.core.end.lock().replace(end);
+        self.set_moved(false);
+        drop(other);
+    }
 }
 
 impl<E: Lend> Drop for Lent<E> {
     fn drop(&mut self) {
-        if self.moved {
+        if self.moved.load(Ordering::Relaxed) {
             // It is lost with the node that had it.
             self.core.line.lose();
         }
@@ -325,7 +379,11 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.line.poll(&mut self.ticket, cx.waker(), || true) { Poll::Ready(()) } else { Poll::Pending }
+        match self.line.poll(&mut self.ticket, cx.waker(), || true) {
+            Polled::Given => Poll::Ready(()),
+            // Here nobody is refused.
+            Polled::Waits | Polled::Refused(_) => Poll::Pending,
+        }
     }
 }
 
@@ -418,36 +476,43 @@ async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, says: Sen
 async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
     let Keeper { core, claimer, .. } = keeper;
     let claimer = *claimer;
-    let _ = says.send(Word::Welcome).await;
+    says.send_nowait(Word::Welcome).detach();
+    // What was heard while something was said.
+    let mut heard = None;
     loop {
-        match keeper.hear(asked, Some(&mut says)).await {
+        match hear(keeper, asked, &mut says, &mut heard).await {
             Ok(Ask::Claim) => {}
             // Returned without having been given: no honest desk does.
             Ok(Ask::Return(_) | Ask::Another(_) | Ask::Retire) => continue,
-            Err(_) => return,
+            Err(()) => return,
         }
-        let Some(mut lent) = claim_for(core, claimer, asked).await else { return };
-        let end = if E::KIND == EndKind::Shared { core.end.lock().take() } else { None };
-        lent.moved = end.is_some();
-        if says.send(Word::Granted(end)).await.is_err() {
-            return;
-        }
-        let back = {
-            // Asked back at most once: the desk remembers.
-            if let Some(back) = until_wanted(keeper, asked, &mut says).await {
-                back
-            } else {
-                // If it has left, it has said before that the claim comes back.
-                let _ = says.send(Word::Recall).await;
-                keeper.hear(asked, Some(&mut says)).await.map_err(|_| ())
+        let Some(lent) = claim_for(core, claimer, asked).await else { return };
+        let lent = Arc::new(lent);
+        match grant(keeper, &lent, asked, &mut says, &mut heard).await {
+            Granted::Is => {}
+            Granted::Refused(why) => {
+                drop(lent);
+                says.send_nowait(Word::Refused(why)).detach();
+                continue;
             }
+            Granted::Gone => return,
+        }
+        let back = match heard.take() {
+            Some(back) => back,
+            None => match until_wanted(keeper, asked, &mut says).await {
+                Some(back) => back,
+                // Asked back at most once: the desk remembers.
+                None => {
+                    // If it has left, it has said before that the claim comes back.
+                    says.send_nowait(Word::Recall).detach();
+                    keeper.hear(asked, Some(&mut says)).await.map_err(|_| ())
+                }
+            },
         };
         match back {
             Ok(Ask::Return(end)) => {
                 if let Some(end) = end {
-                    let other = core.end.lock().replace(end);
-                    lent.moved = false;
-                    drop(other);
+                    lent.put_back(end);
                 }
                 drop(lent);
             }
@@ -455,6 +520,84 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
             Ok(Ask::Claim | Ask::Another(_) | Ask::Retire) | Err(()) => return,
         }
     }
+}
+
+/// What the desk said while something was said to it, or says next.
+async fn hear<E: Lend>(
+    keeper: &Keeper<E>,
+    asked: &mut Receiver<Ask<E>>,
+    says: &mut Sender<Word<E>>,
+    heard: &mut Option<Result<Ask<E>, ()>>,
+) -> Result<Ask<E>, ()> {
+    match heard.take() {
+        Some(heard) => heard,
+        None => keeper.hear(asked, Some(says)).await.map_err(|_| ()),
+    }
+}
+
+/// What came of a claim that was to be given.
+enum Granted {
+    Is,
+    /// The face can neither go there nor be used from there.
+    Refused(String),
+    /// The desk is gone.
+    Gone,
+}
+
+/// Gives the claim to the desk, and with it a face: that itself, or if it cannot go there the use of it. Else it is here.
+async fn grant<E: Lend>(
+    keeper: &Keeper<E>,
+    lent: &Arc<Lent<E>>,
+    asked: &mut Receiver<Ask<E>>,
+    says: &mut Sender<Word<E>>,
+    heard: &mut Option<Result<Ask<E>, ()>>,
+) -> Granted {
+    let end = if E::KIND == EndKind::Shared { keeper.core.end.lock().take() } else { None };
+    lent.set_moved(end.is_some());
+    match say(keeper, asked, says, Word::Granted(end), heard).await {
+        Ok(()) => return Granted::Is,
+        Err(SendError::NotTaken { value: Word::Granted(Some(end)), why }) => {
+            lent.put_back(end);
+            match why {
+                Why::Unsendable(_) => {}
+                Why::TooLarge { .. } => return Granted::Refused(why.to_string()),
+                _ => return Granted::Gone,
+            }
+        }
+        Err(_) => return Granted::Gone,
+    }
+    // It is of another application that this program has joined, perhaps.
+    match say(keeper, asked, says, Word::Lent(Loan::Lent(lent.clone())), heard).await {
+        Ok(()) => Granted::Is,
+        Err(SendError::NotTaken { why: why @ (Why::Unsendable(_) | Why::TooLarge { .. }), .. }) => {
+            Granted::Refused(why.to_string())
+        }
+        Err(_) => Granted::Gone,
+    }
+}
+
+/// Says something, which may have to wait until it is heard; and hears meanwhile, for the desk may not hear before it has been heard.
+async fn say<E: Lend>(
+    keeper: &Keeper<E>,
+    asked: &mut Receiver<Ask<E>>,
+    says: &mut Sender<Word<E>>,
+    word: Word<E>,
+    heard: &mut Option<Result<Ask<E>, ()>>,
+) -> Result<(), SendError<Word<E>>> {
+    let mut said = pin!(says.send(word));
+    let mut hearing = pin!(keeper.hear(asked, None));
+    poll_fn(|cx| {
+        if let Poll::Ready(said) = said.as_mut().poll(cx) {
+            return Poll::Ready(said);
+        }
+        if heard.is_none()
+            && let Poll::Ready(next) = hearing.as_mut().poll(cx)
+        {
+            *heard = Some(next.map_err(|_| ()));
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// `None`: the desk is gone.
@@ -475,7 +618,7 @@ async fn claim_for<E: Lend>(core: &Arc<Core<E>>, claimer: Claimer, asked: &mut R
         return None;
     }
     E::hold_back(&core.link, true, claimer);
-    Some(Lent { core: core.clone(), moved: false })
+    Some(Lent { core: core.clone(), moved: AtomicBool::new(false) })
 }
 
 /// Until somebody else wants what is claimed: `None`. Else what the desk said before.
@@ -506,6 +649,8 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
     }
     let _over = Over::<E>(&core);
     let line = &core.line;
+    // The face that is here stays with its keeper.
+    let mut is_lent = false;
     let mut word = Box::pin(words.recv());
     loop {
         let next = poll_fn(|cx| {
@@ -523,8 +668,17 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
                             let other = core.end.lock().replace(end);
                             drop(other);
                         }
+                        is_lent = false;
                         line.granted();
                     }
+                    Word::Lent(Loan::Borrowed(end)) => {
+                        let other = core.end.lock().replace(end);
+                        drop(other);
+                        is_lent = true;
+                        line.granted();
+                    }
+                    Word::Lent(Loan::Lent(_)) => unreachable!("what was read is borrowed"),
+                    Word::Refused(why) => line.refused(&why.into()),
                     Word::Recall => line.recalled(),
                     Word::Welcome => line.welcomed(),
                     Word::Retired => E::has_retired(&core.link),
@@ -540,10 +694,10 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
             },
             Next::Wish(Wish::Retire) => Ask::Retire,
             Next::Wish(Wish::Ask) => Ask::Claim,
-            Next::Wish(Wish::Return) => Ask::Return(end_of(&core)),
+            Next::Wish(Wish::Return) => Ask::Return(end_of(&core, is_lent)),
             Next::Wish(Wish::Leave(has_claim)) => {
                 if has_claim {
-                    let _ = asks.send(Ask::Return(end_of(&core))).await;
+                    let _ = asks.send(Ask::Return(end_of(&core, is_lent))).await;
                 }
                 return;
             }
@@ -559,7 +713,8 @@ enum Next<E: Lend> {
     Wish(Wish),
 }
 
-/// The end of a face, which goes back with its claim.
-fn end_of<E: Lend>(core: &Core<E>) -> Option<E> {
-    if E::KIND == EndKind::Shared { core.end.lock().take() } else { None }
+/// The end of a face, which goes back with its claim. One that is lent is dropped.
+fn end_of<E: Lend>(core: &Core<E>, is_lent: bool) -> Option<E> {
+    let end = if E::KIND == EndKind::Shared { core.end.lock().take() } else { None };
+    end.filter(|_| !is_lent)
 }

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use super::PATIENCE_TICKS;
 use crate::channel::after::{Stale, Wakes};
 use crate::channel::queue::Handle;
+use crate::error::Reason;
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::waits;
@@ -62,6 +63,8 @@ struct Far {
     retires: bool,
     /// A choice wanted the claim, and was over before it could be asked for.
     is_wished: bool,
+    /// Those who waited when the keeper said that the face cannot come here, and have not heard that.
+    refused: Vec<(u64, Reason)>,
 }
 
 #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `Far`"))]
@@ -80,6 +83,16 @@ enum Place {
     Fresh,
     /// The node that keeps the end is lost.
     Lost,
+}
+
+/// What somebody who would claim the end is told.
+pub(super) enum Polled {
+    /// It has the end.
+    Given,
+    /// It has a place in the line, or its choice was decided otherwise.
+    Waits,
+    /// Of a face that is kept elsewhere: it cannot come here. It is not in the line any more.
+    Refused(Reason),
 }
 
 /// What the desk of a shared end has to do, whose keeper is elsewhere.
@@ -155,13 +168,22 @@ impl Line {
         ticket: &mut Option<u64>,
         waker: &Waker,
         commit: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Polled {
         // Dropped after the lock is released: a task's last waker may drop the task.
         let (mut stale, mut wakes) = (Stale::default(), Wakes::default());
         let mut state = self.state.lock();
+        if let Some(far) = &mut state.far
+            && let Some(at) = far.refused.iter().position(|(refused, _)| Some(*refused) == *ticket)
+        {
+            if !commit() {
+                return Polled::Waits;
+            }
+            *ticket = None;
+            return Polled::Refused(far.refused.swap_remove(at).1);
+        }
         if state.is_free_for(*ticket) {
             if !commit() {
-                return false;
+                return Polled::Waits;
             }
             state.out = true;
             if let Some(far) = &mut state.far {
@@ -173,7 +195,7 @@ impl Line {
             let gone = ticket.take().and_then(|ticket| state.remove(ticket));
             drop(state);
             drop(gone);
-            return true;
+            return Polled::Given;
         }
         match *ticket {
             Some(ticket) => {
@@ -193,7 +215,7 @@ impl Line {
         }
         state.stir(&mut wakes);
         drop(state);
-        false
+        Polled::Waits
     }
 
     /// Leaves the line; an offer is passed on.
@@ -201,6 +223,9 @@ impl Line {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let gone = state.remove(ticket);
+        if let Some(far) = &mut state.far {
+            far.refused.retain(|(refused, _)| *refused != ticket);
+        }
         let waits = state.offer(&mut wakes);
         state.stir(&mut wakes);
         drop(state);
@@ -439,6 +464,20 @@ impl Line {
         let waits = state.offer(&mut wakes);
         drop(state);
         self.be_patient(waits);
+    }
+
+    /// The face cannot come here: whoever waits for it hears why.
+    pub(super) fn refused(&self, why: &Reason) {
+        let mut wakes = Wakes::default();
+        let mut state = self.state.lock();
+        let waiters = std::mem::take(&mut state.waiters);
+        if let Some(far) = &mut state.far {
+            far.place = Place::Away;
+            far.refused.extend(waiters.iter().map(|waiter| (waiter.ticket, why.clone())));
+        }
+        waiters.into_iter().for_each(|waiter| wakes.add(waiter.waker));
+        state.stir(&mut wakes);
+        drop(state);
     }
 
     /// Until somebody else wants what this one has claimed for another node.
