@@ -351,8 +351,8 @@ async fn actor(sim: &Sim, number: u32, mut shared: Shared<StageClient>, said: Sh
             if sim.below(2) == 0 {
                 let word = said.word(number, claim);
                 match sim.below(3) {
-                    0 => said.became(word, &stage.say.send(word).within(wait).await),
-                    _ => said.became(word, &stage.say.send(word).await),
+                    0 => said.became(word, stage.say.send(word).within(wait).await),
+                    _ => said.became(word, stage.say.send(word).await),
                 }
                 continue;
             }
@@ -404,7 +404,7 @@ fn a_stage_of_two_towns(seed: u64) {
             server = carry(server, &nodes[0], &nodes[2], "server").await?;
         }
         let StageServer { say, hear } = server;
-        all.push(Box::pin(mouth(&sim, hear, told.clone())));
+        all.push(Box::pin(mouth(&sim, &[], Wanderer::new(hear, 0, "hear"), false, told.clone())));
         all.push(Box::pin(async {
             let mut say = say;
             while let Some(word) = say.next().await? {

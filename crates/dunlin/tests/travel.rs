@@ -136,19 +136,19 @@ fn who_passes_an_end_on_attaches_nothing() {
         for _ in 0..10 {
             let (tx, rx) = channel::<u32>();
             let mut rx = along(rx, &mut receivers[2]).await?;
-            let before = (b.records()[0], d.heard());
+            let before = (b.records().homes, d.heard());
             let tx = along(tx, &mut senders[0]).await?;
             let mut tx = along(tx, &mut senders[1]).await?;
-            assert_eq!(b.records()[0], before.0);
+            assert_eq!(b.records().homes, before.0);
             heard[0] = heard[0].min(d.heard() - before.1);
             par!(tx.send(1), rx.recv()).0?;
 
             let (tx, rx) = channel::<u32>();
             let mut tx = along(tx, &mut senders[2]).await?;
-            let before = (b.records()[0], d.heard());
+            let before = (b.records().homes, d.heard());
             let rx = along(rx, &mut receivers[0]).await?;
             let mut rx = along(rx, &mut receivers[1]).await?;
-            assert_eq!(b.records()[0], before.0);
+            assert_eq!(b.records().homes, before.0);
             heard[1] = heard[1].min(d.heard() - before.1);
             par!(tx.send(2), rx.recv()).0?;
         }
