@@ -146,6 +146,8 @@ pub(crate) struct Way {
     pub(crate) heir_lost: bool,
     /// The channel is over; the record waits for the message with the end.
     pub(crate) over: Option<End>,
+    /// Who gave the sender has heard that the channel is retired.
+    retired_before: bool,
 }
 
 /// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those from 2^63 on, which are of values

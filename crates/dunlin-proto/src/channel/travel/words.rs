@@ -125,6 +125,12 @@ impl Machine {
                 Whereabouts::Known => false,
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
+        if hears && !told && how == End::Retired && matches!(proxy.way.state, Whereabouts::Taking { .. }) {
+            // A home that is retired admits who takes the sender over, and then awaits what it has to say. If none answers, this was the last word.
+            proxy.way.retired_before = true;
+            return;
+        }
+        let how = if how == End::Lost && proxy.way.retired_before { End::Retired } else { how };
         if asks || hears || told {
             // (The home may be at its giver's node, too, and does not speak for that.)
             let givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
