@@ -681,6 +681,40 @@ fn a_face_is_granted_to_who_has_gone() {
     });
 }
 
+/// Keeps the newest four.
+#[derive(Clone)]
+struct Newest;
+
+impl dunlin::Buffering for Newest {
+    fn admit(&mut self, queued: usize) -> dunlin::Admit {
+        if queued < 4 { dunlin::Admit::Keep } else { dunlin::Admit::DropOldest }
+    }
+}
+
+/// A receiver of a channel with a policy of one's own cannot leave its node: a face with one in it stays, and is used from elsewhere.
+#[test]
+fn a_face_with_a_policy_of_ones_own_is_lent() {
+    run(async {
+        let [a, b] = nodes("a_face_with_a_policy").await;
+        let (client, mut server) = <Till as dunlin::Pairing>::pair(&dunlin::ChannelFactory::new(Newest));
+        let mut at_a = client.share();
+        let mut at_b = along(at_a.clone(), &mut way::<Shared<TillClient>>(&a, &b, "ab").await?).await?;
+        for n in 0..4 {
+            let handle = if n % 2 == 0 { &mut at_b } else { &mut at_a };
+            for n in 0..6 {
+                server.receipt.send(n.to_string()).await?;
+            }
+            let mut till = handle.claim().await?;
+            for n in 2..6 {
+                assert_eq!(till.receipt.recv().await?, n.to_string());
+            }
+            till.pay.send(7).await?;
+            assert_eq!(server.pay.recv().await?, 7);
+        }
+        Ok(())
+    });
+}
+
 /// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into its channel while its keeper stands in the line: each hears the other one.
 #[test]
 fn a_face_is_granted_to_who_has_much_to_say() {

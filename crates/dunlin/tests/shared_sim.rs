@@ -432,6 +432,9 @@ fn a_stage_of_two_towns(seed: u64) {
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     said.check(seed);
     told.check(seed);
+    // Who claims next gets what comes next, also if somebody has given up a receive.
+    let heard = &told.0.lock().unwrap().heard;
+    assert!(heard.is_sorted_by_key(|word| word.2), "seed {seed}: not in order: {heard:?}");
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! - lone operations go through an agent that stands in the channel's queue here as one more handle ([`Inlet::lone`](crate::agent::Inlet),
 //!   [`LoneOutlet`]);
 //! - claims are asked for at a *desk*, by two channels of a few words. Here a *keeper* stands in the line for it. Granted, that handle acts here as if it held the
-//!   end; of a face, which has no lone operations, the end itself goes along and comes back.
+//!   end; of a face, which has no lone operations, the end itself goes along and comes back. A face that cannot go there stays, and is *lent*: its ends are used
+//!   from there by agents beside them ([`Loan`]).
 //!
 //! A claim that has been granted stays there when nobody uses it, until somebody elsewhere wants it: repeated claims of one node cost no message. Who is told to give it
 //! back does so when its present claim ends, but may claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels end, and the
