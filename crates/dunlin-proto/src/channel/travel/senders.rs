@@ -243,6 +243,18 @@ impl Machine {
         }
     }
 
+    /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before that the channel is retired, that was the last word.
+    pub(super) fn is_not_admitted(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if !proxy.way.retired_before {
+            return self.lose_proxy(now, channel);
+        }
+        proxy.backlog.clear();
+        proxy.way.again.clear();
+        self.proxy_hears(channel, ProxyHears::Ended(End::Retired));
+        self.end_way(now, channel, End::Retired);
+    }
+
     /// Nothing more can come of this half. If it is in a message, its record waits for that.
     pub(in crate::channel) fn end_way(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -295,10 +307,10 @@ impl Machine {
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
-                _ => self.lose_proxy(now, channel),
+                _ => self.is_not_admitted(now, channel),
             },
             FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
-                self.lose_proxy(now, channel);
+                self.is_not_admitted(now, channel);
             }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
