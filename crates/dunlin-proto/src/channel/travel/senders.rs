@@ -77,6 +77,11 @@ impl Machine {
         proxy.terms.map(|terms| (terms, proxy.credits as u32))
     }
 
+    /// Whether the sender that is here has retired its channel. If it has come back, its agent is another one, and does not know.
+    pub fn has_retired(&self, channel: ChannelId) -> bool {
+        self.proxies.get(&channel).is_some_and(|proxy| proxy.spent)
+    }
+
     /// The message with the sender has not been taken.
     pub fn sender_stays(&mut self, now: Time, channel: ChannelId, trip: Trip) {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
