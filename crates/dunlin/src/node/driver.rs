@@ -86,6 +86,8 @@ pub(crate) struct State {
     settled: Option<oneshot::Sender<()>>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
+    /// How many heaps of it are being dropped.
+    clearing: usize,
     /// What people are to read: written where nothing is locked, too.
     pub(crate) lines: Vec<NodeEvent>,
 }
@@ -148,6 +150,7 @@ impl Driver {
                 flushed: None,
                 settled: None,
                 garbage: Vec::new(),
+                clearing: 0,
                 lines: Vec::new(),
             }),
             given_up: Mutex::default(),
@@ -454,6 +457,7 @@ impl Driver {
                 }
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
+                state.clearing += usize::from(!state.garbage.is_empty());
                 let State { dials, garbage, lines, .. } = state;
                 (std::mem::take(dials), std::mem::take(garbage), std::mem::take(lines))
             });
@@ -464,7 +468,10 @@ impl Driver {
                 // Not here: it may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
-                    garbage.into_iter().for_each(discard);
+                    if !garbage.is_empty() {
+                        garbage.into_iter().for_each(discard);
+                        driver.speak(|locked| locked.state.clearing -= 1);
+                    }
                     driver.log.write();
                 });
             }
@@ -559,6 +566,32 @@ pub(crate) struct Locked<'a> {
     pub(crate) driver: &'a Arc<Driver>,
     pub(crate) state: &'a mut State,
     pub(crate) now: Time,
+}
+
+impl Locked<'_> {
+    /// A message on `carrying` waits until what is garbage now has been dropped. `false`: there is none.
+    pub(crate) fn wait_for_garbage(&mut self, carrying: Half) -> bool {
+        let is_there = self.state.clearing > 0 || !self.state.garbage.is_empty();
+        if is_there {
+            let behind = Behind { driver: Arc::downgrade(self.driver), carrying };
+            self.state.garbage.push(Box::new(behind));
+        }
+        is_there
+    }
+}
+
+/// Dropped with the garbage: the message that waits for that is written now.
+struct Behind {
+    driver: Weak<Driver>,
+    carrying: Half,
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.upgrade() {
+            driver.speak(|locked| locked.state.tell(self.carrying, Told::Retry));
+        }
+    }
 }
 
 impl State {

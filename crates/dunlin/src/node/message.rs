@@ -300,6 +300,10 @@ fn pack_end(
             return Err(NotNow::Later);
         }
         if end.stretched {
+            if locked.wait_for_garbage(carrying) {
+                // Its agent may be in it: it is over then.
+                return Err(NotNow::Later);
+            }
             return never(
                 "an end that another node of this program has (of another application, perhaps), or whose name was joined to its other end on \
                  this node, cannot leave it: send it one of a new channel, and pass the values on",
