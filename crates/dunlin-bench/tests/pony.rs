@@ -67,7 +67,18 @@ fn throughput_says_of_everybody_what_has_arrived() {
 #[test]
 fn many_workers_at_one_node_are_all_heard() {
     assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 4);
-    assert_eq!(shortly(&["throughput", "--vary", "size", "--at", "1"]).len(), 4);
+}
+
+#[test]
+fn throughput_is_the_mean_of_the_rounds() {
+    let rows = shortly(&["throughput", "--vary", "size", "--at", "1", "--rounds", "3"]);
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let runs: Vec<f64> = row["runs"].as_array().expect("one each").iter().filter_map(Value::as_f64).collect();
+        assert_eq!((runs.len(), &row["rounds"]), (3, &3.into()));
+        let (value, mean) = (row["mb_per_second"].as_f64().expect("a number"), runs.iter().sum::<f64>() / 3.0);
+        assert!((value - mean).abs() < 1e-9 * mean, "{row}");
+    }
 }
 
 #[test]

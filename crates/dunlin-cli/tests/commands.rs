@@ -487,7 +487,7 @@ fn errors_that_cannot_be_written_do_no_harm() {
         (&["ping", "hub"], 1),
         (&["node", "staton"], 2),
         (&["sea"], 2),
-        (&["sim", "--seeds", "1", "--bugs"], 2),
+        (&["sim", "--bug", "nothing-like-it"], 2),
         (&["demo", "--files", "/no/such/folder"], 2),
         (&["demo-part"], 2),
         (&["farm", "worker", "--at", "unix:/nowhere"], 1),

@@ -709,6 +709,47 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     assert_eq!(left.collect::<Vec<_>>(), [(0, 0); 3]);
 }
 
+/// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home that the channel is retired, and said so; the sender took that for the end,
+/// though it had just been admitted there: the receiver heard that it is lost.
+#[test]
+fn a_sender_that_its_home_admits_is_not_over_because_its_giver_says_so() {
+    // First its new home hears the sender, then its giver; and the other way round.
+    for held in [[(2, 0), (0, 2)], [(3, 2), (3, 2)]] {
+        is_retired_at_its_new_home(held);
+    }
+}
+
+fn is_retired_at_its_new_home(held: [(usize, usize); 2]) {
+    let mut nodes = Nodes::new(4);
+    nodes.move_receiver(0, 1);
+    nodes.machines[1].use_receiver(NOW, CHANNEL);
+    nodes.run();
+    nodes.machines[0].end_proxy(NOW, CHANNEL, End::Retired);
+    assert!(matches!(nodes.machines[0].pack_sender(NOW, CHANNEL), Leaving::Wait), "its home has not heard of that");
+    nodes.run();
+    nodes.move_receiver(1, 2);
+    nodes.move_sender(0, 3);
+    nodes.machines[2].use_receiver(NOW, CHANNEL);
+    nodes.held.push((1, 0));
+    nodes.run();
+    nodes.machines[3].use_sender(NOW, CHANNEL);
+    nodes.run();
+    // The home has left, of which the giver has not heard, and the sender has asked it.
+    for held in held {
+        nodes.held = vec![held];
+        nodes.run();
+    }
+    nodes.held.clear();
+    nodes.run();
+    let of_sender: Vec<_> = nodes.proxies.iter().filter(|(at, _)| *at == 3).map(|(_, heard)| heard).collect();
+    assert!(of_sender.contains(&&ProxyHears::Ended(End::Retired)), "{of_sender:?}");
+    assert!(!of_sender.iter().any(|heard| matches!(heard, ProxyHears::Lost { .. })), "{of_sender:?}");
+    let lost = |(at, heard): &(usize, HomeHears)| {
+        *at == 2 && matches!(heard, HomeHears::Ended(End::Lost) | HomeHears::Lost(_))
+    };
+    assert!(!nodes.homes.iter().any(lost), "{:?}", nodes.homes);
+}
+
 fn poison(strength: u8) -> End {
     End::Poisoned(Poison { strength, reason: "a part of it is over".into() })
 }

@@ -562,6 +562,32 @@ fn a_sender_goes_on_from_where_its_channel_was_retired() {
     }
 }
 
+/// A sender that has retired its channel goes to another node and comes back unused: nothing can be sent on it there, either.
+#[test]
+fn a_sender_that_has_retired_its_channel_comes_back() {
+    for policy in [rendezvous(), fifo(4), unbounded()] {
+        for_all(0..20, &(), |sim, _| {
+            let after = Duration::from_micros(sim.below(6000));
+            with_nodes(sim, 3, async |nodes| {
+                let mut there = (nodes[0].sender("there").await?, nodes[1].receiver::<Receiver<u32>>("there").await?);
+                let mut away = (nodes[0].sender("away").await?, nodes[2].receiver::<Sender<u32>>("away").await?);
+                let mut back = (nodes[2].sender("back").await?, nodes[0].receiver::<Sender<u32>>("back").await?);
+                let (mut tx, rx) = channel_with::<u32>(policy.clone());
+                let mut rx = go(rx, std::slice::from_mut(&mut there)).await?;
+                let (sent, received) = par!(tx.send(1), rx.recv());
+                assert_eq!((sent?, received?), ((), 1));
+                tx.retire();
+                sleep(after).await;
+                let tx = go(tx, std::slice::from_mut(&mut away)).await?;
+                let mut tx = go(tx, std::slice::from_mut(&mut back)).await?;
+                assert!(tx.send(2).await.unwrap_err().is_closed());
+                assert_eq!(rx.recv().await, Err(RecvError::Closed));
+                Ok(())
+            })
+        });
+    }
+}
+
 /// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must not come before it does. Here it has been given by a
 /// node that is lost, so that nobody will say any more that it is settled.
 #[test]

@@ -78,3 +78,36 @@ async fn serve(desk: &mut DeskServer, said: &mut Reporter) -> Result<(), NotServ
     said.say(Event::Counted { customer, file, pieces, bytes }).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The two messages of each follow each other, since it holds the shared end meanwhile.
+    #[test]
+    fn workers_that_register_at_the_same_time_do_so_one_after_the_other() {
+        dunlin::block_on(async {
+            let (registry, mut registrations) = channel();
+            let registry: Registry = registry.share();
+            let registers = |name: &'static str| {
+                let mut registry = registry.clone();
+                async move {
+                    let (home, _) = channel();
+                    register(&mut registry, name, Handle { desk: Desk::pair().0, home: home.share() }).await
+                }
+            };
+            let hears = async {
+                let mut heard = Vec::new();
+                for _ in 0..4 {
+                    heard.push(matches!(registrations.recv().await?, Registration::Name(_)));
+                }
+                Ok::<_, Error>(heard)
+            };
+            let (one, other, heard) = par!(registers("worker 1"), registers("worker 2"), hears);
+            one.and(other)?;
+            assert_eq!(heard?, [true, false, true, false]);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+}

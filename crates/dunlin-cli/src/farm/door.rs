@@ -1,5 +1,7 @@
 //! How master and workers find each other over nodes: the only part of the farms that knows of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dunlin::node::network::Networks;
@@ -13,16 +15,17 @@ pub(super) const APPLICATION: &str = "dunlin-farm";
 /// The name of the door.
 const DOOR: &str = "door";
 
-/// The master's node: it serves the names itself, and lets in whoever comes.
+/// The master's node: it serves the names itself, and lets in whoever comes, be it to hear that all `is_over`.
 ///
 /// # Errors
 /// It cannot listen there.
-pub(super) async fn opens(address: &str, grace: Duration, calling: Calling) -> Result<Node> {
+pub(super) async fn opens(address: &str, grace: Duration, calling: Calling, is_over: Arc<AtomicBool>) -> Result<Node> {
     let node = Node::builder().app(APPLICATION).no_config().listen(address).names(address).grace(grace).join().await?;
     let mut guests = node.acceptor::<Door>(DOOR).encoding(Encoding::Compact).await?;
     drop(spawn(async move {
         while let Ok(Some(guest)) = guests.next().await {
-            drop(spawn(welcomes(guest, calling.clone())));
+            let calling = if is_over.load(Ordering::Acquire) { Calling::Over } else { calling.clone() };
+            drop(spawn(welcomes(guest, calling)));
         }
     }));
     Ok(node)

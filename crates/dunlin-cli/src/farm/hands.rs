@@ -1,6 +1,8 @@
 //! The workers that a farm starts itself: in its own program, or as OS processes.
 
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dunlin::prelude::*;
@@ -68,8 +70,8 @@ impl Hands {
 pub(super) enum Crew {
     /// In this process.
     Inside,
-    /// Each in its own; the node is theirs to join.
-    Processes(Node, Vec<Child>),
+    /// Each in its own; the node is theirs to join. Whether all is over, those hear who come then.
+    Processes(Node, Vec<Child>, Arc<AtomicBool>),
 }
 
 impl Crew {
@@ -85,7 +87,8 @@ impl Crew {
             return Ok(Self::Inside);
         }
         let grace = Duration::from_secs_f64(hands.grace);
-        let node = door::opens(&hands.listen, grace, part.into()).await.map_err(|error| {
+        let is_over = Arc::default();
+        let node = door::opens(&hands.listen, grace, part.into(), Arc::clone(&is_over)).await.map_err(|error| {
             Failure::Failed(format!(
                 "{error}. If another farm is there, give this one another --listen ADDRESS, and its workers the same as --at"
             ))
@@ -98,12 +101,12 @@ impl Crew {
             let child = starts(&address, hands.grace);
             children.push(child.map_err(|error| Failure::Failed(format!("cannot start a worker: {error}")))?);
         }
-        Ok(Self::Processes(node, children))
+        Ok(Self::Processes(node, children, is_over))
     }
 
     /// Tells of the processes that end while the farm works.
     pub(super) async fn watch(&mut self, show: &Show) {
-        if let Self::Processes(_, children) = self {
+        if let Self::Processes(_, children, _) = self {
             while !children.is_empty() {
                 let (at, status) = Choice::fair().all(children.iter_mut().map(|child| future(child.wait()))).await;
                 drop(children.swap_remove(at));
@@ -117,9 +120,16 @@ impl Crew {
         }
     }
 
+    /// Who comes from now on has nothing to do.
+    pub(super) fn close(&self) {
+        if let Self::Processes(_, _, is_over) = self {
+            is_over.store(true, Ordering::Release);
+        }
+    }
+
     /// Waits until all processes have ended, as they have been told to, and leaves. (Before that, who comes only now would find nobody to tell it.)
     pub(super) async fn end(self, show: &Show) {
-        let Self::Processes(node, children) = self else { return };
+        let Self::Processes(node, children, _) = self else { return };
         let ended = async {
             for mut child in children {
                 let _ = child.wait().await;

@@ -34,6 +34,9 @@ use worker::{Ended, Leave, Told, worker};
 /// Where a farm is if nobody says otherwise: after the ports of the name services.
 const ADDRESS: &str = "127.0.0.1:7416";
 
+/// After so long a worker looks again whether a farm that closes is gone.
+const CLOSING: Duration = Duration::from_millis(200);
+
 /// The farms
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Farm {
@@ -139,6 +142,8 @@ where
         never = future(watched) => never,
     };
     show.end();
+    // Before the workers hear that it is over: one that waits for the next farm comes again at once.
+    crew.close();
     dismiss(master).await;
     crew.end(show).await;
     worked.map_err(Failure::failed)
@@ -161,6 +166,7 @@ async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Fa
     let worked = match calling {
         Calling::Mandelbrot(part) => works(part, args, leave, show).await,
         Calling::Fourier(part) => works(part, args, leave, show).await,
+        Calling::Over => Ok(Ended::Dismissed),
     };
     let left = node.leave().await;
     let ended = worked.map_err(|error| Failure::Failed(format!("the farm at {} is lost: {error}", args.at)))?;
@@ -224,11 +230,19 @@ pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
             door::APPLICATION
         )));
     }
+    let mut is_new = true;
     loop {
-        output.say(&json!({ "event": "waiting" }), || "waiting for a farm".to_owned());
+        if std::mem::replace(&mut is_new, true) {
+            output.say(&json!({ "event": "waiting" }), || "waiting for a farm".to_owned());
+        }
         let ended = match door::asks(&node).await {
             Ok(Calling::Mandelbrot(part)) => serves(part, &node, output).await,
             Ok(Calling::Fourier(part)) => serves(part, &node, output).await,
+            Ok(Calling::Over) => {
+                sleep(CLOSING).await;
+                is_new = false;
+                continue;
+            }
             Err(error) => Err(error),
         };
         match ended {
@@ -239,8 +253,7 @@ pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
             Err(error) => {
                 let line = json!({ "event": "lost", "why": error.to_string() });
                 output.say(&line, || format!("the farm is lost: {error}"));
-                // It may be closing still.
-                sleep(Duration::from_millis(200)).await;
+                sleep(CLOSING).await;
             }
         }
     }

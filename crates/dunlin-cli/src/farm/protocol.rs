@@ -152,6 +152,8 @@ pub enum Calling {
     Mandelbrot(Part<Rectangle>),
     /// A part in a Fourier series.
     Fourier(Part<Package>),
+    /// Nothing more: the farm closes.
+    Over,
 }
 
 impl From<Part<Rectangle>> for Calling {

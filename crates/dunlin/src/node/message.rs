@@ -1282,7 +1282,8 @@ fn adopt_on(
             };
             let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
             let is_reply = kind == EndKind::Reply;
-            let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply);
+            let has_retired = locked.state.machine.has_retired(channel);
+            let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply, has_retired);
             locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
         }
         (Place::Receiver(place), agent) => {

@@ -77,6 +77,11 @@ impl Machine {
         proxy.terms.map(|terms| (terms, proxy.credits as u32))
     }
 
+    /// Whether the sender that is here has retired its channel. If it has come back, its agent is another one, and does not know.
+    pub fn has_retired(&self, channel: ChannelId) -> bool {
+        self.proxies.get(&channel).is_some_and(|proxy| proxy.spent)
+    }
+
     /// The message with the sender has not been taken.
     pub fn sender_stays(&mut self, now: Time, channel: ChannelId, trip: Trip) {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
@@ -243,6 +248,18 @@ impl Machine {
         }
     }
 
+    /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before that the channel is retired, that was the last word.
+    pub(super) fn is_not_admitted(&mut self, now: Time, channel: ChannelId) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        if !proxy.way.retired_before {
+            return self.lose_proxy(now, channel);
+        }
+        proxy.backlog.clear();
+        proxy.way.again.clear();
+        self.proxy_hears(channel, ProxyHears::Ended(End::Retired));
+        self.end_way(now, channel, End::Retired);
+    }
+
     /// Nothing more can come of this half. If it is in a message, its record waits for that.
     pub(in crate::channel) fn end_way(&mut self, now: Time, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -295,10 +312,10 @@ impl Machine {
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
-                _ => self.lose_proxy(now, channel),
+                _ => self.is_not_admitted(now, channel),
             },
             FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
-                self.lose_proxy(now, channel);
+                self.is_not_admitted(now, channel);
             }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {

@@ -130,7 +130,6 @@ impl Machine {
             proxy.way.retired_before = true;
             return;
         }
-        let how = if how == End::Lost && proxy.way.retired_before { End::Retired } else { how };
         if asks || hears || told {
             // (The home may be at its giver's node, too, and does not speak for that.)
             let givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
@@ -140,7 +139,7 @@ impl Machine {
                 self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
             }
             if how == End::Lost {
-                return self.lose_proxy(now, channel);
+                return self.is_not_admitted(now, channel);
             }
             let Some(proxy) = self.proxies.get_mut(&channel) else { return };
             proxy.backlog.clear();

@@ -125,14 +125,16 @@ impl SendingBridge {
         self
     }
 
-    /// Its sender has come in a message. `granted`: if its home knows it already.
-    pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool) -> Self {
+    /// Its sender has come in a message. `granted`: if its home knows it already. `has_retired`: it is back here, where it has retired the channel.
+    pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool, has_retired: bool) -> Self {
         self.is_reply = is_reply;
+        let outlet = self.outlet.as_ref();
         if let Some((terms, credits)) = granted {
             self.value_max = Some(terms.value_max);
-            if let Some(outlet) = &self.outlet {
-                outlet.credit(credits);
-            }
+            outlet.iter().for_each(|outlet| outlet.credit(if has_retired { 0 } else { credits }));
+        }
+        if has_retired {
+            outlet.iter().for_each(|outlet| outlet.retire());
         }
         self
     }
