@@ -68,6 +68,9 @@ struct Away<T> {
     rest: bool,
     /// Of who says it.
     waker: Option<Waker>,
+    /// Who has brought the joiner whose hub this is: the sending ends of those who join go with that carrier.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `rest`"))]
+    carrier: Option<u64>,
 }
 
 impl<T> State<T> {

@@ -318,6 +318,14 @@ impl<E: Lend> Mobile for Shared<E> {
         self.has_number(number, is_here);
     }
 
+    fn brought_by(&self, carrier: u64) {
+        self.brought_by(carrier);
+    }
+
+    fn carrier(&self) -> Option<u64> {
+        self.carrier()
+    }
+
     fn another(&self) -> Another<Self> {
         let another = self.another();
         Box::new(|| Some(another()))
@@ -494,6 +502,14 @@ impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
     fn adopt(policy: &Policy) -> (Self, Agent) {
         let (joiner, agents) = Self::adopt(policy);
         (joiner, Agent::Several(agents))
+    }
+
+    fn brought_by(&self, carrier: u64) {
+        self.brought_by(carrier);
+    }
+
+    fn carrier(&self) -> Option<u64> {
+        self.carrier()
     }
 
     fn another(&self) -> Another<Self> {

@@ -621,6 +621,113 @@ fn a_shared_face_serves_two_applications() {
     });
 }
 
+/// A handle that came over one application is refused by another one, in which nobody reaches the node that keeps its end: it comes back, and it and all others are as before.
+#[test]
+fn a_handle_goes_on_in_its_own_application_only() {
+    run(async {
+        let Two { river, mill, market, baker } = Two::new("handles that go on").await?;
+
+        let (tx, mut rx) = channel::<u32>();
+        let here = tx.share();
+        let at_mill = carry(here.clone(), &river, &mill, "sender").await?;
+        let clone = at_mill.clone();
+        let at_mill = stays(at_mill, &market, &baker, "sender").await?;
+        // From the node by which it came it goes on.
+        let back = carry(clone.clone(), &mill, &river, "sender, back").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "sender").await?;
+        for mut handle in [clone, at_mill, here, back, at_baker] {
+            for n in 0..2 {
+                let (sent, received) = par!(handle.send(n), rx.recv());
+                sent?;
+                assert_eq!(received?, n);
+                let mut claim = handle.claim().await?;
+                passes(&mut claim, &mut rx, 2).await?;
+            }
+        }
+        assert_eq!(rx.recv().await, Err(RecvError::Closed));
+
+        let (mut tx, rx) = channel::<u32>();
+        let here = rx.share();
+        let at_mill = carry(here.clone(), &river, &mill, "receiver").await?;
+        let clone = at_mill.clone();
+        let at_mill = stays(at_mill, &market, &baker, "receiver").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "receiver").await?;
+        for mut handle in [clone, at_mill, here, at_baker] {
+            let (sent, received) = par!(tx.send(3), handle.recv());
+            sent?;
+            assert_eq!(received?, 3);
+            let mut claim = handle.claim().await?;
+            passes(&mut tx, &mut claim, 4).await?;
+        }
+        assert!(tx.send(5).await.is_err());
+
+        let (caller, mut callee) = call::<u32, u32>();
+        let here = caller.share();
+        let at_mill = carry(here.clone(), &river, &mill, "caller").await?;
+        let clone = at_mill.clone();
+        let at_mill = stays(at_mill, &market, &baker, "caller").await?;
+        let at_baker = carry(here.clone(), &market, &baker, "caller").await?;
+        for mut handle in [clone, at_mill, here, at_baker] {
+            let (replied, accepted) =
+                par!(handle.call(6), async { callee.accept().await?.reply(7).map_err(|_| RecvError::Closed) });
+            accepted?;
+            assert_eq!(replied?, 7);
+        }
+
+        let (client, mut server) = Mill::pair();
+        let mut here = client.share();
+        let mut at_mill = carry(here.clone(), &river, &mill, "face").await?;
+        let mut clone = at_mill.clone();
+        uses(&mut clone, &mut server, At::Mill).await?;
+        at_mill = stays(at_mill, &market, &baker, "face").await?;
+        let mut at_baker = carry(here.clone(), &market, &baker, "face").await?;
+        for _ in 0..2 {
+            uses(&mut here, &mut server, At::Home).await?;
+            uses(&mut at_baker, &mut server, At::Baker).await?;
+            uses(&mut clone, &mut server, At::Mill).await?;
+            uses(&mut at_mill, &mut server, At::Mill).await?;
+        }
+
+        let (clock, joiner) = broadcast::<u32>();
+        let at_mill = carry(joiner.clone(), &river, &mill, "joiner").await?;
+        let at_mill = stays(at_mill, &market, &baker, "joiner").await?;
+        let (mut one, mut two) = (joiner.join(), at_mill.join());
+        let mut clock = clock.at_least(2);
+        let (sent, first, second) = par!(clock.send(8), one.recv(), two.recv());
+        assert_eq!((sent, first, second), (Ok(()), Ok(8), Ok(8)));
+
+        // Through a program that keeps what it goes over.
+        let (tx, mut rx) = channel::<u32>();
+        let (way, there) = channel::<Shared<Sender<u32>>>();
+        let mut here = there.share();
+        let mut way = carry(way, &river, &mill, "way").await?;
+        let mut at_baker = carry(here.clone(), &market, &baker, "its receiver").await?;
+        let refused = alt! {
+            sent = future(way.send(tx.share())) => sent.err(),
+            _ = at_baker.recv() => None,
+        };
+        let Some(SendError::NotTaken { value: handle, why: Why::Unsendable(_) }) = refused else {
+            panic!("{refused:?}")
+        };
+        let (sent, received) = par!(way.send(handle), here.recv());
+        sent?;
+        let mut handle = received?;
+        let (sent, received) = par!(handle.send(1), rx.recv());
+        assert_eq!((sent, received), (Ok(()), Ok(1)));
+
+        // An enrolment goes on: what its group says goes through the program.
+        let mut here = barrier();
+        let mut at_mill = carry(here.enrol(), &river, &mill, "barrier").await?;
+        let mut at_baker = carry(at_mill.enrol(), &market, &baker, "barrier").await?;
+        for _ in 0..3 {
+            assert_eq!(here.sync().within(Duration::from_millis(5)).await, Err(SyncError::TimedOut));
+            let (here, at_mill, at_baker) = par!(here.sync(), at_mill.sync(), at_baker.sync());
+            assert_eq!((here, at_mill, at_baker), (Ok(()), Ok(()), Ok(())));
+        }
+        Ok(())
+    });
+}
+
 #[derive(Bundle)]
 struct Hoist {
     load: ToServer<Vec<u8>>,

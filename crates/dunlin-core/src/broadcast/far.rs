@@ -183,7 +183,7 @@ impl<T: Portable> Broadcast<T> {
         let hub = self.hub.clone();
         let mut state = hub.state.lock();
         let joins = std::mem::take(&mut state.members).into_iter().map(Sender::new).collect();
-        state.away = Some(Away { joins, rest: true, waker: None });
+        state.away = Some(Away { joins, rest: true, waker: None, carrier: None });
         drop(state);
         Several { agents: vec![Agent::Outlet(Outlet::new(words).into())], chore: talk(Talking(hub), says) }
     }
@@ -224,10 +224,22 @@ impl<T: Portable, P> Joiner<T, P> {
     /// A joiner of a broadcast whose sending end is elsewhere.
     pub(crate) fn adopt(policy: &Policy) -> (Self, Several) {
         let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
-        let away = Away { joins: Default::default(), rest: false, waker: None };
+        let away = Away { joins: Default::default(), rest: false, waker: None, carrier: None };
         let hub = Hub::make(policy, |state| state.away = Some(away));
         let agents = vec![Agent::Outlet(Outlet::new(words).into())];
         (Self::new(hub.clone()), Several { agents, chore: talk(Talking(hub), says) })
+    }
+
+    /// Of a joiner that was adopted.
+    pub(crate) fn brought_by(&self, carrier: u64) {
+        if let Some(away) = &mut self.hub.state.lock().away {
+            away.carrier = Some(carrier);
+        }
+    }
+
+    /// With whom it can go on. `None`: with anybody.
+    pub(crate) fn carrier(&self) -> Option<u64> {
+        self.hub.state.lock().away.as_ref()?.carrier
     }
 }
 

@@ -348,6 +348,12 @@ pub(super) trait Mobile: Send + Sized + 'static {
     }
     /// Of a handle of a shared end that was [adopted](Self::adopt): where that is kept it has this number. `is_here`: it is kept here, as another type.
     fn has_number(&self, _number: u128, _is_here: bool) {}
+    /// Of an end that was [adopted](Self::adopt): this carrier has brought it.
+    fn brought_by(&self, _carrier: u64) {}
+    /// Of an end that can go on only with what brought it: that.
+    fn carrier(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A shared end of which a handle is in a message: see [`Sealed::shared_end`]. It keeps the end.
@@ -498,6 +504,9 @@ pub struct StagedEnd {
     /// Something is offered on its channel that only a receive can take (it was posted), or the channel has ended: its two ends cannot go together, since
     /// then nobody is left here who could say so.
     pub busy: bool,
+    /// Of a handle of a shared end that is kept elsewhere, and of a joiner of a broadcast that is elsewhere: the carrier that brought it ([`Inbox::by`]). When it has gone on, something of it is still to
+    /// go where it came from, so another carrier has to refuse it.
+    pub carrier: Option<u64>,
 }
 
 struct Staged {
@@ -824,6 +833,8 @@ struct Arriving {
     error: Option<CarryError>,
     /// The message has been read: no end is here any more.
     decoded: bool,
+    /// Who has brought it.
+    carrier: Option<u64>,
 }
 
 impl Arriving {
@@ -834,7 +845,7 @@ impl Arriving {
         if self.decoded {
             return Err(CarryError::Taken { token });
         }
-        arrival.adopt::<E>()?;
+        arrival.adopt::<E>(self.carrier)?;
         let end: &E = arrival.end.as_ref().ok_or(CarryError::Taken { token })?.get()?;
         if end.is_several() {
             return Err(CarryError::Taken { token });
@@ -861,7 +872,7 @@ impl Arriving {
 
 impl Arrival {
     /// Makes the end, if it is elsewhere, and nobody has made it or as another type.
-    fn adopt<E: Mobile>(&mut self) -> Result<(), CarryError> {
+    fn adopt<E: Mobile>(&mut self, carrier: Option<u64>) -> Result<(), CarryError> {
         let Some(far) = &mut self.far else { return Ok(()) };
         if far.kind != E::kind() {
             return Err(CarryError::WrongKind { token: self.token, expected: E::kind(), found: far.kind });
@@ -883,6 +894,9 @@ impl Arrival {
             }
             if let Some(number) = far.number {
                 end.has_number(number, far.other.is_some());
+            }
+            if let Some(carrier) = carrier {
+                end.brought_by(carrier);
             }
             (self.end, far.agent) = (Some(CarriedEnd::new(self.token, end)), Some(agent));
         }
@@ -923,7 +937,13 @@ impl Inbox {
         let mut ends: Vec<_> =
             ends.into_iter().map(|end| Arrival { token: end.token, end: Some(end), far: None }).collect();
         ends.sort_by_key(|arrival| arrival.token);
-        Self { arriving: Arriving { ends, error: None, decoded: false } }
+        Self { arriving: Arriving { ends, error: None, decoded: false, carrier: None } }
+    }
+
+    /// An empty inbox of the carrier that has this number in this program: what is [expected](Self::expect) in it, and can go on only with that carrier, says so
+    /// ([`StagedEnd::carrier`]).
+    pub fn by(carrier: u64) -> Self {
+        Self { arriving: Arriving { carrier: Some(carrier), ..Arriving::default() } }
     }
 
     /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
@@ -1021,7 +1041,7 @@ fn stage_lent<E: Mobile>(end: &E, keeps: &Keeps) -> Option<(StagedEnd, AnotherCa
         receivers: None,
         immunity,
     });
-    let staged = StagedEnd { token: 0, kind, channel: None, policy, stretched: false, busy: false };
+    let staged = StagedEnd { token: 0, kind, channel: None, policy, stretched: false, busy: false, carrier: None };
     let type_name = type_name::<E>();
     Some((staged, Box::new(move |token| Some(CarriedEnd { token, kind, type_name, end: Box::new(LentEnd(agent)) }))))
 }
@@ -1039,9 +1059,9 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
         Some(keeps) => stage_lent(end, &keeps),
         None => {
             let (channel, another) = (end.channel(), end.another());
-            let (policy, stretched, busy) = (end.policy(), end.is_stretched(), end.is_busy());
+            let (policy, stretched, busy, carrier) = (end.policy(), end.is_stretched(), end.is_busy(), end.carrier());
             let another: AnotherCarried = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));
-            Some((StagedEnd { token: 0, kind, channel, policy, stretched, busy }, another))
+            Some((StagedEnd { token: 0, kind, channel, policy, stretched, busy, carrier }, another))
         }
     };
     installed(&STAGING, |staging| {

@@ -306,6 +306,8 @@ pub(super) struct Number {
     number: OnceLock<u128>,
     /// It is kept on the same node, which it was read on as another type.
     is_here: OnceLock<()>,
+    /// Who has brought the handle that was the first here: its desk speaks with the keeper by that carrier's channels, and tells it so of handles that go on.
+    carrier: OnceLock<u64>,
 }
 
 impl<E: Lend> AnyShared for Core<E> {
@@ -338,6 +340,16 @@ impl<E: Lend> Shared<E> {
     /// Its keeper is at this node, and yet it has a desk.
     pub(crate) fn is_kept_beside(&self) -> bool {
         self.core.number.is_here.get().is_some()
+    }
+
+    /// Of a handle that was adopted.
+    pub(crate) fn brought_by(&self, carrier: u64) {
+        let _ = self.core.number.carrier.set(carrier);
+    }
+
+    /// With whom it can go on. `None`: with anybody.
+    pub(crate) fn carrier(&self) -> Option<u64> {
+        self.core.number.carrier.get().copied()
     }
 }
 

@@ -103,6 +103,8 @@ struct Entry {
 }
 
 pub(crate) struct Driver {
+    /// Which node of this program it is: no two have one number.
+    pub(super) number: u64,
     clock: Clock,
     /// When the clock was last read.
     read: AtomicU64,
@@ -122,7 +124,9 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
+            number: COUNT.fetch_add(1, Ordering::Relaxed),
             log,
             clock: Clock::new(),
             read: AtomicU64::new(0),

@@ -262,6 +262,10 @@ fn pack(
                 ends.iter().for_each(|end| unpack(end, locked));
                 return Err(NotNow::Never(Why::Unsendable(OTHER_TYPE.into())));
             }
+            if end.carrier.is_some_and(|carrier| carrier != locked.driver.number) {
+                ends.iter().for_each(|end| unpack(end, locked));
+                return Err(NotNow::Never(Why::Unsendable(OTHER_NODE.into())));
+            }
             let first = ends.len();
             ends.extend(parts.iter().map(|part| pack_new(end.token, None, *part, None, completion, locked)));
             (ends[first].handle, ends[first].policy) = (Some(end.kind), end.policy);
@@ -370,6 +374,9 @@ fn pack_end(
 
 const OTHER_TYPE: &str = "a handle that has come to the node of its shared end as another Rust type than the end was shared as cannot go on from there: send a clone of one \
      that was made there";
+
+const OTHER_NODE: &str = "a handle of a shared end, or a joiner, that has come to another node of this program (of another application, perhaps) cannot go on from this one, \
+     which does not reach where it came from: have it sent from there over this application, too, or send a handle of a new channel, and pass the values on";
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
 
@@ -695,7 +702,7 @@ pub(crate) fn arrive(
     }
     let whole = bytes.clone();
     let comings = read_ends(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
-    let mut inbox = Inbox::new(Vec::new());
+    let mut inbox = Inbox::by(says.carrier());
     for (token, coming) in (0..).zip(&comings) {
         match (coming.handle, coming.parts.as_slice()) {
             (Some(kind), _) if has_number(kind) => {

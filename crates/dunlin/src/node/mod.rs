@@ -58,7 +58,8 @@
 //!
 //! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it when they join, and for which it waits when it
 //! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other. What the program itself keeps it keeps for
-//! both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the node of its application. A shared face goes to
+//! both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the node of its application. Where they came to they go
+//! on over the application by which they came (an enrolment over either). A shared face goes to
 //! who claims it first, and is then of that application; who claims it in the other one uses it through this program, and whatever can go over both goes over it.
 //!
 //! # What happens to a node

@@ -96,6 +96,11 @@ impl Says<'_> {
         (self.channel, self.which)
     }
 
+    /// Which node of this program brings what comes over the channel.
+    pub(super) fn carrier(&self) -> u64 {
+        self.driver.number
+    }
+
     /// Speaks to the machine. Code of users must not run within this.
     pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         self.driver.speak(f)
