@@ -571,6 +571,12 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, _| queue.has_names(of, names));
     }
 
+    /// Whether it was made for a receiver that has come from elsewhere, and has not been told of what was sent before.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_of_coming(&self) -> bool {
+        self.chan.with_queue(|queue, _, _| queue.is_coming())
+    }
+
     /// Whether handles of a shared receiver that are elsewhere may receive what is offered here.
     pub fn is_demanded(&self) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_demanded())

@@ -433,6 +433,11 @@ impl AnyInlet {
         self.agent.bring(number, value)
     }
 
+    /// Whether its receiver has come in a message, so that it says when that is [used](FromReceiver::Used) for the first time. Parts of a shared end do not.
+    pub fn says_when_used(&self) -> bool {
+        self.agent.says_when_used()
+    }
+
     /// [`Inlet::is_demanded`].
     pub fn is_demanded(&self) -> bool {
         self.agent.is_demanded()
@@ -735,6 +740,7 @@ trait DynInlet: Send {
     fn offer(&self, number: u64, value: Value);
     fn offer_unread(&self, number: u64);
     fn is_demanded(&self) -> bool;
+    fn says_when_used(&self) -> bool;
     fn grant_unread(&self, number: u64, request: u64) -> bool;
     fn bring(&self, number: u64, value: Value) -> Result<(), Value>;
     fn offer_choice(&self, number: u64, choice: u128);
@@ -811,6 +817,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn is_demanded(&self) -> bool {
         self.is_demanded()
+    }
+
+    fn says_when_used(&self) -> bool {
+        self.is_of_coming()
     }
 
     fn grant_unread(&self, number: u64, request: u64) -> bool {

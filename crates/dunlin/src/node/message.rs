@@ -1313,8 +1313,12 @@ fn adopt_on(
                 return locked.state.machine.drop_receiver(now, channel);
             };
             let budget = Budget::of(&inlet, locked.state.buffered_max);
+            let says_when_used = inlet.says_when_used();
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
             locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+            if !says_when_used {
+                locked.state.machine.use_receiver(now, channel);
+            }
         }
     }
 }

@@ -451,6 +451,11 @@ impl<T> Queue<T> {
         self.lending.unused = true;
     }
 
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_coming(&self) -> bool {
+        self.lending.comes
+    }
+
     /// Somebody uses the receiver.
     #[inline]
     pub(crate) fn begin_use(&mut self, wakes: &mut Wakes) {
