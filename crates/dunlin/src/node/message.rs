@@ -1124,8 +1124,8 @@ impl Arriving {
     /// name.
     pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: Contact, locked: &mut Locked<'_>) {
         self.name = Some(name);
-        let passing =
-            Passing { over, from, bytes: self.bytes.clone(), encoding: self.encoding, is_unread: self.is_unread };
+        let (bytes, encoding, is_unread) = (self.bytes.clone(), self.encoding, self.is_unread);
+        let passing = Passing { over, from, bytes, encoding, is_unread, is_asked_anew: false };
         locked.state.passing.insert(name, passing);
         locked
             .state

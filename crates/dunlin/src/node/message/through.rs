@@ -24,6 +24,8 @@ pub(crate) struct Passing {
     pub(super) encoding: Encoding,
     /// The message itself is still where it was sent, and this says where it can be read.
     pub(super) is_unread: bool,
+    /// Its giver is being asked to say it anew.
+    pub(super) is_asked_anew: bool,
 }
 
 /// The ends of a message that goes through this node, until it is known what became of it.
@@ -77,8 +79,11 @@ pub(crate) fn pass_on(
             return never("an end cannot go over its own channel");
         }
         if parts().any(|end| matches!(end.coming, Coming::First)) {
-            // Its giver has said it to this node alone, and is asked to say it anew.
-            locked.state.tell((over, Which::Receiver), Told::Onward(name.number()));
+            // Its giver has said it to this node alone, and is asked to say it anew: once, for whoever waits looks again after each work on that channel.
+            let passing = locked.state.passing.get_mut(&name)?;
+            if !std::mem::replace(&mut passing.is_asked_anew, true) {
+                locked.state.tell((over, Which::Receiver), Told::Onward(name.number()));
+            }
             locked.state.wait_for(over, says.half());
             return Some(Err(NotNow::Later));
         }
