@@ -674,6 +674,28 @@ fn travelling() -> Vec<Scenario> {
         Scenario { name: "window-02", moves: (0, 2), sends: 3, window: 2, slow: true, ..base.clone() },
         Scenario { name: "window-21", moves: (2, 1), sends: 3, window: 2, ..base.clone() },
         Scenario { name: "window-cut", moves: (1, 1), sends: 2, window: 1, cuts: 1, ..base.clone() },
+        Scenario { name: "sockets-sender", moves: (1, 0), sends: 2, sockets: true, ..base.clone() },
+        Scenario { name: "sockets-receiver", moves: (0, 1), sends: 2, sockets: true, ..base.clone() },
+        Scenario { name: "sockets", moves: (1, 1), sends: 1, sockets: true, ..base.clone() },
+        Scenario { name: "sockets-02", moves: (0, 2), sends: 1, withdrawals: 1, sockets: true, ..base.clone() },
+        Scenario {
+            name: "sockets-window",
+            moves: (1, 1),
+            sends: 2,
+            window: 1,
+            withdrawals: 1,
+            sockets: true,
+            ..base.clone()
+        },
+        Scenario {
+            name: "sockets-choice",
+            moves: (1, 1),
+            sends: 1,
+            choices: true,
+            aborts: 1,
+            sockets: true,
+            ..base.clone()
+        },
         Scenario { name: "choice", moves: (1, 1), sends: 1, choices: true, aborts: 1, ..base.clone() },
         Scenario { name: "choice-withdraw", moves: (1, 1), sends: 1, choices: true, withdrawals: 1, ..base.clone() },
         Scenario {

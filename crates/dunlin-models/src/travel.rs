@@ -43,6 +43,8 @@ pub struct Scenario {
     pub drops: (bool, bool),
     /// How many connections may be lost for good.
     pub cuts: usize,
+    /// Frames are written on sockets, at any moment and one by one; and any of these may be lost at any moment, with what is on it, and its connection go on.
+    pub sockets: bool,
     /// How many nodes may die.
     pub deaths: usize,
     /// Frames are written as late as can be, so that some overtake others.
@@ -286,7 +288,40 @@ impl Travel {
         {
             return true;
         }
-        self.scenario.lazy && self.nodes[from].machine.clone().model_next(id(to)).is_some()
+        let mut machine = self.nodes[from].machine.clone();
+        (self.scenario.sockets && machine.model_write(id(to)).is_some())
+            || (self.scenario.lazy && machine.model_next(id(to)).is_some())
+    }
+
+    /// Writes a frame on a socket. `false`: there is none.
+    fn write_one(&mut self, (from, to): (usize, usize)) -> bool {
+        let frame = self.scenario.sockets.then(|| self.nodes[from].machine.model_write(id(to))).flatten();
+        let is_some = frame.is_some();
+        frame.into_iter().for_each(|frame| self.put((from, to), Item::Frame(frame)));
+        is_some
+    }
+
+    /// Whatever socket is lost now: what is written on the next one is what was on its way, and then what would have been written.
+    fn check_sockets(&self) -> Result<(), String> {
+        for (from, to) in self.pairs() {
+            let rest =
+                |machine: &mut Machine| -> Vec<Frame> { std::iter::from_fn(|| machine.model_write(id(to))).collect() };
+            let on_its_way = self.wires.get(&(from, to)).into_iter().flatten();
+            let mut expected: Vec<Frame> = on_its_way
+                .filter_map(|item| if let Item::Frame(frame) = item { Some(frame.clone()) } else { None })
+                .collect();
+            expected.extend(rest(&mut self.nodes[from].machine.clone()));
+            let mut machine = self.nodes[from].machine.clone();
+            let seen = self.nodes[to].machine.model_seen(id(from));
+            if !machine.model_resume(id(to), seen) {
+                return Err(format!("{to} has seen {seen} frames of {from}, which it has not written"));
+            }
+            let said = rest(&mut machine);
+            if said != expected {
+                return Err(format!("{from} says {said:?} to {to} on the next socket, and not {expected:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn peek(&self, (from, to): (usize, usize)) -> String {
@@ -294,7 +329,10 @@ impl Travel {
             wires.get(&(from, to)).and_then(|wire| wire.front()).map(|item| format!("{item:?}"))
         };
         let lazy = || self.nodes[from].machine.clone().model_next(id(to)).map(|frame| format!("{frame:?}"));
-        first(&self.wires).or_else(lazy).or_else(|| first(&self.carries)).unwrap_or_default()
+        let unwritten =
+            || self.nodes[from].machine.clone().model_write(id(to)).map(|frame| format!("writes {frame:?}"));
+        let unwritten = || if self.scenario.sockets { unwritten() } else { lazy() };
+        first(&self.wires).or_else(unwritten).or_else(|| first(&self.carries)).unwrap_or_default()
     }
 
     fn is_cut(&self, a: usize, b: usize) -> bool {
@@ -304,7 +342,7 @@ impl Travel {
     /// What the machines have said goes on its way.
     fn write(&mut self, from: usize) {
         for to in 0..self.nodes.len() {
-            if to == from || (self.scenario.lazy && !self.is_cut(from, to)) {
+            if to == from || self.scenario.sockets || (self.scenario.lazy && !self.is_cut(from, to)) {
                 continue;
             }
             while let Some(frame) = self.nodes[from].machine.model_next(id(to)) {
@@ -321,12 +359,19 @@ impl Travel {
             // It dials in vain, and will notice.
             self.noticed.remove(&pair);
         } else if !self.nodes[pair.1].dead {
+            if !matches!(item, Item::Frame(_)) {
+                // What was said before goes before.
+                while self.write_one(pair) {}
+            }
             self.wires.entry(pair).or_default().push_back(item);
         }
     }
 
     fn deliver(&mut self, (from, to): (usize, usize)) {
         let item = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+        if item.is_none() && self.write_one((from, to)) {
+            return;
+        }
         let item = item.or_else(|| {
             let lazy = self.scenario.lazy.then(|| self.nodes[from].machine.model_next(id(to))).flatten();
             lazy.map(Item::Frame)
@@ -881,11 +926,13 @@ impl World for Travel {
                 node.outbox,
                 node.passing
             );
-            if self.scenario.lazy {
+            if self.scenario.lazy || self.scenario.sockets {
                 let mut machine = node.machine.clone();
                 for to in 0..self.nodes.len() {
-                    while let Some(frame) = machine.model_next(id(to)) {
-                        let _ = write!(text, "{frame:?}");
+                    let mut next =
+                        || if self.scenario.sockets { machine.model_write(id(to)) } else { machine.model_next(id(to)) };
+                    while let Some(frame) = next() {
+                        let _ = write!(text, "{to}{frame:?}");
                     }
                 }
             }
@@ -933,6 +980,11 @@ impl World for Travel {
                     world.deliver((from, to));
                     true
                 });
+            }
+        }
+        for (from, to) in self.pairs().into_iter().filter(|_| self.scenario.sockets) {
+            if self.wires.get(&(from, to)).is_some_and(|wire| !wire.is_empty()) {
+                add(format!("{from} writes to {to} one more"), &mut |world| world.write_one((from, to)));
             }
         }
         for me in (0..self.nodes.len()).filter(|me| !self.nodes[*me].dead) {
@@ -1091,7 +1143,7 @@ impl World for Travel {
         if senders > 1 && !self.faults {
             return Err("two nodes have the sender".to_owned());
         }
-        Ok(())
+        if self.scenario.sockets { self.check_sockets() } else { Ok(()) }
     }
 
     fn check_rest(&self) -> Result<(), String> {

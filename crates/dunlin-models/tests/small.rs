@@ -18,6 +18,7 @@ fn hold(small: &[&str]) {
 #[test]
 fn all_laws_hold_in_small_worlds() {
     hold(&["sender", "receiver", "both", "refuse", "sender-3", "drops", "lazy", "window", "choice", "choice-drops"]);
+    hold(&["sockets-sender", "sockets-receiver", "sockets-02"]);
     hold(&["through", "through-receiver", "through-both"]);
     hold(&["loop-22", "loop-31"]);
 }

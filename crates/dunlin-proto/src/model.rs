@@ -1,13 +1,16 @@
 //! A machine without sockets: what exhaustive searches (`dunlin-models`) drive.
 //!
 //! A connection is up from the start and each frame goes from one machine to the other as a whole; so a search sees the channels' own
-//! states and no handshakes. How connections behave is the simulator's.
+//! states and no handshakes. Sockets may be lost, and come back. How connections behave else is the simulator's.
+
+use bytes::Bytes;
 
 use crate::connection::{Carried, Down};
 use crate::id::{ChannelId, Incarnation, NodeId, SocketId};
 use crate::machine::Machine;
 use crate::time::Time;
 use crate::wire::Frame;
+use crate::wire::codec::{self, Next};
 
 const NOW: Time = Time(0);
 
@@ -24,6 +27,30 @@ impl Machine {
     pub fn model_next(&mut self, node: NodeId) -> Option<Frame> {
         let config = self.config.clone();
         self.connection(node).outbox.next_for_model(&config)
+    }
+
+    /// The next frame for this node, written on a socket: it is kept until it is known to have been seen, and comes first if that socket is [lost](Self::model_resume).
+    pub fn model_write(&mut self, node: NodeId) -> Option<Frame> {
+        let config = self.config.clone();
+        let mut out = Vec::new();
+        // Room for one.
+        self.connection(node).outbox.fill(NOW, None, &config, 1, &mut out);
+        let bytes = Bytes::from(out.concat());
+        match codec::next(&bytes).expect("it was written so") {
+            Next::Frame { head, .. } => Some(codec::decode(bytes[0], bytes.slice(head..)).expect("it was written so")),
+            Next::Wait(_) => None,
+        }
+    }
+
+    /// How many frames that node has [written](Self::model_write), and this one has heard.
+    pub fn model_seen(&self, node: NodeId) -> u64 {
+        self.connections.get(&node).map_or(0, |connection| connection.inbox.seen)
+    }
+
+    /// The socket to this node was lost with what was on it, and the next one carries the connection on: that node has seen so many frames. `false`: that cannot be.
+    #[must_use = "`false`: the connection is over"]
+    pub fn model_resume(&mut self, node: NodeId, seen: u64) -> bool {
+        self.connection(node).outbox.resume(seen)
     }
 
     /// A frame has come.
