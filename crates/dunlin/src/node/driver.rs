@@ -5,7 +5,7 @@
 //! wakes the task of its connection's socket, which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
 //! time, and has the work done where there is no socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +38,9 @@ use crate::world::{self, Clock};
 
 /// So long a node that is merely dropped may take to fetch what its ends have said.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// A receiver that has come and does not go on within this time is not only passed on.
+const REST: Duration = Duration::from_millis(10);
 
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
@@ -88,6 +91,8 @@ pub(crate) struct State {
     pub(crate) garbage: Vec<Box<dyn Send>>,
     /// How many heaps of it are being dropped.
     clearing: usize,
+    /// Receivers that have come and have not been used, and until when they may go on so.
+    resting: VecDeque<(Time, ChannelId)>,
     /// What people are to read: written where nothing is locked, too.
     pub(crate) lines: Vec<NodeEvent>,
 }
@@ -155,6 +160,7 @@ impl Driver {
                 settled: None,
                 garbage: Vec::new(),
                 clearing: 0,
+                resting: VecDeque::new(),
                 lines: Vec::new(),
             }),
             given_up: Mutex::default(),
@@ -217,8 +223,7 @@ impl Driver {
         if state.settled.is_some() && state.machine.unsettled().next().is_none() && !state.owes() {
             let _ = state.settled.take().map(|told| told.send(()));
         }
-        let next = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
-        if let Some(at) = next
+        if let Some(at) = state.next_alarm()
             && state.alarm.is_none_or(|alarm| at < alarm)
         {
             state.alarm = Some(at);
@@ -453,6 +458,7 @@ impl Driver {
             }
             let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
+                state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
                 late.retain(|channel, _| machine.has_home(*channel));
                 if state.hub_alarm.is_some_and(|at| now >= at) {
@@ -484,7 +490,7 @@ impl Driver {
             }
             {
                 let mut state = lock(&self.state);
-                state.alarm = state.machine.next_tick().into_iter().chain(state.hub_alarm).min();
+                state.alarm = state.next_alarm();
             }
             let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
@@ -599,6 +605,27 @@ impl Drop for Behind {
 }
 
 impl State {
+    fn next_alarm(&self) -> Option<Time> {
+        let resting = self.resting.front().map(|(at, _)| *at);
+        self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).min()
+    }
+
+    /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel follows: most are used only when somebody has been told something, and by then it
+    /// is to need who gave it no more.
+    pub(super) fn rests(&mut self, now: Time, channel: ChannelId) {
+        if self.machine.is_guest(channel, Which::Receiver) {
+            self.resting.push_back((now + REST, channel));
+        }
+    }
+
+    fn use_resting(&mut self, now: Time) {
+        while let Some((at, channel)) = self.resting.front().copied()
+            && at <= now
+        {
+            self.resting.pop_front();
+            self.machine.use_resting(now, channel);
+        }
+    }
     /// Of the task of the socket that carries the connection to this node.
     pub(super) fn bell_of(&self, node: NodeId) -> Option<Arc<Bell>> {
         let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));

@@ -509,6 +509,7 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
         (Going::On(_, trip, _), Which::Sender) => locked.state.machine.sender_stays(locked.now, channel, *trip),
         (Going::On(_, trip, _), Which::Receiver) => {
             locked.state.machine.receiver_stays(locked.now, channel, *trip);
+            locked.state.rests(locked.now, channel);
             locked.state.tell((channel, Which::Receiver), Told::Retry);
         }
         (Going::Over, _) => {}
@@ -1316,7 +1317,9 @@ fn adopt_on(
             let says_when_used = inlet.says_when_used();
             let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
             locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
-            if !says_when_used {
+            if says_when_used {
+                locked.state.rests(now, channel);
+            } else {
                 locked.state.machine.use_receiver(now, channel);
             }
         }

@@ -85,6 +85,13 @@ impl Machine {
         }
     }
 
+    /// This receiver is used, if it has come here in a message, and is in no other one now.
+    pub fn use_resting(&mut self, now: Time, channel: ChannelId) {
+        if self.visitors.get(&channel).is_some_and(|visitor| !visitor.is_away()) {
+            self.use_receiver(now, channel);
+        }
+    }
+
     /// Who gave this end to this node is to leave.
     pub(super) fn hear_hurry(&mut self, now: Time, giver: Gift, channel: ChannelId, which: Which) {
         match which {
