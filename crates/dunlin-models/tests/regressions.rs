@@ -709,6 +709,29 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     assert_eq!(left.collect::<Vec<_>>(), [(0, 0); 3]);
 }
 
+/// Its channel was over when a sender came to a node, which did not know; it went back to where it had been given, and on from there. Whoever used it asked that node, which spoke for it
+/// when it first left, and heard that it is lost; of the message by which it had come it was known only then that it was taken. Seed 200132600 of the simulator.
+#[test]
+fn who_asks_for_a_sender_that_is_lost_may_have_it_by_a_message_that_was_not_heard_to_be_taken() {
+    let mut nodes = Nodes::new(3);
+    let (place, trip) = nodes.pack_sender(0);
+    nodes.sender_left(0, trip, 1);
+    nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    assert_eq!(nodes.sender_arrives(1, place, 0), Arrival::Guest);
+    assert_eq!(nodes.move_sender(1, 0), Arrival::Guest);
+    nodes.run();
+    let (place, trip) = nodes.pack_sender(0);
+    assert_eq!(nodes.sender_arrives(2, place, 0), Arrival::Guest);
+    nodes.machines[2].use_sender(NOW, CHANNEL);
+    nodes.run();
+    nodes.sender_left(0, trip, 2);
+    nodes.run();
+    for node in 0..3 {
+        assert_eq!(nodes.machines[node].stand(CHANNEL), Stand::default(), "at {node}");
+    }
+}
+
 /// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home that the channel is retired, and said so; the sender took that for the end,
 /// though it had just been admitted there: the receiver heard that it is lost.
 #[test]

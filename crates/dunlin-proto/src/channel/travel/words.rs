@@ -89,13 +89,18 @@ impl Machine {
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
-                // An earlier life of this node was asked. If this one has given the end away, who asks has it, and has lost it now.
-                if let Some(proxy) = self.proxies.get(&channel)
-                    && proxy.way.state == Whereabouts::Resting
-                    && let Some(gift) = proxy.way.lent
-                    && gift.0 == from
+                // An earlier life of this node was asked, or an earlier record. If this one has given the end away, who asks has it, and has lost it now; perhaps by a message of which
+                // it is not known here yet that it was taken.
+                if let Some(proxy) =
+                    self.proxies.get_mut(&channel).filter(|half| half.way.state == Whereabouts::Resting)
                 {
-                    self.sender_lapsed(now, channel, gift, End::Lost);
+                    match proxy.way.lent {
+                        Some(gift) if gift.0 == from => self.sender_lapsed(now, channel, gift, End::Lost),
+                        None if proxy.way.packed.is_some() => {
+                            proxy.way.early.get_or_insert_with(|| Box::new((from, End::Lost)));
+                        }
+                        _ => {}
+                    }
                 }
             }
         }
