@@ -1645,7 +1645,10 @@ impl World {
                 if how == End::Lost {
                     self.claims_loss(at, "the receiver fails".to_owned());
                 }
-                self.lines[at].homes.remove(&proc);
+                // Else that was one before, in whose place this one has come meanwhile.
+                if !self.procs[proc].machine.stand(id).visitor {
+                    self.lines[at].homes.remove(&proc);
+                }
             }
         }
     }
