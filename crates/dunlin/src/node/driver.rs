@@ -626,6 +626,7 @@ impl State {
             self.machine.use_resting(now, channel);
         }
     }
+
     /// Of the task of the socket that carries the connection to this node.
     pub(super) fn bell_of(&self, node: NodeId) -> Option<Arc<Bell>> {
         let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
