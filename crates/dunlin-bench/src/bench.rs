@@ -5,6 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 
 use crate::dunlin_side::{PAR, SPAWN};
+use crate::library::Library;
+use crate::peers::async_channel::AsyncChannel;
 use crate::peers::go::GO;
 use crate::stressed::Shape;
 use crate::{nodes, remote};
@@ -23,6 +25,7 @@ pub(crate) enum Program {
     StressedAlt8x4,
     #[value(name = "stressed-alt-200x100")]
     StressedAlt200x100,
+    SharedParked,
     RemotePingpong,
     RemoteThroughput,
     RemoteCommstime,
@@ -73,6 +76,7 @@ impl fmt::Display for Program {
             Self::Memory => "memory",
             Self::StressedAlt8x4 => "stressed-alt-8x4",
             Self::StressedAlt200x100 => "stressed-alt-200x100",
+            Self::SharedParked => "shared-parked",
             Self::RemotePingpong => "remote-pingpong",
             Self::RemoteThroughput => "remote-throughput",
             Self::RemoteCommstime => "remote-commstime",
@@ -125,6 +129,7 @@ impl Bench {
             Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => nodes::NOT_SHARED,
             Program::CommstimeOne | Program::CommstimeAll => nodes::REMOC,
             Program::Names => nodes::RECEIVERS,
+            Program::SharedParked => AsyncChannel::NAME,
             Program::Window | Program::Farm => nodes::BOUND,
             program if program.is_stressed() && program.networked().is_some() => nodes::LOCAL,
             program if program.is_remote() => remote::TCP,
@@ -135,13 +140,14 @@ impl Bench {
 
 impl Program {
     /// The programs of one process of the system, which Go and the other channels run too.
-    pub(crate) const LOCAL: [Self; 9] = [
+    pub(crate) const LOCAL: [Self; 10] = [
         Self::Commstime,
         Self::Pingpong,
         Self::ChoiceReady,
         Self::ChoiceWaits,
         Self::StressedAlt8x4,
         Self::StressedAlt200x100,
+        Self::SharedParked,
         Self::Spawn,
         Self::Ring,
         Self::Memory,
@@ -192,6 +198,12 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::StressedAlt8x4 => vec![bench("stressed-alt-8x4", events, "ns/event")],
         // Two hundred branches for each event.
         Program::StressedAlt200x100 => vec![bench("stressed-alt-200x100", events / 5, "ns/event")],
+        // The last has to cost as much for each value as the first.
+        Program::SharedParked => vec![
+            bench("shared-parked-1000", 1_000, "ns/value"),
+            bench("shared-parked-8000", 8_000, "ns/value"),
+            bench("shared-parked-20000", 20_000, "ns/value"),
+        ],
         Program::Spawn => vec![bench("spawn", events, "ns/process")],
         Program::Ring if quick => vec![bench("ring-100000", 100_000, "ns/hop")],
         Program::Ring => {
@@ -275,6 +287,7 @@ impl Goal {
             (Program::Commstime, SPAWN) => Some(Self::OneOverOfGo(2.8)),
             (Program::ChoiceReady | Program::ChoiceWaits, PAR | SPAWN) => Some(Self::OneOverOfGo(4.0)),
             (Program::Memory, PAR) => Some(Self::AtMost(200.0)),
+            (Program::SharedParked, PAR | SPAWN) => Some(Self::AtMost(1_000.0)),
             _ => None,
         }
     }

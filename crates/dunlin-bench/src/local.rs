@@ -8,6 +8,7 @@ use crate::bench::Program;
 use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
 use crate::nodes;
+use crate::parked;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::peers::kanal::Kanal;
@@ -51,6 +52,7 @@ pub(crate) fn run(one: &One) -> anyhow::Result<()> {
         _ if one.program.is_over_nodes() => nodes::run(one)?,
         (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
         (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
+        _ if one.program == Program::SharedParked => shared_parked(one)?,
         (None, PAR) => dunlin_side::par(one.program, one.n)?,
         (_, who) => {
             let Some(library) = [DUNLIN].into_iter().chain(RIVALS).find(|library| library.who == who) else {
@@ -61,6 +63,16 @@ pub(crate) fn run(one: &One) -> anyhow::Result<()> {
     };
     println!("{figure}");
     Ok(())
+}
+
+fn shared_parked(one: &One) -> anyhow::Result<f64> {
+    match one.who.as_str() {
+        PAR => dunlin::block_on(parked::in_par(one.n)),
+        SPAWN => on_tokio(one, parked::spawned::<Dunlin>(one.n)),
+        Flume::NAME => on_tokio(one, parked::spawned::<Flume>(one.n)),
+        AsyncChannel::NAME => on_tokio(one, parked::spawned::<AsyncChannel>(one.n)),
+        who => bail!("{who:?} has no shared receivers in this bench"),
+    }
 }
 
 fn of_library<L: Library>(one: &One) -> anyhow::Result<f64> {

@@ -24,6 +24,7 @@ mod local;
 mod measure;
 mod memory;
 mod nodes;
+mod parked;
 mod participants;
 mod peers;
 mod pony;
@@ -82,6 +83,8 @@ enum Command {
         #[arg(long)]
         networked: Option<Networked>,
     },
+    /// One sender and 1,000 to 20,000 receivers parked on a shared end: nanoseconds per value
+    SharedParked,
     /// Processes that end at once, until all have ended: nanoseconds each
     Spawn,
     /// One token round many processes: nanoseconds per hop
@@ -162,6 +165,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::StressedAlt { networked: Some(Networked::All) } => {
             vec![Program::StressedAlt8x4All, Program::StressedAlt200x100All]
         }
+        Command::SharedParked => vec![Program::SharedParked],
         Command::Spawn => vec![Program::Spawn],
         Command::Ring => vec![Program::Ring],
         Command::Memory => vec![Program::Memory],

@@ -7,10 +7,13 @@ use anyhow::Context;
 
 use crate::bench::{Bench, Program};
 use crate::dunlin_side::PAR;
+use crate::library::Library;
 use crate::local::{DUNLIN, RIVALS, Spawning};
 use crate::nodes;
 use crate::peers::Foreign;
+use crate::peers::async_channel::AsyncChannel;
 use crate::peers::erlang::ERLANG;
+use crate::peers::flume::Flume;
 use crate::peers::go::GO;
 use crate::remote;
 
@@ -40,6 +43,8 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     };
 
     let mut all = Vec::new();
+    // Go's and Erlang's side have no such program.
+    let foreign = if bench.program == Program::SharedParked { &Foreign::default() } else { foreign };
     if let Some(go) = &foreign.go {
         all.extend(workers.iter().map(|&workers| Participant {
             who: GO,
@@ -80,6 +85,8 @@ fn takes_part(rival: &Spawning, program: Program) -> bool {
         Program::ChoiceReady | Program::ChoiceWaits => rival.chooses,
         // None of them has a choice among two hundred, and a log.
         Program::StressedAlt8x4 | Program::StressedAlt200x100 => false,
+        // tokio's receivers cannot be shared, and kanal's are as flume's.
+        Program::SharedParked => [Flume::NAME, AsyncChannel::NAME].contains(&rival.who),
         // All of them spawn by `tokio::spawn`, so one stands for all.
         Program::Spawn => rival.who == RIVALS[0].who,
         _ => true,

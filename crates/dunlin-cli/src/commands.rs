@@ -41,9 +41,6 @@ pub enum Command {
     Farm(crate::farm::Farm),
     /// Watch a broker bring customers and workers together, each a process of its own
     Demo(demo::Options),
-    /// A part of the demo: `demo` starts it
-    #[command(hide = true)]
-    DemoPart,
     /// Print the completions for a shell
     Completions {
         /// For which shell
@@ -53,6 +50,10 @@ pub enum Command {
 
 /// Runs what the arguments of this process ask for.
 pub fn run() -> ExitCode {
+    // Not a subcommand: clap would suggest it for one that is mistyped, and complete it.
+    if std::env::args_os().nth(1).is_some_and(|word| word == demo::PART) {
+        return demo::play();
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
@@ -78,7 +79,6 @@ pub fn run() -> ExitCode {
             farm.run(args.json)
         }
         Command::Demo(options) => demo::run(&options, args.json),
-        Command::DemoPart => demo::play(),
         Command::Completions { shell } => {
             // (It panics if it cannot write.)
             let mut script = Vec::new();

@@ -87,6 +87,15 @@ impl Lost {
 
 static LOST: OnceLock<Lost> = OnceLock::new();
 
+/// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal, or turn its text round.
+pub fn printable(text: &str) -> String {
+    // Beside what Unicode calls control: the marks that reorder the text behind them.
+    let controls = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if controls(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
 /// Lines in columns that are as wide as they have to be. The last is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
@@ -107,6 +116,12 @@ pub fn columns(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(printable("plain \u{e9}\u{4e2d}.txt"), "plain \u{e9}\u{4e2d}.txt");
+        assert_eq!(printable("a\x1b[2J\nb\u{9b}c\u{202e}d"), "a\\u{1b}[2J\\nb\\u{9b}c\\u{202e}d");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -158,6 +158,16 @@ fn a_wrong_line_is_2() {
 }
 
 #[test]
+fn a_mistyped_command_suggests_only_commands_for_users() {
+    let stage = Stage::new("");
+    for mistyped in ["demo-par", "demo-parts", "dem"] {
+        let ended = stage.run(&[mistyped]);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.err.contains("'demo'") && !ended.err.contains("'demo-part'"), "{}", ended.err);
+    }
+}
+
+#[test]
 fn names_are_served_and_listed() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["names", "list"]);
@@ -401,6 +411,7 @@ fn completions_are_for_five_shells() {
         assert_eq!((script.code, script.err.as_str()), (Some(0), ""));
         assert!(script.out.lines().take(6).any(|line| line.contains(begins)), "{shell}: {}", script.out);
         assert!(script.out.contains("farm"), "{shell}");
+        assert!(!script.out.contains("demo-part"), "{shell} completes what is not for users");
         if shell == "bash" {
             std::fs::write(stage.path().join("dunlin.bash"), script.out).unwrap();
             let read = Command::new("bash").arg("-n").arg(stage.path().join("dunlin.bash")).output().unwrap();
@@ -556,6 +567,8 @@ fn a_node_that_is_hung_up_leaves() {
     let hub = stage.start(&["node", "hub"]);
     let mut station = stage.start(&["node", "station"]);
     hub.says("station has joined");
+    // The station has its answer, too: one that leaves before that has not enrolled, and says nothing.
+    station.says("runs nothing");
     assert_eq!(station.ends_with("-HUP"), Some(129));
     hub.says("station has left");
     assert!(station.rest().iter().any(|line| line.ends_with("is over: this node leaves")));

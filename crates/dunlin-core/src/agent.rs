@@ -229,6 +229,11 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
     }
 
+    /// How many values are sent, so that their sends are complete, and have yet to be [said](Self::poll).
+    pub fn unsaid(&self) -> usize {
+        self.chan.with_queue(|queue, _, _| queue.unsaid() + self.buffered.lock().len())
+    }
+
     /// The channel whose half this stands at, as in the wait records.
     pub fn channel(&self) -> ChannelId {
         self.chan.record.id()
@@ -358,6 +363,18 @@ impl<T: Send + 'static> Outlet<T> {
     /// counts as received, as in a drop.
     pub fn down(self) {
         self.lose();
+    }
+
+    /// It is the sender's own node that ends: [`down`](Self::down) follows, and operations fail with
+    /// [`Why::OwnNodeLeft`].
+    pub fn own_node_leaves(&self) {
+        self.chan.with_queue(|queue, _, _| queue.own_node_leaves());
+    }
+
+    /// Nothing is at the other end yet: until this is `None` again, an operation whose deadline passes fails
+    /// with [`Why::Unmatched`] and this text.
+    pub fn unmatched(&self, text: Option<Reason>) {
+        self.chan.with_queue(|queue, _, _| queue.unmatched = text);
     }
 
     fn lose(&self) {
@@ -641,6 +658,20 @@ impl<T: Send + 'static> Inlet<T> {
     /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
     pub fn down(self) {
         self.lose();
+    }
+
+    /// It is the receiver's own node that ends: [`down`](Self::down) follows, and receives fail with
+    /// [`RecvError::OwnNodeLeft`](crate::RecvError::OwnNodeLeft).
+    pub fn own_node_leaves(&self) {
+        if self.lone.is_none() {
+            self.chan.with_queue(|queue, _, _| queue.own_node_leaves());
+        }
+    }
+
+    /// Nothing is at the other end yet: until this is `None` again, a receive whose deadline passes fails
+    /// with [`RecvError::Unmatched`](crate::RecvError::Unmatched) and this text.
+    pub fn unmatched(&self, text: Option<Reason>) {
+        self.chan.with_queue(|queue, _, _| queue.unmatched = text);
     }
 
     fn lose(&self) {

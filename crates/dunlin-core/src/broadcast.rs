@@ -4,10 +4,12 @@
 //! [`Hub`] knows these channels: it counts them for the least number, and carries poison from one to all. A value is sent as one offer
 //! in each, so rule 1 is the channels'.
 //!
+//! [`completing`]: a send that waits only so long for those that have not received.
 //! The sending end, and the right to join, go to other nodes: see [`far`].
 //!
 //! Lock order: the hub's lock is never held together with a channel's.
 
+mod completing;
 #[cfg(feature = "serde")]
 mod far;
 
@@ -20,6 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use crate::budget;
 use crate::channel::policy::{Policy, rendezvous};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
@@ -31,6 +34,8 @@ use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::waits::{Doing, Pid, Watch};
 use crate::wakers;
+
+pub use completing::Completing;
 
 /// What the channels of one broadcast have in common.
 pub(crate) struct Hub<T> {
@@ -120,7 +125,7 @@ impl<T> Hub<T> {
             }
         }
         // Dropped after the lock is released: a task's last waker may drop the task.
-        let old = state.waker.replace(waker.clone());
+        let old = state.waker.replace(wakers::keep(waker));
         drop(state);
         drop(old);
         Poll::Pending
@@ -149,11 +154,11 @@ impl<T> Hub<T> {
             state.waker.take()
         };
         drop(state);
-        woken.into_iter().for_each(wakers::wake);
         if is_here {
             // If it leaves, that is to be heard.
             chan.with_queue(|queue, _, after| queue.watch_end(after));
         }
+        woken.into_iter().for_each(wakers::wake);
         Ok(())
     }
 
@@ -169,33 +174,29 @@ impl<T> Hub<T> {
         // Only one who has nobody left to wait for has to know.
         let woken = if state.joiners == 0 { state.waker.take() } else { None };
         drop(state);
-        woken.into_iter().for_each(wakers::wake);
-        member.sender_gone();
+        wakers::both(|| woken.into_iter().for_each(wakers::wake), || member.sender_gone());
     }
 
     fn is_poisoned(&self) -> bool {
         matches!(self.state.lock().over, Some(Why::Poisoned(_)))
     }
 
-    /// Nothing is sent any more. Gives the channels, each of which is to hear it. After poison nothing is news, and from a receiver that
-    /// has left nothing is.
-    fn end(&self, why: Why, from: Option<&Chan<T>>) -> Vec<Arc<Chan<T>>> {
+    /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a receiver that has left
+    /// nothing is.
+    fn end(&self, why: Why, from: Option<&Chan<T>>, tell: impl Fn(&Chan<T>)) {
         let mut state = self.state.lock();
         if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
-            return Vec::new();
+            return;
         }
         state.over = Some(why);
         let (members, woken) = (state.members.clone(), state.waker.take());
         drop(state);
-        woken.into_iter().for_each(wakers::wake);
-        members
+        wakers::both(|| woken.into_iter().for_each(wakers::wake), || wakers::each(members, |member| tell(&member)));
     }
 
     /// All receivers hear of the poison, that from one of them too.
     pub(crate) fn poison(&self, reason: &Reason, from: Option<&Chan<T>>) {
-        for member in self.end(Why::Poisoned(reason.clone()), from) {
-            member.poison_surely(reason.clone());
-        }
+        self.end(Why::Poisoned(reason.clone()), from, |member| member.poison_surely(reason.clone()));
     }
 
     fn count_joiners(&self, count: impl FnOnce(&mut usize)) {
@@ -203,7 +204,7 @@ impl<T> Hub<T> {
         count(&mut state.joiners);
         let woken = (state.joiners == 0).then(|| state.take_wakers());
         drop(state);
-        woken.into_iter().flatten().for_each(wakers::wake);
+        wakers::wake_all(woken.into_iter().flatten());
     }
 }
 
@@ -301,9 +302,7 @@ impl<T> Broadcast<T> {
     /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its channel and then
     /// [`Closed`](crate::RecvError::Closed), as does whoever joins later.
     pub fn retire(&self) {
-        for member in self.hub.end(Why::Closed, None) {
-            member.retire();
-        }
+        self.hub.end(Why::Closed, None, Chan::retire);
     }
 
     /// Ends the broadcast at once: everything on it fails from now on with `reason`, at every receiver, whenever it joins.
@@ -329,8 +328,9 @@ impl<T: Clone> Broadcast<T> {
     /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of them has returned it
     /// or left. Who joins meanwhile gets the next value.
     ///
-    /// It begins when at least as many have joined as was [asked for](Self::at_least). Only that wait has an end with a
-    /// deadline: once a value has begun it goes to all. A receiver that is slow holds up this broadcast, and nothing else.
+    /// It begins when at least as many have joined as was [asked for](Self::at_least). A deadline ends only that wait: once a value has
+    /// begun it goes to all. A receiver that is slow, or a node that is silent, holds up this broadcast, and nothing else. A second bound
+    /// is on the wait for them: [`complete_until`](Broadcasting::complete_until), or `complete_within` of the crate `dunlin`.
     ///
     /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits, each receiver
     /// that it waits for has its line in the [wait records](crate::waits).
@@ -355,8 +355,11 @@ impl<T: Clone> Broadcast<T> {
             value: Some(value),
             parts: None,
             received: 0,
+            withdrawn: 0,
+            refused: 0,
             why: None,
             watch: Watch::default(),
+            again: false,
         }
     }
 }
@@ -372,10 +375,8 @@ impl<T> Drop for Broadcast<T> {
         let why = state.over.get_or_insert(Why::Closed).clone();
         let (members, waker) = (std::mem::take(&mut state.members), state.waker.take());
         drop(state);
-        for member in members {
-            // Who poisons may not have come to this one yet, and it must not take that for an end in order.
-            end(&member, &why);
-        }
+        // Who poisons may not have come to each of them yet, and it must not take that for an end in order.
+        wakers::each(members, |member| end(&member, &why));
         drop(waker);
     }
 }
@@ -443,12 +444,12 @@ impl<T, P> fmt::Debug for Joiner<T, P> {
 
 /// The broadcast is over for this receiver.
 fn end<T>(chan: &Chan<T>, why: &Why) {
-    match why {
+    let tell = || match why {
         Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
         Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
         _ => {}
-    }
-    chan.sender_gone();
+    };
+    wakers::both(tell, || chan.sender_gone());
 }
 
 /// One receiver's share of a value.
@@ -456,6 +457,12 @@ struct Part<T> {
     chan: Arc<Chan<T>>,
     post: Post,
     value: Option<T>,
+}
+
+impl<T> Part<T> {
+    fn abandon(&mut self) {
+        self.chan.abandon(&mut self.post, &mut self.value);
+    }
 }
 
 /// The operation of [`Broadcast::send`].
@@ -466,9 +473,15 @@ pub struct Broadcasting<'a, T: Clone> {
     /// Those that are not over. `None`: it has not begun.
     parts: Option<Vec<Part<T>>>,
     received: usize,
+    /// So many had not received the value when the wait for them was over, and never will.
+    withdrawn: usize,
+    /// So many were refused it by their policies, or since it cannot be carried to their nodes.
+    refused: usize,
     /// Why a receiver that is still there has not got the value.
     why: Option<Why>,
     watch: Watch,
+    /// It has been polled.
+    again: bool,
 }
 
 // The value is never pinned: it moves through the channels.
@@ -490,6 +503,49 @@ impl<T: Clone> Broadcasting<'_, T> {
         // All clones are made before the first is offered: a panic then finds nothing half done.
         Poll::Ready(members.map(|members| members.into_iter().map(part).collect()))
     }
+
+    /// Polls those that are not over, and counts those that are now. `true`: all are.
+    fn poll_parts(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl Fn(&mut Part<T>, &mut Context<'_>) -> Poll<Result<(), Failed>>,
+    ) -> bool {
+        let parts = self.parts.get_or_insert_default();
+        let mut index = 0;
+        while let Some(part) = parts.get_mut(index) {
+            let Poll::Ready(sent) = poll(part, cx) else {
+                index += 1;
+                continue;
+            };
+            match sent {
+                Ok(()) => self.received += 1,
+                // It has left. Its thread may not have come to say so, and until then each value would begin with it.
+                Err(Failed::NotTaken(Why::Closed | Why::NodeLost | Why::OwnNodeLeft) | Failed::Unknown(_)) => {
+                    self.broadcast.hub.left(&part.chan, true);
+                }
+                Err(Failed::NotTaken(Why::Poisoned(reason))) => {
+                    // The others have to hear of it before anything that the sender does now.
+                    self.broadcast.hub.poison(&reason, Some(&part.chan));
+                    // If nobody has heard of it, it was the affair of one that had retired before.
+                    if self.broadcast.hub.is_poisoned() {
+                        self.why.get_or_insert(Why::Poisoned(reason));
+                    }
+                }
+                Err(Failed::NotTaken(Why::TimedOut)) => self.withdrawn += 1,
+                Err(Failed::NotTaken(why)) => {
+                    self.refused += 1;
+                    self.why.get_or_insert(why);
+                }
+            }
+            parts.swap_remove(index);
+        }
+        parts.is_empty()
+    }
+
+    /// All are over.
+    fn end(&mut self) -> Result<(), BroadcastError<T>> {
+        self.why.take().map_or(Ok(()), |why| self.fail(why))
+    }
 }
 
 impl<T: Clone> Future for Broadcasting<'_, T> {
@@ -497,41 +553,24 @@ impl<T: Clone> Future for Broadcasting<'_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if this.parts.is_none() {
-            match std::task::ready!(this.poll_begin(cx)) {
-                Ok(parts) => this.parts = Some(parts),
-                Err(why) => return Poll::Ready(this.fail(why)),
+        let again = std::mem::replace(&mut this.again, true);
+        budget::counted(again, cx, |cx| this.poll_all(cx))
+    }
+}
+
+impl<T: Clone> Broadcasting<'_, T> {
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BroadcastError<T>>> {
+        if self.parts.is_none() {
+            match std::task::ready!(self.poll_begin(cx)) {
+                Ok(parts) => self.parts = Some(parts),
+                Err(why) => return Poll::Ready(self.fail(why)),
             }
         }
-        let parts = this.parts.get_or_insert_default();
-        let mut index = 0;
-        while let Some(part) = parts.get_mut(index) {
-            let Poll::Ready(sent) = part.chan.poll_send(&mut part.post, &mut part.value, cx) else {
-                index += 1;
-                continue;
-            };
-            match sent {
-                Ok(()) => this.received += 1,
-                // It has left. Its thread may not have come to say so, and until then each value would begin with it.
-                Err(Failed::NotTaken(Why::Closed | Why::NodeLost) | Failed::Unknown(_)) => {
-                    this.broadcast.hub.left(&part.chan, true);
-                }
-                Err(Failed::NotTaken(Why::Poisoned(reason))) => {
-                    // The others have to hear of it before anything that the sender does now.
-                    this.broadcast.hub.poison(&reason, Some(&part.chan));
-                    // If nobody has heard of it, it was the affair of one that had retired before.
-                    if this.broadcast.hub.is_poisoned() {
-                        this.why.get_or_insert(Why::Poisoned(reason));
-                    }
-                }
-                Err(Failed::NotTaken(why)) => _ = this.why.get_or_insert(why),
-            }
-            parts.swap_remove(index);
+        if self.poll_parts(cx, |part, cx| part.chan.poll_send_slowly(&mut part.post, &mut part.value, cx)) {
+            Poll::Ready(self.end())
+        } else {
+            Poll::Pending
         }
-        if !parts.is_empty() {
-            return Poll::Pending;
-        }
-        Poll::Ready(this.why.take().map_or(Ok(()), |why| this.fail(why)))
     }
 }
 
@@ -546,9 +585,7 @@ impl<T: Clone> Operation for Broadcasting<'_, T> {
 
 impl<T: Clone> Drop for Broadcasting<'_, T> {
     fn drop(&mut self) {
-        for part in self.parts.iter_mut().flatten() {
-            part.chan.abandon(&mut part.post, &mut part.value);
-        }
+        self.parts.iter_mut().flatten().for_each(Part::abandon);
     }
 }
 

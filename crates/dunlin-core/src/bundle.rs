@@ -11,6 +11,12 @@ use crate::channel::sender::Sender;
 use crate::share::{End, Shared};
 
 /// What has a client's side and a server's side.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a channel, and cannot be a field of a bundle",
+    label = "a field is `ToServer<T>`, `ToClient<T>`, `Call<Q, A>`, or a bundle",
+    note = "messages of this type go to the server over `ToServer<{Self}>`, and to the client over `ToClient<{Self}>`",
+    note = "a struct of channels needs `#[derive(Bundle)]`"
+)]
 pub trait Pairing {
     /// The client's side.
     type Client;
@@ -94,3 +100,62 @@ where
         (client.share(), server)
     }
 }
+
+/// Whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of [`NoPairing`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Probe<T: ?Sized>(PhantomData<T>);
+
+impl<T: Pairing + ?Sized> Probe<T> {
+    /// It is.
+    pub const IS_PAIRING: bool = true;
+}
+
+/// See [`Probe`].
+#[doc(hidden)]
+pub trait NoPairing {
+    /// It is not.
+    const IS_PAIRING: bool = false;
+}
+
+impl<T: ?Sized> NoPairing for Probe<T> {}
+
+/// The two sides of a type that is a [`Pairing`], or of any other: then they are [`NotAChannel`], and the error is reported elsewhere.
+#[doc(hidden)]
+pub trait Sides<const IS_PAIRING: bool> {
+    /// The client's side.
+    type Client;
+    /// The server's side.
+    type Server;
+    /// Makes both sides.
+    #[track_caller]
+    fn pair(factory: &ChannelFactory) -> (Self::Client, Self::Server);
+}
+
+impl<T: Pairing + ?Sized> Sides<true> for T {
+    type Client = T::Client;
+    type Server = T::Server;
+
+    fn pair(factory: &ChannelFactory) -> (T::Client, T::Server) {
+        <T as Pairing>::pair(factory)
+    }
+}
+
+impl<T: ?Sized> Sides<false> for T {
+    type Client = NotAChannel;
+    type Server = NotAChannel;
+
+    fn pair(_: &ChannelFactory) -> (NotAChannel, NotAChannel) {
+        (NotAChannel, NotAChannel)
+    }
+}
+
+/// The end of a field that is not a [`Pairing`]: a program that has it does not compile.
+#[doc(hidden)]
+#[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NotAChannel;
+
+/// Compiles for a [`Pairing`].
+#[doc(hidden)]
+pub fn is_pairing<T: Pairing + ?Sized>() {}

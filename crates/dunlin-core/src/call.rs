@@ -21,7 +21,7 @@ use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{CallError, RecvError, SendError};
 use crate::operation::Operation;
-use crate::share::{Claimer, End, Lone, Shared};
+use crate::share::{Claimer, End, Lone, Retire, Shared};
 use crate::waits::{ChannelId, Doing};
 
 /// What travels on a call channel.
@@ -132,6 +132,12 @@ impl<Q, A> End for Caller<Q, A> {
     }
 }
 
+impl<Q, A> Retire for Caller<Q, A> {
+    fn retire_claimed(&self, tell_keeper: impl FnOnce()) {
+        self.requests.retire_claimed(tell_keeper);
+    }
+}
+
 impl<Q, A> Shared<Caller<Q, A>> {
     /// Calls once: see [`Caller::call`]. Held back while another handle's claim is out.
     #[track_caller]
@@ -214,7 +220,7 @@ where
                 return Poll::Ready(Err(error.map(|(request, _)| request).into()));
             }
         }
-        let answer = std::task::ready!(this.answers.chan().poll_take(Handle::END, cx));
+        let answer = std::task::ready!(this.answers.chan().poll_take::<false>(Handle::END, true, cx));
         Poll::Ready(answer.map_err(CallError::NoReply))
     }
 }

@@ -41,9 +41,26 @@ impl fmt::Display for Strength {
 }
 
 /// Why everything on a channel fails: what was given to `poison`, and how strong the poison was.
-// One pointer: results with an error in them are passed in registers.
+// One pointer: results with an error in them are passed in registers. Always `Some`, until the drop takes it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Reason(Arc<Poison>);
+pub struct Reason(Option<Arc<Poison>>);
+
+impl Drop for Reason {
+    // What is dropped goes into the call by value. `Arc`'s own drop passes its address, and a result with an address is in memory, also when
+    // it holds no error: so each send would write and copy its outcome, wherever the compiler does not see through that call.
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(poison) = self.0.take() {
+            let_go(poison);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn let_go(poison: Arc<Poison>) {
+    drop(poison);
+}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Poison {
@@ -52,43 +69,51 @@ struct Poison {
 }
 
 impl Reason {
+    fn new(strength: Strength, text: Arc<str>) -> Self {
+        Self(Some(Arc::new(Poison { strength, text })))
+    }
+
+    fn poison(&self) -> &Poison {
+        self.0.as_deref().expect("there until it is dropped")
+    }
+
     /// The reason's text.
     pub fn as_str(&self) -> &str {
-        &self.0.text
+        &self.poison().text
     }
 
     /// How strong the poison was; full if nothing else was said. Who passes it on, to
     /// [`poison_with`](crate::Sender::poison_with), stops where it was meant to stop.
     pub fn strength(&self) -> Strength {
-        self.0.strength
+        self.poison().strength
     }
 
     /// The same text for a poison of this strength.
     #[must_use]
     pub fn of_strength(self, strength: impl Into<Strength>) -> Self {
         let strength = strength.into();
-        if strength == self.0.strength {
+        if strength == self.strength() {
             return self;
         }
-        Self(Arc::new(Poison { strength, text: self.0.text.clone() }))
+        Self::new(strength, self.poison().text.clone())
     }
 }
 
 impl<S: Into<Arc<str>>> From<S> for Reason {
     fn from(text: S) -> Self {
-        Self(Arc::new(Poison { strength: Strength::FULL, text: text.into() }))
+        Self::new(Strength::FULL, text.into())
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0.text, f)?;
+        fmt::Debug::fmt(self.as_str(), f)?;
         if self.strength() == Strength::FULL { Ok(()) } else { write!(f, " (strength {})", self.strength()) }
     }
 }
@@ -118,9 +143,18 @@ pub enum Why {
     /// The other end of the channel is a branch of the same choice: a choice cannot send to itself.
     #[error("the channel's other end is a branch of the same choice")]
     OwnChannel,
+    /// The deadline passed, and nothing is at the other end yet: the text says what is missing and what to
+    /// do. Of an end that was declared under a name.
+    #[error("{0}")]
+    Unmatched(Reason),
     /// The node that holds the receiver was lost.
     #[error("the node that holds the receiver was lost")]
     NodeLost,
+    /// The receiver is at another node, and the node of this end has left its application.
+    #[error(
+        "the node of this end has left its application; keep its `Node`, and leave only when its ends have done their work"
+    )]
+    OwnNodeLeft,
     /// The value cannot be written for another node, or the receiver there cannot read it.
     #[error("the value cannot be sent to another node: {0}")]
     Unsendable(Reason),
@@ -132,6 +166,13 @@ pub enum Why {
         /// What is allowed.
         bytes_max: u64,
     },
+}
+
+impl Why {
+    /// Whether the operation's deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut | Self::Unmatched(_))
+    }
 }
 
 /// Identifies a message whose fate is not known: (channel, number of the send).
@@ -193,7 +234,7 @@ impl<T> SendError<T> {
 
     /// Whether the operation's deadline passed.
     pub fn is_timed_out(&self) -> bool {
-        self.why() == Some(&Why::TimedOut)
+        self.why().is_some_and(Why::is_timed_out)
     }
 
     /// The same error with the value replaced.
@@ -220,7 +261,11 @@ impl<T> fmt::Display for SendError<T> {
         match self {
             Self::NotTaken { why, .. } => write!(f, "not sent: {why}"),
             Self::Unknown { id, .. } => {
-                write!(f, "the other node is lost; whether message {} was received is not known", id.number)
+                write!(
+                    f,
+                    "the connection with the other node ended; whether message {} was received is not known",
+                    id.number
+                )
             }
         }
     }
@@ -257,7 +302,7 @@ impl<T> BroadcastError<T> {
 
     /// Whether the operation's deadline passed.
     pub fn is_timed_out(&self) -> bool {
-        self.why == Why::TimedOut
+        self.why.is_timed_out()
     }
 }
 
@@ -276,6 +321,71 @@ impl<T> fmt::Display for BroadcastError<T> {
 
 impl<T> std::error::Error for BroadcastError<T> {}
 
+/// What became of a send of a [`Broadcast`](crate::Broadcast) that did not wait for all
+/// ([`complete_until`](crate::Broadcasting::complete_until)).
+#[derive(Clone, PartialEq, Eq)]
+pub enum CompleteError<T> {
+    /// Some receivers had not received the value when the wait for them was over.
+    Incomplete {
+        /// What was to be sent.
+        value: T,
+        /// How many receivers have it.
+        received: usize,
+        /// How many have not, and never will: it was withdrawn, or their channels refused it.
+        withdrawn: usize,
+        /// Of how many that is not known: their nodes have not answered. If one of them has not received the value when it hears of the end, it
+        /// never will.
+        unknown: usize,
+    },
+    /// The send had ended before, or was poisoned: as one that waits for all.
+    Failed(BroadcastError<T>),
+}
+
+impl<T> CompleteError<T> {
+    /// The value that was to be sent.
+    pub fn into_value(self) -> T {
+        match self {
+            Self::Incomplete { value, .. } => value,
+            Self::Failed(error) => error.value,
+        }
+    }
+
+    /// Why the value was not sent to all.
+    pub fn why(&self) -> &Why {
+        match self {
+            Self::Incomplete { .. } => &Why::TimedOut,
+            Self::Failed(error) => &error.why,
+        }
+    }
+}
+
+impl<T> fmt::Debug for CompleteError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { received, withdrawn, unknown, .. } => {
+                let mut shown = f.debug_struct("Incomplete");
+                shown.field("received", received).field("withdrawn", withdrawn).field("unknown", unknown);
+                shown.finish_non_exhaustive()
+            }
+            Self::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
+        }
+    }
+}
+
+impl<T> fmt::Display for CompleteError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Incomplete { received, withdrawn, unknown, .. } => write!(
+                f,
+                "not sent to all in time: received by {received}, withdrawn from {withdrawn}, unknown of {unknown}"
+            ),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<T> std::error::Error for CompleteError<T> {}
+
 /// How a send has failed, as long as its value is not beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
@@ -290,6 +400,7 @@ impl From<Why> for Failed {
 }
 
 impl Failed {
+    #[inline(always)]
     pub(crate) fn with<T>(self, value: T) -> SendError<T> {
         match self {
             Self::NotTaken(why) => SendError::NotTaken { value, why },
@@ -320,9 +431,18 @@ pub enum RecvError {
     /// Nothing was there at once.
     #[error("no value was there at once")]
     WouldBlock,
+    /// The deadline passed, and nothing is at the other end yet: the text says what is missing and what to
+    /// do. Of an end that was declared under a name.
+    #[error("{0}")]
+    Unmatched(Reason),
     /// The node that holds the sender was lost.
     #[error("the node that holds the sender was lost")]
     NodeLost,
+    /// The sender is at another node, and the node of this end has left its application.
+    #[error(
+        "the node of this end has left its application; keep its `Node`, and leave only when its ends have done their work"
+    )]
+    OwnNodeLeft,
 }
 
 impl RecvError {
@@ -334,6 +454,11 @@ impl RecvError {
     /// Whether the channel was poisoned.
     pub fn is_poisoned(&self) -> bool {
         matches!(self, Self::Poisoned(_))
+    }
+
+    /// Whether the operation's deadline passed.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut | Self::Unmatched(_))
     }
 }
 
@@ -347,8 +472,8 @@ pub enum ClaimError {
     /// The end is claimed, or others are in line before.
     #[error("the end is claimed, or others are in line before")]
     WouldBlock,
-    /// The node that keeps the shared end was lost.
-    #[error("the node that keeps the shared end was lost")]
+    /// The node that keeps the shared end was lost, or the node of this handle has left.
+    #[error("the node that keeps the shared end was lost, or the node of this handle has left")]
     NodeLost,
     /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed there.
     #[error("the shared face cannot come to this node: {0}")]
@@ -362,8 +487,11 @@ pub enum SyncError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before all parties of the barrier were there")]
     TimedOut,
-    /// The node that keeps the barrier was lost, or one in between. Nobody here knows whether the phase took place.
-    #[error("the node that keeps the barrier was lost, and whether the phase took place is not known")]
+    /// The node that keeps the barrier was lost, or one in between, or the node of this enrolment has left.
+    /// Nobody here knows whether the phase took place.
+    #[error(
+        "the node that keeps the barrier was lost, or the node of this enrolment has left; whether the phase took place is not known"
+    )]
     NodeLost,
 }
 
@@ -404,7 +532,11 @@ impl<Q> fmt::Display for CallError<Q> {
             Self::NotTaken { why, .. } => write!(f, "the request was not taken: {why}"),
             Self::NoReply(e) => write!(f, "the request was taken but got no reply: {e}"),
             Self::Unknown { id, .. } => {
-                write!(f, "the other node is lost; whether request {} was taken is not known", id.number)
+                write!(
+                    f,
+                    "the connection with the other node ended; whether request {} was taken is not known",
+                    id.number
+                )
             }
         }
     }

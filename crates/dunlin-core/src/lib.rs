@@ -24,6 +24,7 @@
 pub mod agent;
 mod barrier;
 mod broadcast;
+mod budget;
 mod bundle;
 mod call;
 mod channel;
@@ -38,11 +39,12 @@ mod portable;
 mod share;
 mod sync;
 mod table;
+mod turn;
 pub mod waits;
 mod wakers;
 
 pub use barrier::{Barrier, Syncing, barrier};
-pub use broadcast::{Broadcast, Broadcasting, Joiner, broadcast, broadcast_with};
+pub use broadcast::{Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with};
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
 pub use call::{Accepting, Callee, Caller, Calling, Reply, Request, call};
 pub use channel::factory::ChannelFactory;
@@ -57,7 +59,8 @@ pub use channel::{MayPoison, NoPoison, channel, channel_with};
 pub use choice::branch::{Branch, Foreign, future};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
 pub use error::{
-    BroadcastError, CallError, ClaimError, MessageId, Reason, RecvError, SendError, Strength, SyncError, Why,
+    BroadcastError, CallError, ClaimError, CompleteError, MessageId, Reason, RecvError, SendError, Strength, SyncError,
+    Why,
 };
 pub use operation::{Operation, Until};
 pub use par::Par;
@@ -65,17 +68,22 @@ pub use par::Par;
 pub use portable::{Portable, carrier};
 #[cfg(feature = "serde")]
 pub use share::far::Lend;
-pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Shared};
+pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Retiring, Shared};
 
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]
 pub mod __rt {
+    pub use crate::budget::{OPERATIONS_MAX, give_way_to_runtime, renew, set_waking};
+    pub use crate::bundle::{NoPairing, Probe, Sides, is_pairing};
     pub use crate::channel::sender::Spare;
     pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};
-    pub use crate::choice::{Order, Step, Survey, choose, step, survey};
+    pub use crate::choice::{Order, Step, Survey, choose, hopeless, step, step_unawaited, survey};
     pub use crate::par::Branches;
+    pub use crate::par::ready::alone::Alone;
     pub use crate::share::WeakShared;
+    pub use crate::turn::{Turn, end as end_turn, set_timer as set_turn_timer};
+    pub use crate::wakers::{keep, wake_all};
     pub use dunlin_macros::__alt;
 }
 
@@ -91,10 +99,11 @@ pub mod __rt {
 ///
 /// An operation is what a method of an end returns, not yet awaited: a receive, a
 /// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a [barrier](Barrier::sync), any of them with a deadline; other
-/// futures through [`future`]. All conditions are evaluated first; of a branch whose condition is false, nothing else
+/// futures through [`future`]. One that is to outlive the choice is borrowed: `&mut operation` if it is `Unpin`, else `pinned.as_mut()`. All conditions are evaluated first; of a branch whose condition is false, nothing else
 /// is. A `send_from` whose slot is empty is off. Before a body runs, all other operations have been taken back.
 ///
-/// *Fair* means: of the branches that are ready, the one whose end was chosen least recently.
+/// *Fair* means: of the branches that are ready, the one whose end was chosen least recently. Branches without an end (timers, futures,
+/// processes) get their share by lot. Each ready end of n branches is chosen at least once in n + 1 choices.
 ///
 /// # Panics
 /// If every branch is off and there is no `skip`: it would wait for ever.

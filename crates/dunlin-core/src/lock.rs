@@ -96,7 +96,7 @@ impl<T> Lock<T> {
     /// The tag as the last holder left it, or `None` while somebody holds the lock.
     ///
     /// What the last holder wrote before it released happens before whatever is done on the strength of the tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tag(&self) -> Option<u32> {
         let word = self.word.load(Ordering::Acquire);
         if word & LOCKED == 0 { Some(word) } else { None }
@@ -117,7 +117,7 @@ pub(crate) struct Guard<'a, T> {
 }
 
 impl<'a, T> Guard<'a, T> {
-    #[inline]
+    #[inline(always)]
     fn new(lock: &'a Lock<T>, tag: u32) -> Self {
         Self {
             lock,
@@ -138,23 +138,23 @@ impl<'a, T> Guard<'a, T> {
     }
 
     /// Whether all of `bits` are set in the tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has(&self, bits: u32) -> bool {
         self.tag & bits == bits
     }
 
     /// Whether any of `bits` is set in the tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_any(&self, bits: u32) -> bool {
         self.tag & bits != 0
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&mut self, bits: u32) {
         self.tag |= bits;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clear(&mut self, bits: u32) {
         self.tag &= !bits;
     }
@@ -163,7 +163,7 @@ impl<'a, T> Guard<'a, T> {
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &T {
         #[cfg(not(loom))]
         // SAFETY: the word says LOCKED on behalf of this guard alone, so nobody else has a reference to the value.
@@ -179,7 +179,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 impl<T> DerefMut for Guard<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         #[cfg(not(loom))]
         // SAFETY: as in `deref`, and `&mut self` keeps other uses of this guard away.
@@ -195,7 +195,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Drop for Guard<'_, T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         #[cfg(loom)]
         drop(self.value.take());

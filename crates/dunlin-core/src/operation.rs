@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
+use crate::turn::{self, Turn};
 
 /// An operation on an end: a send, a receive, a claim, a call.
 ///
@@ -16,10 +18,10 @@ pub trait Operation: Future + Sized {
     #[doc(hidden)]
     fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output>;
 
-    /// Whether somebody has been woken by this operation and should be polled before a deadline of nothing ends it.
+    /// Whether this operation has woken receivers that should be polled before a deadline of nothing ends it.
     #[doc(hidden)]
-    fn has_turn(&self) -> bool {
-        false
+    fn turn(&self) -> Turn {
+        Turn::Over
     }
 
     /// Does this operation until `deadline` is ready: then it ends with a timeout error that tells the truth. A send
@@ -45,7 +47,7 @@ pub trait Operation: Future + Sized {
     /// # Source
     /// The timed guard of occam's ALT.
     fn until<D: Future>(self, deadline: D) -> Until<Self, D> {
-        Until { operation: self, deadline, patience: 0, expired: false }
+        Until { operation: self, deadline, patience: 0, expired: false, again: false }
     }
 }
 
@@ -58,13 +60,19 @@ pin_project_lite::pin_project! {
         operation: O,
         #[pin]
         deadline: D,
+        // How many polls of the turn are over; or [`TIMED`] and the number of the turn.
         patience: u32,
         expired: bool,
+        // It has been awaited before.
+        again: bool,
     }
 }
 
-/// How many polls an offer whose deadline has passed already still waits for a receiver that it has woken. In the same
-/// scheduler one is enough; on another thread the receiver needs some microseconds.
+/// The turn of an offer whose deadline has passed ends by a timer.
+const TIMED: u32 = 1 << 31;
+
+/// How many polls such an offer waits where no timer ends its turn: in the same scheduler one is enough. So it does for a receiver
+/// elsewhere, of which one cannot know whether it was polled.
 const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {
@@ -75,10 +83,14 @@ impl<O: Operation, D: Future> Until<O, D> {
             std::task::ready!(this.deadline.poll(cx));
             *this.expired = true;
         }
-        if *this.patience < TURN_POLLS_MAX && this.operation.has_turn() {
-            *this.patience += 1;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+        match this.operation.turn() {
+            Turn::Over if *this.patience & TIMED != 0 => turn::forget(*this.patience & !TIMED),
+            Turn::Over => {}
+            turn => {
+                if waits_for(turn, this.patience, cx) {
+                    return Poll::Pending;
+                }
+            }
         }
         if !commit() {
             return Poll::Pending;
@@ -87,14 +99,52 @@ impl<O: Operation, D: Future> Until<O, D> {
     }
 }
 
+/// Whether the turn goes on; then the task is woken when it does not.
+fn waits_for(turn: Turn, patience: &mut u32, cx: &mut Context<'_>) -> bool {
+    if *patience & TIMED != 0 {
+        return !turn::is_over(*patience & !TIMED, cx.waker());
+    }
+    if turn == Turn::Here
+        && *patience == 0
+        && let Some(number) = turn::begin(cx.waker())
+    {
+        *patience = TIMED | number;
+        return true;
+    }
+    let waits = *patience < TURN_POLLS_MAX;
+    if waits {
+        *patience += 1;
+        cx.waker().wake_by_ref();
+    }
+    waits
+}
+
 impl<O: Operation, D: Future> Future for Until<O, D> {
     type Output = O::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O::Output> {
-        if let Poll::Ready(output) = self.as_mut().project().operation.poll(cx) {
+        let this = self.as_mut().project();
+        if budget::is_spent() {
+            if !*this.again && budget::refuse(cx) {
+                *this.again = true;
+                return Poll::Pending;
+            }
+            budget::renew();
+        }
+        *this.again = true;
+        let refusals = budget::refusals();
+        if let Poll::Ready(output) = this.operation.poll(cx) {
             return Poll::Ready(output);
         }
-        self.poll_deadline(cx, || true)
+        if budget::refusals() != refusals {
+            // The operation may be ready: so the deadline must not end it.
+            return Poll::Pending;
+        }
+        let polled = self.poll_deadline(cx, || true);
+        if polled.is_ready() {
+            budget::count();
+        }
+        polled
     }
 }
 
@@ -130,7 +180,7 @@ impl<O: Operation, D: Future> Operation for Until<O, D> {
         self.project().operation.poll_expire(cx)
     }
 
-    fn has_turn(&self) -> bool {
-        self.operation.has_turn()
+    fn turn(&self) -> Turn {
+        self.operation.turn()
     }
 }

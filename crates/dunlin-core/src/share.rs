@@ -7,6 +7,9 @@
 //! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but
 //! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them
 //! is done, or its patience ends.
+//!
+//! A value wakes some of the handles that wait to receive, not all. Which ones, and when the others are woken, is in
+//! `channel/queue/watchers.rs`.
 
 #[cfg(feature = "serde")]
 pub(crate) mod far;
@@ -20,6 +23,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use crate::budget;
+use crate::call::Caller;
+use crate::channel::MayPoison;
 use crate::channel::posted::Posted;
 use crate::channel::queue::Handle;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
@@ -27,9 +33,10 @@ use crate::channel::sender::{Sender, Sending, SendingFrom};
 use crate::channel::state::Chan;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{ClaimError, RecvError, SendError};
+use crate::error::{ClaimError, Reason, RecvError, SendError, Strength};
 use crate::lock::Lock;
 use crate::operation::Operation;
+use crate::turn::Turn;
 use crate::waits::{ChannelId, Doing, Record, Recorded};
 
 use line::Polled;
@@ -72,6 +79,37 @@ pub trait End: Sized {
     fn share(self) -> Shared<Self> {
         Shared::new(self, Location::caller())
     }
+}
+
+/// What no end is: only for what the compiler says of `tx.clone()`.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "an end of a channel has one owner and cannot be cloned: share it",
+    label = "`share()` it first, `let end = end.share();`, and clone that",
+    note = "clones of a `Shared` end are used by several processes: each sends or receives by itself, or claims the end whole"
+)]
+pub trait ManyOwners {}
+
+/// `clone` of an end, which the compiler refuses with advice.
+macro_rules! refuse_clone {
+    ($(<$($parameter:ident),+> $end:ty;)+) => { $(
+        impl<$($parameter),+> $end {
+            #[doc(hidden)]
+            #[allow(clippy::should_implement_trait, reason = "it exists for the message of its bound")]
+            pub fn clone(&self) -> Self
+            where
+                Self: ManyOwners,
+            {
+                unreachable!("no end has many owners")
+            }
+        }
+    )+ };
+}
+
+refuse_clone! {
+    <T, P> Sender<T, P>;
+    <T, P> Receiver<T, P>;
+    <Q, A> Caller<Q, A>;
 }
 
 impl<T, P> End for Sender<T, P> {
@@ -255,7 +293,7 @@ impl<E: End> Shared<E> {
     /// # Cancel safety
     /// Dropped before it is ready, it leaves its place in the line.
     pub fn claim(&mut self) -> Claiming<'_, E> {
-        Claiming { record: self.record.entry(), shared: Some(self), ticket: None, is_branch: false }
+        Claiming { record: self.record.entry(), shared: Some(self), ticket: None, is_branch: false, again: false }
     }
 
     /// Claims the end if that needs no waiting.
@@ -370,11 +408,15 @@ impl<T, P> Shared<Sender<T, P>> {
 
 impl<T, P> Shared<Receiver<T, P>> {
     /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
+    ///
+    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. A handle that was woken and is
+    /// dropped wakes the next. If no woken handle has taken the value by the next tick, the others are woken
+    /// ([`waits::advance`](crate::waits::advance)).
     pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
         Lone::new(self, Doing::Receive, Receiving::by)
     }
 
-    /// Receives one value, or `None` at the end: see [`Receiver::next`].
+    /// Receives one value, or `None` at the end: see [`Receiver::next`], also for the loop over it: `while let Some(value) = rx.next().await?`.
     #[allow(clippy::should_implement_trait)] // as `Receiver::next`
     pub fn next(&mut self) -> Lone<'_, Next<'_, T>> {
         Lone::new(self, Doing::Receive, Next::by)
@@ -396,6 +438,159 @@ impl<T, P> Shared<Receiver<T, P>> {
     /// Whether no receive can succeed any more.
     pub fn is_closed(&self) -> bool {
         self.core.link.is_drained()
+    }
+}
+
+impl<T> Shared<Sender<T, MayPoison>> {
+    /// Ends the whole channel at once, whichever handle has the claim: see [`Sender::poison`].
+    ///
+    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything on the channel does. From
+    /// another node than the end it takes effect when the message has arrived there.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{Why, channel};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, _rx) = channel::<u8>();
+    /// let mut tx = tx.share();
+    /// let other = tx.clone();
+    /// let mut claim = tx.claim().await.unwrap();
+    /// other.poison("disk full"); // needs no claim
+    /// assert!(matches!(claim.send(1).await.unwrap_err().why(), Some(Why::Poisoned(_))));
+    /// # });
+    /// ```
+    pub fn poison(&self, reason: impl Into<Reason>) {
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune to it, and nothing has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        self.core.link.poison(reason.into().of_strength(strength))
+    }
+}
+
+impl<T> Shared<Receiver<T, MayPoison>> {
+    /// Ends the whole channel at once, whichever handle has the claim: see [`Receiver::poison`]. Pending sends get their values back.
+    ///
+    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything on the channel does. From
+    /// another node than the end it takes effect when the message has arrived there.
+    pub fn poison(&self, reason: impl Into<Reason>) {
+        self.poison_with(Strength::FULL, reason);
+    }
+
+    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune to it, and nothing has happened.
+    pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
+        self.core.link.poison(reason.into().of_strength(strength))
+    }
+}
+
+/// An end that one of its handles can retire.
+#[doc(hidden)]
+pub trait Retire: End {
+    /// The holder of the claim retires the channel. `tell_keeper` has the node that keeps the end retire it before the claim goes back there.
+    fn retire_claimed(&self, tell_keeper: impl FnOnce());
+}
+
+impl<T, P> Retire for Sender<T, P> {
+    fn retire_claimed(&self, tell_keeper: impl FnOnce()) {
+        if !self.is_closed() {
+            tell_keeper();
+            self.retire();
+        }
+    }
+}
+
+impl<T, P> Retire for Receiver<T, P> {
+    fn retire_claimed(&self, _: impl FnOnce()) {
+        // Its channel knows the way to the keeper, which has what is buffered.
+        self.retire();
+    }
+}
+
+impl<E: Retire> Shared<E> {
+    /// Ends the whole channel in order, when no other handle has a claim: see [`Sender::retire`] and [`Receiver::retire`].
+    ///
+    /// It is an operation like a lone [`send`](Shared::send): a claim that is out is not cut short, and those that asked before have
+    /// their turn. It is a claim for this one purpose, which it gives back by itself. [`poison`](Shared::poison) waits for nothing.
+    ///
+    /// # Errors
+    /// [`ClaimError::TimedOut`] with a deadline, [`ClaimError::NodeLost`] if the node that keeps the end is lost. The channel is as it was then.
+    ///
+    /// # Cancel safety
+    /// Dropped before it is ready, it has had no effect.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{Operation, Why, channel};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, _rx) = channel::<u8>();
+    /// let mut tx = tx.share();
+    /// let mut other = tx.clone();
+    /// let claim = tx.claim().await.unwrap();
+    /// assert!(other.retire().until(std::future::ready(())).await.is_err()); // the claim is out
+    /// drop(claim);
+    /// other.retire().await.unwrap();
+    /// assert_eq!(tx.send(1).await.unwrap_err().why(), Some(&Why::Closed));
+    /// # });
+    /// ```
+    pub fn retire(&mut self) -> Retiring<'_, E> {
+        Retiring { claiming: self.claim() }
+    }
+
+    /// Has the keeper retire the channel.
+    fn tell_keeper(&self) {
+        #[cfg(feature = "serde")]
+        if self.core.is_far {
+            self.core.line.retire();
+        }
+    }
+}
+
+/// The operation of [`Shared::retire`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
+pub struct Retiring<'a, E: End> {
+    claiming: Claiming<'a, E>,
+}
+
+fn retire<E: Retire>(claimed: Result<Claim<'_, E>, ClaimError>) -> Result<(), ClaimError> {
+    let claim = claimed?;
+    claim.retire_claimed(|| claim.shared.tell_keeper());
+    Ok(())
+}
+
+impl<E: Retire> Future for Retiring<'_, E> {
+    type Output = Result<(), ClaimError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.claiming).poll(cx).map(retire)
+    }
+}
+
+impl<E: Retire> Branch for Retiring<'_, E> {
+    type Output = Result<(), ClaimError>;
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        Pin::new(&mut self.claiming).poll_branch(cx, choice).map(retire)
+    }
+
+    fn look(&self) -> Look {
+        self.claiming.look()
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.claiming.chosen(turn);
+    }
+}
+
+impl<E: Retire> Operation for Retiring<'_, E> {
+    fn poll_expire(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.claiming).poll_expire(cx).map(retire)
+    }
+}
+
+impl<E: End> fmt::Debug for Retiring<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Retiring").field(&self.claiming).finish()
     }
 }
 
@@ -512,8 +707,8 @@ impl<O: Operation> Operation for Lone<'_, O> {
         polled
     }
 
-    fn has_turn(&self) -> bool {
-        self.operation.has_turn()
+    fn turn(&self) -> Turn {
+        self.operation.turn()
     }
 }
 
@@ -526,6 +721,8 @@ pub struct Claiming<'a, E: End> {
     ticket: Option<u64>,
     /// It is a branch of a choice.
     is_branch: bool,
+    /// It has been awaited before.
+    again: bool,
 }
 
 impl<'a, E: End> Claiming<'a, E> {
@@ -565,7 +762,9 @@ impl<'a, E: End> Future for Claiming<'a, E> {
     type Output = Result<Claim<'a, E>, ClaimError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().poll_line(cx, || true)
+        let this = self.get_mut();
+        let again = std::mem::replace(&mut this.again, true);
+        budget::counted(again, cx, |cx| this.poll_line(cx, || true))
     }
 }
 

@@ -16,8 +16,23 @@
 //! Such a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice of this
 //! crate tells its branches, so those leave none. What was forgotten (`mem::forget`) together with what it waits on keeps its line.
 //!
+//! # What a program prints by itself
+//! Under `#[dunlin::main]` and `dunlin::block_on`:
+//!
+//! - On Unix, SIGQUIT (`kill -QUIT`, or Ctrl-\ at a terminal) prints all waits and processes to standard error, and the program goes on. It does so
+//!   while all worker threads are busy, too. Once `main` has returned, the signal ends the program as usual.
+//! - In dev builds (`debug_assertions`) on Linux and Android, a *suspected deadlock* is printed, once for each: no process has run for 2 s, every process
+//!   waits, and nothing else could end a wait. Nothing is printed as long as a timer or deadline runs, code outside of dunlin keeps the waker of a process
+//!   (a socket, a signal, a future in `future(..)`), the runtime has tasks that are not processes (those of a node, too), or the program has other threads (a
+//!   blocking call, `std::thread`). So silence means little.
+//!
+//! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On Windows there is neither.
+//!
 //! Time here is a *tick* that the runtime stores with [`advance`]: the core reads no clock. The `dunlin` crate advances it once
 //! a millisecond while anything runs.
+
+#[doc(hidden)]
+pub mod activity;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -76,7 +91,8 @@ pub fn tick() -> u32 {
     TICK.load(Ordering::Relaxed)
 }
 
-/// Stores the coarse time, in milliseconds, and lets every patience that has run out end.
+/// Stores the coarse time, in milliseconds, and ends every patience that has run out: a claim that was offered in vain goes to
+/// the next in line, and a value whose receivers were woken and not polled wakes the other receivers.
 ///
 /// Called by the runtime; a program on another runtime, or a test, may call it instead.
 pub fn advance(tick: u32) {
@@ -85,7 +101,7 @@ pub fn advance(tick: u32) {
 }
 
 /// Makes `pid` the current process until the guard is dropped.
-#[inline]
+#[inline(always)]
 pub(crate) fn enter(pid: u64) -> Entered {
     Entered { before: CURRENT.replace(pid) }
 }
@@ -96,7 +112,7 @@ pub(crate) struct Entered {
 
 impl Entered {
     /// Goes on as another process; what was current before is still restored in the end.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn switch(&self, pid: u64) {
         CURRENT.set(pid);
     }
@@ -188,7 +204,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&self, doing: Doing) {
         let who = CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT;
         // One that is polled again in vain has waited since it began.
@@ -199,7 +215,7 @@ impl Side {
     }
 
     /// The wait is over, or there was none: the current process holds this side.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn end(&self) {
         self.who.store(CURRENT.get(), Ordering::Relaxed);
     }

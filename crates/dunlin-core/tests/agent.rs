@@ -38,6 +38,7 @@ fn halves_with_credits<T: Send + 'static>(policy: impl Into<Policy>) -> (Halves<
 
 /// Polls it once.
 fn once<F: Future>(future: F) -> Option<F::Output> {
+    dunlin_core::__rt::renew();
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,
@@ -937,7 +938,7 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(choice), Some(Ok(())));
 }
 
-/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by `shared_sim.rs`: the offer was withdrawn, and never made again.)
+/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by `simulated/shared.rs`: the offer was withdrawn, and never made again.)
 #[test]
 fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     let (near, far) = channel::<u8>();
@@ -956,7 +957,7 @@ fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     }
 }
 
-/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come back. (Found by `shared_sim.rs`: the value was lost, and
+/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come back. (Found by `simulated/shared.rs`: the value was lost, and
 /// its sender waited for ever.)
 #[test]
 fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
@@ -979,7 +980,7 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
 }
 
 /// A send whose deadline passes while a handle elsewhere has its value, and that handle is dropped: its answer to the withdrawal is that it is gone, and the send ends.
-/// (Found by `dunlin/tests/rest.rs`: it waited for ever.)
+/// (Found by `dunlin/tests/simulated/rest.rs`: it waited for ever.)
 #[test]
 fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     struct Woken(AtomicBool);
@@ -1004,6 +1005,50 @@ fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     there.failed(1, Some(value.into()), Why::Closed);
     assert!(woken.0.load(Relaxed), "it is its answer");
     assert!(matches!(once(send), Some(Err(error)) if error.is_timed_out()));
+}
+
+/// The agent of a handle elsewhere is polled while the choice that offers is busy with another branch. It tries again when the
+/// choice is open.
+#[test]
+fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let (mut tx, mut agents, _here) = handles_elsewhere(rendezvous(), 1);
+    let there = RefCell::new(agents.remove(0));
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    let poll = || there.borrow_mut().poll(&mut Context::from_waker(&waker));
+    while poll().is_ready() {}
+    assert!(matches!(there.borrow().reserve(1), Reserved::Later), "nothing is offered yet");
+    while poll().is_ready() {}
+    let (mut slot, has_looked) = (Some(7), Cell::new(false));
+    let other = future(poll_fn(|_| {
+        if !has_looked.replace(true) {
+            // On another thread, while this branch is polled.
+            assert!(poll().is_pending(), "nobody else may decide a choice that polls this");
+            woken.0.store(false, Relaxed);
+        }
+        Poll::<()>::Pending
+    }));
+    let mut choice = Box::pin(async {
+        alt! { biased;
+            sent = tx.send_from(&mut slot) => sent,
+            () = other => Ok(()),
+        }
+    });
+    while !has_looked.get() {
+        assert_eq!(once(choice.as_mut()), None);
+    }
+    assert_eq!(once(choice.as_mut()), None);
+    assert!(woken.0.load(Relaxed), "the agent is not told that the choice is open");
+    assert!(matches!(poll(), Poll::Ready(Event::Unlocked(1))));
+    assert!(matches!(there.borrow().reserve(1), Reserved::Granted(7)));
+    there.borrow().taken(1);
+    assert_eq!(once(choice.as_mut()), Some(Ok(())));
 }
 
 /// Agents of handles elsewhere of a shared receiver, and a handle here.
@@ -1245,5 +1290,7 @@ fn a_fair_choice_over_halves_serves_all_alike() {
         receivers.clear();
     }));
     doc::block_on(parties.into_iter().collect::<Par<_>>());
-    assert_eq!(counts.into_inner(), [200; 8]);
+    // Where the choice gives way, not all channels are ready when it is polled again.
+    let counts = counts.into_inner();
+    assert!(counts.iter().all(|count| count.abs_diff(200) <= 8), "{counts:?}");
 }

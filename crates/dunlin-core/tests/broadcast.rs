@@ -5,16 +5,17 @@ mod common;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::future::{Future, ready};
+use std::future::{Future, poll_fn, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use dunlin_core::agent::{Event, Outlet};
 use dunlin_core::waits::{self, Doing};
 use dunlin_core::{
-    Broadcast, BroadcastError, Joiner, Operation, Receiver, RecvError, Why, alt, broadcast, broadcast_with, doc, fifo,
-    par,
+    Broadcast, BroadcastError, CompleteError, Joiner, MessageId, Operation, Receiver, RecvError, Why, alt, broadcast,
+    broadcast_with, doc, fifo, par,
 };
 use proptest::prelude::*;
 
@@ -70,6 +71,161 @@ fn who_joins_meanwhile_gets_the_next() {
     assert_eq!(poll(&mut send), None);
     assert_eq!((a.try_recv(), b.try_recv()), (Ok(2), Ok(2)));
     assert_eq!(poll(&mut send), Some(Ok(())));
+}
+
+fn incomplete<T>(value: T, received: usize, withdrawn: usize, unknown: usize) -> Option<Result<(), CompleteError<T>>> {
+    Some(Err(CompleteError::Incomplete { value, received, withdrawn, unknown }))
+}
+
+/// A bound that is ready when it is told to be.
+fn bound(passed: &Cell<bool>) -> impl Future<Output = ()> + use<'_> {
+    std::future::poll_fn(|_| if passed.get() { Poll::Ready(()) } else { Poll::Pending })
+}
+
+#[test]
+fn complete_until_withdraws_from_receivers_that_have_not_received() {
+    let (mut tx, joiner) = broadcast();
+    let (mut a, mut b, mut c) = (joiner.join(), joiner.join(), joiner.join());
+    let (passed, answers) = (Cell::new(false), Cell::new(false));
+    let mut send = Box::pin(tx.send(1).complete_until(bound(&passed), bound(&answers)));
+    assert_eq!(poll(&mut send), None);
+    assert_eq!(a.try_recv(), Ok(1));
+    assert_eq!(poll(&mut send), None, "the bound has not passed");
+    assert_eq!(c.try_recv(), Ok(1));
+    passed.set(true);
+    assert_eq!(poll(&mut send), incomplete(1, 2, 1, 0), "nothing here has to be awaited");
+    assert_eq!(b.try_recv(), Err(RecvError::WouldBlock), "it never gets the value");
+    drop(send);
+    assert_eq!(tx.joined(), 3);
+    let mut send = tx.send(2);
+    assert_eq!(poll(&mut send), None);
+    assert_eq!((a.try_recv(), b.try_recv(), c.try_recv()), (Ok(2), Ok(2), Ok(2)));
+    assert_eq!(poll(&mut send), Some(Ok(())));
+}
+
+#[test]
+fn complete_until_is_ok_when_all_have_received() {
+    let (mut tx, joiner) = broadcast();
+    let (mut a, b) = (joiner.join(), joiner.join());
+    let mut send = Box::pin(tx.send(1).complete_until(std::future::pending::<()>(), ready(())));
+    assert_eq!(poll(&mut send), None);
+    assert_eq!(a.try_recv(), Ok(1));
+    drop(b);
+    assert_eq!(poll(&mut send), Some(Ok(())));
+}
+
+#[test]
+fn complete_until_bounds_only_the_wait_for_receivers() {
+    let (tx, joiner) = broadcast();
+    let mut tx = tx.at_least(2);
+    let _a = joiner.join();
+    let mut send = Box::pin(tx.send(1).complete_until(ready(()), ready(())));
+    assert_eq!(poll(&mut send), None, "it waits for another one to join");
+    let _b = joiner.join();
+    assert_eq!(poll(&mut send), incomplete(1, 0, 2, 0));
+    drop(send);
+    let mut tx = tx.at_least(3);
+    let mut send = Box::pin(tx.send(2).complete_until(ready(()), ready(())).until(ready(())));
+    let error = BroadcastError { value: 2, why: Why::TimedOut, received: 0 };
+    assert_eq!(poll(&mut send), Some(Err(CompleteError::Failed(error))), "too few have joined");
+}
+
+#[test]
+fn complete_until_counts_a_value_that_is_held_as_received() {
+    for plain in [true, false] {
+        let (mut tx, joiner) = broadcast();
+        let (mut a, mut b) = (joiner.join(), joiner.join());
+        let passed = Cell::new(false);
+        let mut send = Box::pin(tx.send(1).complete_until(bound(&passed), std::future::pending::<()>()));
+        assert_eq!(poll(&mut send), None);
+        let held = if plain {
+            doc::block_on(a.recv_extended()).unwrap()
+        } else {
+            // A choice has the channel make its queue.
+            doc::block_on(async {
+                alt! { held = a.recv_extended() => held.unwrap() }
+            })
+        };
+        passed.set(true);
+        assert_eq!(poll(&mut send), incomplete(1, 1, 1, 0));
+        drop(send);
+        assert_eq!(*held, 1);
+        drop(held);
+        let mut send = tx.send(2);
+        assert_eq!(poll(&mut send), None);
+        assert_eq!((a.try_recv(), b.try_recv()), (Ok(2), Ok(2)));
+        assert_eq!(poll(&mut send), Some(Ok(())));
+    }
+}
+
+#[test]
+fn complete_until_is_poisoned_when_a_receiver_poisons() {
+    let (mut tx, joiner) = broadcast();
+    let (a, mut b) = (joiner.join(), joiner.join());
+    let passed = Cell::new(false);
+    let mut send = Box::pin(tx.send(1).complete_until(bound(&passed), ready(())));
+    assert_eq!(poll(&mut send), None);
+    assert_eq!(b.try_recv(), Ok(1));
+    a.poison("no");
+    passed.set(true);
+    let error = BroadcastError { value: 1, why: Why::Poisoned("no".into()), received: 1 };
+    assert_eq!(poll(&mut send), Some(Err(CompleteError::Failed(error))));
+}
+
+/// Of a receiver elsewhere, whose agent has the value, nothing is known until that answers.
+#[test]
+fn complete_until_does_not_know_of_an_agent_that_does_not_answer() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Answer {
+        None,
+        Withdrawn,
+        Taken,
+        Lost,
+    }
+    for answer in [Answer::None, Answer::Withdrawn, Answer::Taken, Answer::Lost] {
+        let (mut tx, joiner) = broadcast::<u8>();
+        let (mut here, there) = (joiner.join(), joiner.join());
+        let mut agent = Outlet::new(there);
+        let (passed, over) = (Cell::new(false), Cell::new(false));
+        let wakes = Arc::new(Wakes::default());
+        let mut send = Box::pin(tx.send(1).complete_until(bound(&passed), bound(&over)));
+        assert_eq!(poll_woken(&mut send, &wakes), None);
+        assert_eq!(here.try_recv(), Ok(1));
+        let Some(Event::FirmOffer(ticket, value)) = poll(&mut poll_fn(|cx| agent.poll(cx))) else { panic!() };
+        passed.set(true);
+        assert_eq!(poll_woken(&mut send, &wakes), None, "the agent is asked");
+        let asked = poll(&mut poll_fn(|cx| agent.poll(cx)));
+        assert!(matches!(asked, Some(Event::AskedBack(asked)) if asked == ticket));
+        let before = wakes.count();
+        match answer {
+            Answer::None => over.set(true),
+            Answer::Withdrawn => agent.withdrawn(ticket, Some(value.into())),
+            Answer::Taken => agent.taken(ticket),
+            Answer::Lost => agent.lost(ticket, value, MessageId { channel: 1, number: 1 }),
+        }
+        assert_eq!(wakes.count() > before, answer != Answer::None, "{answer:?}");
+        let sent = poll_woken(&mut send, &wakes);
+        drop(send);
+        match answer {
+            Answer::None => {
+                assert_eq!(sent, incomplete(1, 1, 0, 1));
+                // Its answer comes later.
+                agent.withdrawn(ticket, Some(value.into()));
+            }
+            Answer::Withdrawn => assert_eq!(sent, incomplete(1, 1, 1, 0)),
+            Answer::Taken => assert_eq!(sent, Some(Ok(()))),
+            Answer::Lost => assert_eq!((sent, tx.joined()), (Some(Ok(())), 1), "it has left"),
+        }
+        if answer == Answer::Lost {
+            continue;
+        }
+        let mut send = Box::pin(tx.send(2));
+        assert_eq!(poll(&mut send), None);
+        let next = poll(&mut poll_fn(|cx| agent.poll(cx)));
+        let Some(Event::FirmOffer(ticket, 2)) = next else { panic!("{next:?}") };
+        agent.taken(ticket);
+        assert_eq!((here.try_recv(), poll(&mut send)), (Ok(2), Some(Ok(()))), "{answer:?}");
+    }
 }
 
 #[test]

@@ -444,3 +444,30 @@ fn the_last_waker_is_woken() {
         assert_eq!(receiver.join(), Ok(7));
     });
 }
+
+/// A send in its turn, which no timer ends | the receiver that it woke is polled, or dropped. The choice is woken.
+#[test]
+fn a_turn_ends_when_the_receiver_is_polled_or_gone() {
+    for dropped in [true, false] {
+        model(move || {
+            // It begins each turn and ends none.
+            dunlin_core::__rt::set_turn_timer(|_| true);
+            let (mut tx, mut rx) = channel();
+            let receiver = spawn(move || {
+                let mut receiving = pin!(rx.recv());
+                let mut got = poll_once(receiving.as_mut());
+                if got.is_none() && !dropped {
+                    got = poll_once(receiving.as_mut());
+                }
+                got
+            });
+            let mut slot = Some(7);
+            let sent = block_on(async {
+                alt! { biased; sent = tx.send_from(&mut slot) => sent.is_ok(), skip => false }
+            });
+            let got = receiver.join();
+            assert_eq!(sent, got == Some(Ok(7)));
+            assert_eq!(sent, slot.is_none());
+        });
+    }
+}

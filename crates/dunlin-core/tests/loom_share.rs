@@ -113,6 +113,81 @@ fn a_woken_receive_is_never_polled_again() {
     });
 }
 
+/// In a model a value wakes two receivers. Both are dropped, before the value comes, while they are woken, or after: the
+/// third must have it.
+#[test]
+fn woken_receivers_that_are_dropped_pass_the_wake_on() {
+    model_within(2, || {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let (mut two, mut three) = (one.clone(), one.clone());
+        let (mut first, mut second) = (Box::pin(one.recv()), Box::pin(two.recv()));
+        assert!(poll_once(first.as_mut()).is_none() && poll_once(second.as_mut()).is_none());
+        let receiver = spawn(move || block_on(three.recv()));
+        let sender = spawn(move || block_on(tx.send(1)).unwrap());
+        drop(first);
+        drop(second);
+        assert_eq!(receiver.join(), Ok(1));
+        sender.join();
+    });
+}
+
+/// Both are never polled again. Time passes, while the third registers, or before or after: it must have the value.
+#[test]
+fn woken_receivers_that_are_not_polled_cost_a_tick() {
+    model_within(3, || {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let (mut two, mut three) = (one.clone(), one.clone());
+        let (mut first, mut second) = (Box::pin(one.recv()), Box::pin(two.recv()));
+        assert!(poll_once(first.as_mut()).is_none() && poll_once(second.as_mut()).is_none());
+        let receiver = spawn(move || block_on(three.recv()));
+        let mut send = Box::pin(tx.send(1));
+        assert!(poll_once(send.as_mut()).is_none());
+        waits::advance(waits::tick().wrapping_add(1));
+        assert_eq!(receiver.join(), Ok(1));
+        assert_eq!(poll_once(send.as_mut()), Some(Ok(())));
+    });
+}
+
+/// Time passes on one thread while a value comes, and wakes the third receiver, on others; the first two are woken and dropped.
+#[test]
+fn time_passes_while_a_wake_is_passed_on() {
+    model_within(2, || {
+        let (mut tx, rx) = channel();
+        let mut one = rx.share();
+        let (mut two, mut three) = (one.clone(), one.clone());
+        let (mut first, mut second) = (Box::pin(one.recv()), Box::pin(two.recv()));
+        assert!(poll_once(first.as_mut()).is_none() && poll_once(second.as_mut()).is_none());
+        let receiver = spawn(move || block_on(three.recv()));
+        let clock = spawn(|| waits::advance(waits::tick().wrapping_add(1)));
+        let mut send = Box::pin(tx.send(1));
+        assert!(poll_once(send.as_mut()).is_none());
+        drop(first);
+        drop(second);
+        assert_eq!(receiver.join(), Ok(1));
+        clock.join();
+    });
+}
+
+/// Two of three receivers are woken for three values, and wake the third.
+#[test]
+fn three_receivers_have_a_value_each() {
+    model_within(1, || {
+        let (tx, rx) = channel_with(fifo(3));
+        let (mut tx, mut one) = (tx, rx.share());
+        let (mut two, mut three) = (one.clone(), one.clone());
+        let receivers = [spawn(move || block_on(one.recv()).unwrap()), spawn(move || block_on(two.recv()).unwrap())];
+        let claim = three.try_claim().ok();
+        (1..=3).for_each(|value| tx.try_send(value).unwrap());
+        drop(claim);
+        let mut got = vec![block_on(three.recv()).unwrap()];
+        got.extend(receivers.map(|receiver| receiver.join()));
+        got.sort_unstable();
+        assert_eq!(got, [1, 2, 3]);
+    });
+}
+
 /// One holds the only place of a buffer by an extended receive, the other waits for a value; the release admits a send
 /// that waited for the place, and its value is the other's: nothing but the release can wake it.
 #[test]

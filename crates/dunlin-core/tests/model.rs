@@ -103,6 +103,7 @@ impl<F: Future> Future for Cut<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let operation = self.operation.as_mut().expect("not polled after its end");
+        dunlin_core::__rt::renew();
         let polled = operation.as_mut().poll(cx);
         if polled.is_ready() {
             self.operation = None;
@@ -122,6 +123,7 @@ impl<F> Drop for Cut<F> {
 type Running<T> = Pin<Box<dyn Future<Output = T>>>;
 
 fn poll_once<T>(future: &mut Running<T>) -> Option<T> {
+    dunlin_core::__rt::renew();
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
         Poll::Pending => None,

@@ -13,7 +13,7 @@ use std::task::Poll;
 use dunlin_core::agent::{Inlet, Outlet, join};
 use dunlin_core::{
     Choice, PATIENCE_TICKS, Par, Receiver, RecvError, Sender, Shared, alt, broadcast, broadcast_with, channel,
-    channel_with, fifo, future, par, rendezvous, waits,
+    channel_with, fifo, future, par, rendezvous, send_to_any, waits,
 };
 use shuttle::thread;
 use shuttle_support::{block_on, check, join_all, try_once};
@@ -245,6 +245,50 @@ fn two_send_to_any() {
         let mut got: Vec<_> = join_all(workers).into_iter().flatten().collect();
         got.sort_unstable();
         assert_eq!(got, [1, 2]);
+    });
+}
+
+/// `send_to_any` beside a receive, with workers on other threads: only the worker that it names has the value.
+#[test]
+fn send_to_any_in_choices() {
+    check(2_000, || {
+        let pairs = vec![channel::<u32>(), channel(), channel_with(fifo(1))];
+        let (mut txs, rxs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let work = |mut rx: Receiver<u32>| {
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                while let Ok(value) = block_on(rx.recv()) {
+                    got.push(value);
+                }
+                got
+            })
+        };
+        let workers = rxs.into_iter().map(work).collect();
+        let (mut tx, mut rx) = channel::<u32>();
+        let other = thread::spawn(move || (0..2).filter(|n| block_on(tx.send(*n)).is_ok()).count());
+        let (mut sent, mut heard, mut ended) = (vec![Vec::new(); 3], 0, false);
+        for value in 10..14 {
+            let mut slot = Some(value);
+            let to_any = send_to_any(&mut slot, &mut txs);
+            let mut choice = Choice::random().on(to_any, |sent| Ok(sent.unwrap()));
+            if !ended {
+                choice = choice.on(rx.recv(), Err);
+            }
+            match block_on(choice.into_future()).1 {
+                Ok(worker) => {
+                    assert_eq!(slot, None);
+                    sent[worker].push(value);
+                }
+                Err(received) => {
+                    assert_eq!(slot, Some(value));
+                    heard += usize::from(received.is_ok());
+                    ended |= received.is_err();
+                }
+            }
+        }
+        drop((txs, rx));
+        assert_eq!(join_all(workers), sent);
+        assert_eq!(other.join().unwrap(), heard);
     });
 }
 

@@ -30,6 +30,8 @@ pub mod laws;
 pub mod refusals;
 pub mod report;
 pub mod rig;
+#[cfg(feature = "sim")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub mod simulated;
 pub mod tcp;
 pub mod transport;
@@ -42,6 +44,8 @@ pub use law::{Cx, Law};
 pub use laws::laws;
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
+#[cfg(feature = "sim")]
+#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub use simulated::Simulated;
 pub use tcp::Tcp;
 pub use transport::{Background, Feature, Local, Transport};

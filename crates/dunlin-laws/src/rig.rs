@@ -2,7 +2,7 @@
 //!
 //! It runs *tasks*, in a random order, and now and then polls one that nobody woke, as an executor may. Beside them a law holds
 //! single futures in its own hand ([`Hand`]): it polls them when it wants to, drops them, forgets them, or leaves them alone.
-//! There is no clock and no sleep.
+//! There is no clock and no sleep. What a thread did before has no influence: each poll has the whole budget of ready operations.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+
+use dunlin::__rt::renew;
 
 /// A task's future as the rig keeps it.
 pub type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -141,6 +143,7 @@ impl Rig {
         flag.take();
         let Slot::Waiting(mut future) = std::mem::replace(slot, Slot::Out) else { return false };
         drop(tasks);
+        renew();
         let ended = future.as_mut().poll(&mut Context::from_waker(&Waker::from(flag))).is_ready();
         let left = if ended {
             drop(future);
@@ -242,6 +245,7 @@ impl<F: Future> Hand<'_, F> {
     pub fn poll(&mut self) -> bool {
         if let Some(future) = &mut self.future {
             self.flag.take();
+            renew();
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&self.flag.clone().into())) {
                 self.future = None;
                 self.output = Some(output);
@@ -333,6 +337,7 @@ impl Eager {
         // Woken by what it does itself: it is being polled.
         let Ok(mut future) = self.0.try_lock() else { return };
         let waker = self.clone().into();
+        renew();
         if let Some(running) = future.as_mut()
             && running.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
         {

@@ -16,9 +16,9 @@ use dunlin::node::{Node, Records};
 use dunlin::sim::Sim;
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender};
 
-use crate::joined;
 use crate::kind::Kind;
 use crate::rig::Rig;
+use crate::tcp;
 use crate::transport::{Background, Feature, Transport};
 
 /// Two nodes in a simulation.
@@ -155,23 +155,12 @@ impl Transport for Simulated {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        hole(feature, kind)
+        tcp::hole(feature, kind)
     }
 }
 
 impl fmt::Debug for Simulated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Simulated").finish_non_exhaustive()
-    }
-}
-
-/// What ends on two nodes cannot do.
-pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
-    match feature {
-        Feature::Stretched if !kind.policy.is_portable() => {
-            Some("Why::Unsendable: a policy of one's own is not known at the other node (tests/holes.rs)")
-        }
-        Feature::Moved => Some("a value crosses as a copy, and both are dropped (tests/holes.rs)"),
-        _ => joined::hole(feature, kind),
     }
 }

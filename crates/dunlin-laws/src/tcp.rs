@@ -17,9 +17,9 @@ use std::time::Duration;
 use dunlin::node::{Node, NodeBuilder, Records};
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, rendezvous};
 
+use crate::joined;
 use crate::kind::Kind;
 use crate::rig::Rig;
-use crate::simulated;
 use crate::transport::{Background, Feature, Transport};
 
 /// What a node hears of a value that goes each way: an offer, and that its own was taken.
@@ -217,12 +217,23 @@ impl Transport for Tcp {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        simulated::hole(feature, kind)
+        hole(feature, kind)
     }
 }
 
 impl fmt::Debug for Tcp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tcp").field("nodes", &self.world.nodes).finish_non_exhaustive()
+    }
+}
+
+/// What ends on two nodes cannot do.
+pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
+    match feature {
+        Feature::Stretched if !kind.policy.is_portable() => {
+            Some("Why::Unsendable: a policy of one's own is not known at the other node (tests/simulated.rs)")
+        }
+        Feature::Moved => Some("a value crosses as a copy, and both are dropped (tests/simulated.rs)"),
+        _ => joined::hole(feature, kind),
     }
 }

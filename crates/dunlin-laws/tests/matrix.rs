@@ -1,6 +1,6 @@
-//! The law matrix, over every transport: prints the table, and fails with law, policy, transport and seed.
+//! The law matrix, over every transport but the simulated one (`simulated.rs`): prints the table, and fails with law, policy, transport and seed.
 
-use dunlin_laws::{Apart, Joined, Local, Simulated, Tcp, Transport, kinds, laws, run};
+use dunlin_laws::{Apart, Joined, Local, Tcp, Transport, kinds, laws, run};
 
 fn matrix<X: Transport>(transport: &X) {
     let report = run(transport, &kinds(), &laws());
@@ -27,9 +27,4 @@ fn two_halves_with_messages_on_their_way() {
 #[test]
 fn two_nodes_over_tcp() {
     matrix(&Tcp::default());
-}
-
-#[test]
-fn two_nodes_in_a_simulation() {
-    matrix(&Simulated::default());
 }

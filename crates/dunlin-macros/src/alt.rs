@@ -23,7 +23,7 @@
 //!         let chosen = choose(Order::Fair, false, 2, |index, step| match index {
 //!             0 => step(branch0.as_mut(), step).map(Some).map(|value| output0 = value),
 //!             1 => step(branch1.as_mut(), step).map(Some).map(|value| output1 = value),
-//!             _ => { /* a survey */ survey(branch0.as_mut(), 0, s); survey(branch1.as_mut(), 1, s); Poll::Pending }
+//!             _ => { /* a survey */ look(branch0.as_mut(), 0, s); look(branch1.as_mut(), 1, s); Poll::Pending }
 //!         }).await;
 //!         chosen
 //!     };                                          // the operations end here
@@ -38,7 +38,7 @@
 //!             let Some(mut value) = identity(output1) else { unreachable!() };
 //!             match value { () => rest() }        // as E0004 should refuse other patterns
 //!         }
-//!         _ => unreachable!(),                    // or the body of `skip`
+//!         _ => hopeless(),                        // or the body of `skip`
 //!     }
 //! }
 //! ```
@@ -146,6 +146,10 @@ impl Parse for Skip {
 
 impl Parse for Branch {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if input.peek(Token![else]) {
+            return Err(input
+                .error("`alt!` has no `else`: the arm for when nothing is ready at once is `skip => body`, the last"));
+        }
         let pattern = Pat::parse_multi_with_leading_vert(input)?;
         if input.peek(Token![=>]) {
             let what = "this branch has no operation: write `pattern = operation => body`";
@@ -264,12 +268,17 @@ impl Alt {
                 let matching = placed(quote_spanned!(ours=> match () { () => #body }), body);
                 quote_spanned!(ours=> { #drop_outputs #matching })
             }
-            None => quote_spanned!(ours=> ::core::unreachable!("chosen, but no branch of `alt!`")),
+            // Every branch is off. The panic is here, not in the wait, to name the line of this `alt!`.
+            None => quote_spanned!(ours=> #home::__rt::hopeless()),
         };
 
-        let looks = names.iter().map(
-            |Names { index, branch, .. }| quote_spanned!(ours=> #home::__rt::survey(#branch.as_mut(), #index, survey);),
-        );
+        let looks = named().map(|(names, branch)| branch.look(names));
+        let poll = if self.branches.iter().any(Branch::is_awaited) {
+            // For the same reason as `poll`.
+            quote_spanned!(ours=> use #home::__rt::{step as poll, step_unawaited as poll_unawaited};)
+        } else {
+            quote_spanned!(ours=> use #home::__rt::step as poll;)
+        };
 
         // The inner `let chosen` makes the temporaries of the wait end before the branches they
         // borrow, in every edition.
@@ -285,12 +294,13 @@ impl Alt {
                     #branch_count,
                     |index, step| {
                         // A path that begins in another macro's `$crate` would undo `placed`.
-                        use #home::__rt::step as poll;
+                        #poll
                         match index {
                             #(#steps)*
                             // No branch's number: a look at all of them.
                             _ => {
                                 if let #home::__rt::Step::Survey(survey) = step {
+                                    use #home::__rt::survey as look;
                                     #(#looks)*
                                 }
                                 ::core::task::Poll::Pending
@@ -334,13 +344,40 @@ impl Branch {
         let Names { index, branch, output, .. } = names;
         let branch = quote_spanned!(Span::mixed_site()=> #branch.as_mut());
         let branch = placed(branch, &self.operation);
-        let polled = quote_spanned!(Span::mixed_site()=> poll(#branch, step));
+        let polled = if self.is_awaited() {
+            quote_spanned!(Span::mixed_site()=> poll_unawaited(#branch, step))
+        } else {
+            quote_spanned!(Span::mixed_site()=> poll(#branch, step))
+        };
         let polled = placed(polled, &self.operation);
         quote_spanned! {Span::mixed_site()=>
             #index => #polled
                 .map(::core::option::Option::Some)
                 .map(|value| #output = value),
         }
+    }
+
+    /// `survey(branch0.as_mut(), 0, survey);` at the place of the operation: the compiler reports a type that is no branch once for a place.
+    fn look(&self, names: &Names) -> TokenStream {
+        let Names { index, branch, .. } = names;
+        let branch = placed(quote_spanned!(Span::mixed_site()=> #branch.as_mut()), &self.operation);
+        let seen = quote_spanned!(Span::mixed_site()=> look(#branch, #index, survey));
+        let seen = placed(seen, &self.operation);
+        quote_spanned!(Span::mixed_site()=> #seen;)
+    }
+
+    /// Whether the operation ends in `.await`. What an `async fn` returns may be a branch all the same.
+    fn is_awaited(&self) -> bool {
+        fn is_awaited(operation: &Expr) -> bool {
+            match operation {
+                Expr::Await(_) => true,
+                Expr::Try(tried) => is_awaited(&tried.expr),
+                Expr::Paren(inner) => is_awaited(&inner.expr),
+                Expr::Group(inner) => is_awaited(&inner.expr),
+                _ => false,
+            }
+        }
+        is_awaited(&self.operation)
     }
 
     /// `0 => { match OUTPUT { PATTERN => BODY } }` once this branch has been chosen.
@@ -513,6 +550,9 @@ mod tests {
         let what = "`= operation` follows the pattern";
         assert_eq!(refusal("x rx.recv() => x"), (what.into(), "rx".into()));
         assert_eq!(refusal("y = op() => y, x"), (what.into(), "x".into()));
+
+        let what = "`alt!` has no `else`: the arm for when nothing is ready at once is `skip => body`, the last";
+        assert_eq!(refusal("x = op() => x, else => 1"), (what.into(), "else".into()));
     }
 
     #[test]
@@ -558,6 +598,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_awaited_operation_is_asked_for_as_one() {
+        for (operation, awaited) in [
+            ("rx.recv().await", true),
+            ("rx.recv().await?", true),
+            ("(rx.recv().await)", true),
+            ("ends().await.recv()", false),
+            ("future(async { f().await })", false),
+        ] {
+            let found = parsed(&format!("x = {operation} => x, skip => y"));
+            assert_eq!(found.branches[0].is_awaited(), awaited, "{operation}");
+            assert_eq!(found.expand().to_string().contains("poll_unawaited (branch0"), awaited, "{operation}");
+        }
+    }
+
     /// The expansion that the head of this file shows.
     #[test]
     fn expansion() {
@@ -587,8 +642,9 @@ mod tests {
                                 .map(|value| output1 = value),
                             _ => {
                                 if let dunlin::__rt::Step::Survey(survey) = step {
-                                    dunlin::__rt::survey(branch0.as_mut(), 0, survey);
-                                    dunlin::__rt::survey(branch1.as_mut(), 1, survey);
+                                    use dunlin::__rt::survey as look;
+                                    look(branch0.as_mut(), 0, survey);
+                                    look(branch1.as_mut(), 1, survey);
                                 }
                                 ::core::task::Poll::Pending
                             }
@@ -614,7 +670,7 @@ mod tests {
                     };
                     match value { () => rest() }
                 }
-                _ => ::core::unreachable!("chosen, but no branch of `alt!`"),
+                _ => dunlin::__rt::hopeless(),
             }
         }};
         assert_eq!(expand(found).expect("valid").to_string(), expected.to_string());

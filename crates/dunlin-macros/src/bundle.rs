@@ -7,15 +7,23 @@
 //! }                                 impl Bundle for Till {}; for each face End, ClientFace or ServerFace, Tethered, serde
 //! ```
 //!
+//! A field of another type than those of `dunlin_core::bundle` is looked at by the compiler: whether it is a `Pairing` is a constant, and
+//! if it is not, its ends are of a type that fits everywhere. So a wrong field is one error, at the field, instead of one for
+//! each mention of a face. Types of `dunlin_core::bundle` are known by their names and are not looked at, as a face that carries itself
+//! (`referral: ToClient<ShopClient>`) would need its own size to know its fields.
+//!
 //! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of
 //! a face that carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the
-//! author says `#[bundle(local)]` when the messages cannot travel. Whether dunlin was built with
+//! author says `#[bundle(local)]` when the messages cannot travel. The messages are checked beside the implementations, each once. Whether dunlin was built with
 //! serde is known to dunlin only, so they come from its macro `__face_serde!`, which is empty without.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Error, Expr, Field, Fields, Result, Type, Visibility, parse2};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, GenericArgument, PathArguments, Result, Type, Visibility,
+    parse2,
+};
 
 use crate::place::placed;
 
@@ -81,7 +89,29 @@ impl Description {
         let server = self.face(Side::Server);
         let pairing = self.pairing();
         let reads = self.reads();
-        quote!(#client #server #pairing #reads)
+        let checks = self.checks();
+        quote!(#client #server #pairing #reads #checks)
+    }
+
+    /// One error, at the field, for a type that is no `Pairing`.
+    fn checks(&self) -> TokenStream {
+        let checks = self.members.iter().filter(|member| !member.is_known()).map(|member| {
+            let pairing = &member.pairing;
+            quote_spanned!(Span::mixed_site()=> const _: fn() = ::dunlin::__rt::is_pairing::<#pairing>;)
+        });
+        quote!(#(#checks)*)
+    }
+
+    /// What must be portable for the faces to travel: the messages, each once.
+    fn travelling(&self) -> Vec<TokenStream> {
+        let mut travelling: Vec<(String, TokenStream)> = Vec::new();
+        for tokens in self.members.iter().flat_map(Member::travelling) {
+            let name = tokens.to_string();
+            if travelling.iter().all(|(other, _)| *other != name) {
+                travelling.push((name, tokens));
+            }
+        }
+        travelling.into_iter().map(|(_, tokens)| tokens).collect()
     }
 
     fn face(&self, side: Side) -> TokenStream {
@@ -96,7 +126,12 @@ impl Description {
                 let (name, end) = (&member.name, member.end(side));
                 quote!(#name: #end)
             });
-            quote!(::dunlin::__face_serde! { #face { #(#fields),* } })
+            let travelling = match side {
+                Side::Client => self.travelling(),
+                // The same messages.
+                Side::Server => Vec::new(),
+            };
+            quote!(::dunlin::__face_serde! { #face { #(#fields),* } #(#travelling),* })
         });
         quote! {
             #[doc = #docs]
@@ -216,11 +251,49 @@ impl Member {
         Ok(Self { name, visibility: field.vis, pairing: field.ty, policy, docs })
     }
 
+    /// The name and the arguments of a type of `dunlin_core::bundle`, if the field's is one.
+    fn known(&self) -> Option<(String, &PathArguments)> {
+        let Type::Path(path) = &self.pairing else { return None };
+        let last = path.path.segments.last()?;
+        let name = last.ident.to_string();
+        let is_known = matches!(name.as_str(), "ToServer" | "ToClient" | "Call" | "Flip" | "Share");
+        is_known.then_some((name, &last.arguments))
+    }
+
+    fn is_known(&self) -> bool {
+        self.known().is_some()
+    }
+
+    /// The trait that has the two ends of this field.
+    fn pairing_trait(&self) -> TokenStream {
+        let pairing = &self.pairing;
+        if self.is_known() {
+            return quote_spanned!(Span::mixed_site()=> ::dunlin::Pairing);
+        }
+        quote_spanned! {Span::mixed_site()=>
+            ::dunlin::__rt::Sides<{ use ::dunlin::__rt::NoPairing as _; ::dunlin::__rt::Probe::<#pairing>::IS_PAIRING }>
+        }
+    }
+
     /// The type of this field on a face.
     fn end(&self, side: Side) -> TokenStream {
-        let pairing = &self.pairing;
-        let end = quote_spanned!(Span::mixed_site()=> <#pairing as ::dunlin::Pairing>::#side);
+        let (pairing, pairing_trait) = (&self.pairing, self.pairing_trait());
+        let end = quote_spanned!(Span::mixed_site()=> <#pairing as #pairing_trait>::#side);
         placed(end, pairing)
+    }
+
+    /// The types that must be portable for this field to travel.
+    fn travelling(&self) -> Vec<TokenStream> {
+        match self.known() {
+            Some((name, PathArguments::AngleBracketed(arguments))) if !matches!(name.as_str(), "Flip" | "Share") => {
+                let messages = arguments.args.iter().filter_map(|argument| match argument {
+                    GenericArgument::Type(message) => Some(quote!(#message)),
+                    _ => None,
+                });
+                messages.collect()
+            }
+            _ => vec![self.end(Side::Client), self.end(Side::Server)],
+        }
     }
 
     fn field(&self, side: Side) -> TokenStream {
@@ -247,7 +320,8 @@ impl Member {
             None => quote!(#factory),
         };
         let place = Span::mixed_site().located_at(pairing.span());
-        quote_spanned!(place=> <#pairing as ::dunlin::Pairing>::pair(#factory))
+        let pairing_trait = self.pairing_trait();
+        quote_spanned!(place=> <#pairing as #pairing_trait>::pair(#factory))
     }
 }
 
@@ -368,13 +442,13 @@ mod tests {
 
     #[test]
     fn faces_are_as_visible_as_the_description() {
-        let found = expansion("pub(crate) struct X { pub a: A, b: B }");
+        let found = expansion("pub(crate) struct X { pub a: ToServer<A>, b: Flip<B> }");
         let client = quote! {
             pub(crate) struct XClient {
                 #[doc = "One end of `a`."]
-                pub a: <A as ::dunlin::Pairing>::Client,
+                pub a: <ToServer<A> as ::dunlin::Pairing>::Client,
                 #[doc = "One end of `b`."]
-                b: <B as ::dunlin::Pairing>::Client
+                b: <Flip<B> as ::dunlin::Pairing>::Client
             }
         };
         assert!(found.contains(&client.to_string()), "{found}");
@@ -384,21 +458,39 @@ mod tests {
 
     #[test]
     fn documentation_is_repeated_on_the_faces() {
-        let found = expansion("struct X { /** Says. */ a: A }");
-        let field = quote!(#[doc = " Says. "] a: <A as ::dunlin::Pairing>::Server);
+        let found = expansion("struct X { /** Says. */ a: ToClient<A> }");
+        let field = quote!(#[doc = " Says. "] a: <ToClient<A> as ::dunlin::Pairing>::Server);
         assert!(found.contains(&field.to_string()), "{found}");
     }
 
     #[test]
     fn a_policy_is_for_its_field_only() {
-        let found = expansion("struct X { a: A, #[policy(fifo(8))] b: B }");
+        let found = expansion("struct X { a: ToServer<A>, #[policy(fifo(8))] b: Call<B, B> }");
         let pairs = quote! {
-            let pair0 = <A as ::dunlin::Pairing>::pair(factory);
-            let pair1 = <B as ::dunlin::Pairing>::pair(
+            let pair0 = <ToServer<A> as ::dunlin::Pairing>::pair(factory);
+            let pair1 = <Call<B, B> as ::dunlin::Pairing>::pair(
                 &factory.with(::dunlin::Policy::from(fifo(8)))
             );
         };
         assert!(found.contains(&pairs.to_string()), "{found}");
+    }
+
+    #[test]
+    fn unknown_types_of_fields_are_probed() {
+        let probe = |name: &str| format!("Probe :: < {name} >");
+        let found = expansion("struct X { a: A, b: dunlin::ToServer<B>, c: c::C<D> }");
+        for name in ["A", "c :: C < D >"] {
+            assert!(found.contains(&probe(name)), "{name}: {found}");
+            assert!(found.contains(&format!("is_pairing :: < {name} >")), "{name}: {found}");
+        }
+        assert!(!found.contains("is_pairing :: < dunlin"), "{found}");
+    }
+
+    #[test]
+    fn each_message_is_checked_once() {
+        let found = expansion("struct X { a: ToServer<A>, b: Call<A, B>, c: ToClient<B>, }");
+        assert!(found.contains("b : < Call < A , B > as :: dunlin :: Pairing > :: Client , c : < ToClient < B > as :: dunlin :: Pairing > :: Client } A , B }"), "{found}");
+        assert!(found.contains("c : < ToClient < B > as :: dunlin :: Pairing > :: Server } }"), "{found}");
     }
 
     #[test]

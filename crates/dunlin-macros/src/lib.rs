@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `alt!` (here [`__alt!`](__alt)) | `alt.rs` | awaits several operations, takes exactly one |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
-//! | [`#[main]`](macro@main) | `main_attr.rs` | an `async fn main` |
+//! | [`#[main]`](macro@main), [`#[test]`](macro@test) | `main_attr.rs` | an `async fn main`, an `async` test |
 //! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
 //! `place.rs` makes the compiler's errors about an expansion point at users' code.
@@ -43,8 +43,9 @@ mod process;
 ///
 /// - An **operation** is anything that implements `Branch`, *not yet awaited*: `rx.recv()`,
 ///   `rx.recv_extended()`, `tx.send_from(&mut slot)`, `shared.claim()`, `callee.accept()`,
-///   `barrier.sync()`, `sleep(..)`, `future(f)` for any other future, or `&mut` to one that is to
-///   outlive this choice. Temporaries made by its expression are gone once it is made.
+///   `barrier.sync()`, `sleep(..)`, `future(f)` for any other future. One that is to outlive this
+///   choice is borrowed: `&mut operation` if it is `Unpin`, as a `Timer` and an `Interval` are, else
+///   `pinned.as_mut()`. Temporaries made by its expression are gone once it is made.
 /// - A **pattern** takes the operation's output and must be irrefutable, as a value that has been
 ///   received cannot be put back. A refutable one is refused with E0004; match in the body.
 /// - A **condition** (a `bool`) that is false turns its branch off. Its operation is then not even
@@ -182,7 +183,14 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 /// Makes an `async fn main` the program's entry point.
 ///
 /// The body becomes the first process. The runtime starts before it and stops when it returns; it
-/// does not wait for the processes still running then, so await those that matter.
+/// does not wait for the processes still running then, so await those that matter. Nodes that have
+/// not left leave first, with `Ok`, with an error and with a panic: see `dunlin::block_on`.
+///
+/// If it returns an error, the program prints the error's text (`Display`) and those of its causes to standard error, and ends with
+/// exit code 1. A value of another type ends the program as it does without the attribute.
+///
+/// While it runs, SIGQUIT (on Unix) prints what the program waits for, and dev builds warn of
+/// suspected deadlocks: see the module `waits`.
 ///
 /// # Arguments
 ///
@@ -205,7 +213,36 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 /// ```
 #[proc_macro_attribute]
 pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
-    main_attr::expand(arguments.into(), function.into()).into()
+    main_attr::expand(main_attr::Role::Main, arguments.into(), function.into()).into()
+}
+
+/// Makes an `async fn` a test.
+///
+/// It runs as the body of [`#[main]`](macro@main) does, on a runtime of its own. It fails if it panics, or
+/// returns an error. Nodes that it leaves behind leave when it returns.
+///
+/// # Arguments
+///
+/// `workers = N`, a whole number from 1, as of [`#[main]`](macro@main). `#[ignore]`, `#[should_panic]` and
+/// other attributes of tests work as usual.
+///
+/// # Examples
+///
+/// ```ignore
+/// use dunlin::prelude::*;
+///
+/// #[dunlin::test(workers = 1)]
+/// async fn a_value_arrives() -> Result {
+///     let (mut tx, mut rx) = channel();
+///     let (sent, received) = par!(tx.send("krill"), rx.recv());
+///     sent?;
+///     assert_eq!(received?, "krill");
+///     Ok(())
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    main_attr::expand(main_attr::Role::Test, arguments.into(), function.into()).into()
 }
 
 /// Makes of an `async fn` a process that joins its ends in a scope by itself.

@@ -1,25 +1,32 @@
-//! `#[main]`: `async fn main` becomes a `fn main` that hands it to the runtime.
+//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime. That of `main` prints the error that it returns.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Ident, ItemFn, LitInt, Result, Token, parse_quote, parse2};
+use syn::{Error, Ident, ItemFn, LitInt, Result, ReturnType, Signature, Token, Type, parse_quote, parse2};
+
+/// What the function becomes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Main,
+    Test,
+}
 
 /// The expansion, or an error beside an empty function of the same name: the compiler need not
 /// say as well that `main` is missing.
-pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> TokenStream {
+pub(crate) fn expand(role: Role, arguments: TokenStream, function: TokenStream) -> TokenStream {
     let function: ItemFn = match parse2(function) {
         Ok(function) => function,
         Err(error) => return error.into_compile_error(),
     };
     let (visibility, name) = (function.vis.clone(), function.sig.ident.clone());
-    try_expand(arguments, function).unwrap_or_else(|error| {
+    try_expand(role, arguments, function).unwrap_or_else(|error| {
         let error = error.into_compile_error();
         quote!(#error #visibility fn #name() {})
     })
 }
 
-fn try_expand(arguments: TokenStream, mut function: ItemFn) -> Result<TokenStream> {
+fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Result<TokenStream> {
     let Arguments { workers } = parse2(arguments)?;
     let signature = &mut function.sig;
     if signature.asyncness.take().is_none() {
@@ -27,12 +34,22 @@ fn try_expand(arguments: TokenStream, mut function: ItemFn) -> Result<TokenStrea
         return Err(Error::new_spanned(signature.fn_token, what));
     }
     if !signature.inputs.is_empty() {
-        let what = "the function takes no arguments: `std::env::args` has the program's";
+        let what = match role {
+            Role::Main => "the function takes no arguments: `std::env::args` has the program's",
+            Role::Test => "a test takes no arguments",
+        };
         return Err(Error::new_spanned(&signature.inputs, what));
     }
     if !signature.generics.params.is_empty() {
         let what = "the function has no generic parameters";
         return Err(Error::new_spanned(&signature.generics, what));
+    }
+    if role == Role::Test {
+        if let Some(twice) = function.attrs.iter().find(|attribute| attribute.path().is_ident("test")) {
+            let what = "remove `#[test]`: the attribute of dunlin makes the function a test already";
+            return Err(Error::new_spanned(twice, what));
+        }
+        function.attrs.push(parse_quote!(#[::core::prelude::v1::test]));
     }
     let workers = match workers {
         Some(workers) => quote!(::core::option::Option::Some(#workers)),
@@ -41,12 +58,31 @@ fn try_expand(arguments: TokenStream, mut function: ItemFn) -> Result<TokenStrea
     // The body stays an `async fn`, not a block: its mismatched types are then reported in place.
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
+    let run = quote!(::dunlin::__rt::main(#workers, #name()));
+    if !reports(signature) {
+        function.block = parse_quote!({
+            #[allow(clippy::unused_async)]
+            async #signature #body
+            #run
+        });
+        return Ok(quote!(#function));
+    }
+    // The standard library would print an error as `Debug` has it, for programmers.
     function.block = parse_quote!({
         #[allow(clippy::unused_async)]
         async #signature #body
-        ::dunlin::__rt::main(#workers, #name())
+        #[allow(unused_imports)]
+        use ::dunlin::__rt::{ReportBoxed as _, ReportError as _, ReportOther as _, ReportText as _};
+        (&&&&::dunlin::__rt::Outcome::new(#run)).report()
     });
+    function.sig.output = parse_quote!(-> ::std::process::ExitCode);
     Ok(quote!(#function))
+}
+
+/// Whether what the function returns may be an error that the program ends with.
+fn reports(signature: &Signature) -> bool {
+    let is_main = signature.ident == "main";
+    is_main && matches!(&signature.output, ReturnType::Type(_, output) if !matches!(**output, Type::Never(_)))
 }
 
 const KNOWN: &str = "only `workers = N` is known";
@@ -95,11 +131,11 @@ mod tests {
     const MAIN: &str = "async fn main() {}";
 
     fn refusal_of_arguments(arguments: &str) -> Blame {
-        blame(arguments, |arguments| try_expand(arguments, syn::parse_str(MAIN)?))
+        blame(arguments, |arguments| try_expand(Role::Main, arguments, syn::parse_str(MAIN)?))
     }
 
     fn refusal_of_function(function: &str) -> Blame {
-        blame(function, |function| try_expand(TokenStream::new(), parse2(function)?))
+        blame(function, |function| try_expand(Role::Main, TokenStream::new(), parse2(function)?))
     }
 
     #[test]
@@ -110,20 +146,61 @@ mod tests {
         };
         let expected = quote! {
             /// Says.
-            pub fn main() -> Result {
+            pub fn main() -> ::std::process::ExitCode {
                 #[allow(clippy::unused_async)]
                 async fn main() -> Result { work().await }
-                ::dunlin::__rt::main(::core::option::Option::None, main())
+                #[allow(unused_imports)]
+                use ::dunlin::__rt::{ReportBoxed as _, ReportError as _, ReportOther as _, ReportText as _};
+                (& & & & ::dunlin::__rt::Outcome::new(::dunlin::__rt::main(::core::option::Option::None, main()))).report()
             }
         };
-        let found = expand(TokenStream::new(), function);
+        let found = expand(Role::Main, TokenStream::new(), function);
         assert_eq!(found.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn expansion_of_a_test() {
+        let function = quote! {
+            #[should_panic]
+            async fn two_and_two() { work().await }
+        };
+        let expected = quote! {
+            #[should_panic]
+            #[::core::prelude::v1::test]
+            fn two_and_two() {
+                #[allow(clippy::unused_async)]
+                async fn two_and_two() { work().await }
+                ::dunlin::__rt::main(::core::option::Option::Some(2), two_and_two())
+            }
+        };
+        let found = expand(Role::Test, quote!(workers = 2), function);
+        assert_eq!(found.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn refusals_of_tests() {
+        let refusal =
+            |function: &str| blame(function, |function| try_expand(Role::Test, TokenStream::new(), parse2(function)?));
+        assert_eq!(refusal("async fn f(a: u8) {}"), ("a test takes no arguments".into(), "a: u8".into()));
+        let what = "remove `#[test]`: the attribute of dunlin makes the function a test already";
+        assert_eq!(refusal("#[test] async fn f() {}"), (what.into(), "#[test]".into()));
+        assert_eq!(refusal("fn f() {}"), ("the function must be `async`".into(), "fn".into()));
+    }
+
+    #[test]
+    fn only_what_main_returns_is_reported() {
+        for function in
+            ["async fn main() {}", "async fn main() -> ! { loop {} }", "async fn run() -> Result { work() }"]
+        {
+            let found = expand(Role::Main, TokenStream::new(), function.parse().expect(function)).to_string();
+            assert!(!found.contains("report"), "{found}");
+        }
     }
 
     #[test]
     fn workers_are_counted() {
         for (arguments, count) in [("workers = 3", "3"), ("workers = 0x10usize,", "0x10usize")] {
-            let found = expand(arguments.parse().expect(arguments), MAIN.parse().expect(MAIN));
+            let found = expand(Role::Main, arguments.parse().expect(arguments), MAIN.parse().expect(MAIN));
             let found = found.to_string();
             assert!(found.contains(&format!("Some ({count})")), "{found}");
         }
@@ -165,6 +242,7 @@ mod tests {
     #[test]
     fn a_refused_main_is_still_there() {
         let found = expand(
+            Role::Main,
             TokenStream::new(),
             quote!(
                 pub fn main() {

@@ -898,6 +898,8 @@ impl<L: Laws> Stage<L> {
             Plant::Deaf(name) if task.name == name => Waker::noop().clone(),
             _ => Waker::from(task.flag.clone()),
         };
+        // What was run before on this thread has no influence.
+        dunlin_core::__rt::renew();
         if task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             self.tasks.remove(&key);
         }

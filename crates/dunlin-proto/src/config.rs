@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::wire::codec::WireError;
+use crate::wire::handshake::Bound;
 use crate::wire::{check_addresses, limits};
 
 /// The settings of a machine. [`Config::new`] has defaults for all but the application's name.
@@ -13,6 +14,11 @@ pub struct Config {
     pub application: String,
     /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: it has to dial them.
     pub addresses: Vec<String>,
+    /// Those of `addresses` at which this node listens itself, and not a proxy or a router for it. A node that has reached it there takes it for dead when its dials are
+    /// [refused](Self::refused) at all of them.
+    pub bound: Vec<String>,
+    /// What others are told: so far apart two refusals at such an address have to be, unless it is on their own host. At least the grace period: only that counts.
+    pub refused: Duration,
     /// If nothing else was to be sent for so long, a heartbeat is.
     pub heartbeat: Duration,
     /// A socket on which no byte arrived for so long counts as lost.
@@ -74,11 +80,25 @@ impl Config {
     /// So many times [`ack_bytes`](Self::ack_bytes) are acknowledged at once in any case.
     pub const QUIET: usize = 4;
 
+    /// What this node says of its addresses.
+    pub(crate) fn bound_of_addresses(&self) -> Bound {
+        let bits = self.addresses.iter().take(limits::ADDRESSES).enumerate();
+        let which = bits.filter(|(_, address)| self.bound.contains(address)).map(|(at, _)| 1 << at).sum();
+        Bound { which, refused_ms: u64::try_from(self.refused.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// The first heartbeat on a socket that resumes a connection comes after this time.
+    pub(crate) fn first_heartbeat(&self) -> Duration {
+        self.heartbeat.min(Duration::from_secs(1))
+    }
+
     /// The defaults for an application of this name.
     pub fn new(application: impl Into<String>) -> Self {
         Self {
             application: application.into(),
             addresses: Vec::new(),
+            bound: Vec::new(),
+            refused: Duration::from_secs(1),
             heartbeat: Duration::from_secs(1),
             silence: Duration::from_millis(3500),
             grace: Duration::from_secs(15),

@@ -57,6 +57,7 @@
 pub mod channel;
 mod config;
 pub mod connection;
+mod flush;
 pub mod id;
 mod machine;
 #[cfg(feature = "model")]
@@ -78,4 +79,5 @@ pub use channel::{
 };
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
+pub use flush::Mark;
 pub use machine::{Action, Census, Closed, Machine};

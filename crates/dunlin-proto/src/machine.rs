@@ -15,13 +15,13 @@ use crate::random::Random;
 use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume, Welcome};
+use crate::wire::handshake::{self, Answer, Bound, Hello, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Names, Read, VERSIONS, codec};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make a socket to this address; answer with [`Machine::dialled`] or [`Machine::dial_failed`].
+    /// Make a socket to this address; answer with [`Machine::dialled`], [`Machine::dial_refused`] or [`Machine::dial_failed`].
     Dial(DialId, String),
     /// The socket has something to write: call [`Machine::fill`] when it can.
     Write(SocketId),
@@ -81,12 +81,27 @@ pub enum Closed {
 pub(crate) enum Phase {
     /// Somebody has dialled; a `Hello` is to come.
     Stranger,
+    /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it has arrived.
+    Answered(Box<Promise>),
     /// This node has dialled and said `Hello`, in this run of the connection.
     Greeting { wanted: Wanted, run: u64, address: String },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.
     Parting,
+}
+
+/// What a `Hello` that has been answered by `Welcome` says, and what was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Promise {
+    dialler: Life,
+    attempt: u64,
+    addresses: Vec<String>,
+    bound: Bound,
+    /// So many numbered frames the dialler has seen in the life that was answered.
+    seen: u64,
+    /// Where the connection stands at this side, as `Welcome` says it.
+    answered: Resume,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +113,8 @@ pub(crate) struct Socket {
     pub(crate) ready: Option<Bytes>,
     /// When it has to have shaken hands.
     until: Time,
+    /// Its other end is on this host.
+    near: bool,
 }
 
 /// What a dial is for.
@@ -116,6 +133,8 @@ pub(crate) enum Wanted {
     Anybody,
     /// Whoever is there; if it is this node, the connection with it needs no relay.
     Probe(NodeId),
+    /// The node that is there: if it is this one, it is reached where it listens.
+    Check(NodeId),
 }
 
 /// How many records a machine holds. At rest all are zero but those of what is really there.
@@ -183,7 +202,7 @@ pub struct Machine {
     /// What this node has said to itself.
     said_here: VecDeque<(Time, Frame)>,
     /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
-    left: VecDeque<NodeId>,
+    pub(crate) left: VecDeque<NodeId>,
 }
 
 /// So many of those who have left are remembered.
@@ -426,14 +445,16 @@ impl Machine {
         }
     }
 
+    /// Whether it [leaves](Self::leave): what is lost from now on is lost since this node ends.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
     /// Whether everything that was said has been heard.
     ///
     /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
-        self.connections.iter().all(|(node, connection)| {
-            let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
-            is_heard || (!connection.was_up && self.left.contains(node))
-        })
+        self.connections.iter().all(|(node, connection)| self.is_flushed_to(*node, connection))
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
@@ -551,7 +572,10 @@ impl Machine {
             }
             return;
         }
-        let address = connection.addresses[dialling.failures as usize % connection.addresses.len()].clone();
+        let address = match connection.listeners.doubted().filter(|(at, _)| *at <= now) {
+            Some((_, address)) => address.to_owned(),
+            None => connection.addresses[dialling.failures as usize % connection.addresses.len()].clone(),
+        };
         let id = self.dial(Wanted::Node(node), address);
         self.connection(node).dialling.running = Some(Attempt::Dial(id));
     }
@@ -613,9 +637,12 @@ impl Machine {
         if self.report(now, node) {
             return;
         }
-        let dialling = &mut self.connection(node).dialling;
+        let connection = self.connection(node);
+        // Where a second refusal would tell that the node is dead, it is dialled as soon as that counts.
+        let doubted = connection.listeners.doubted().map(|(at, _)| at.max(now));
+        let dialling = &mut connection.dialling;
         if dialling.running.is_none() {
-            dialling.next = Some(now + wait);
+            dialling.next = Some((now + wait).min(doubted.unwrap_or(now + wait)));
         }
         self.dial_if_due(now, node);
         self.seek_help(now, node);
@@ -663,6 +690,7 @@ impl Machine {
             attempt,
             resume,
             addresses: self.config.addresses.clone(),
+            bound: self.config.bound_of_addresses(),
             identity: Bytes::new(),
         };
         let phase = Phase::Greeting { wanted, run: resume.run, address };
@@ -672,12 +700,64 @@ impl Machine {
 
     /// There is no socket to be had.
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id)
+            && let Some(connection) = self.connections.get_mut(node)
+        {
+            connection.listeners.not_refused(address);
+        }
+        self.no_socket(now, id, why);
+    }
+
+    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has not been answered, or could not be made, has
+    /// [failed](Self::dial_failed): only a refusal may say that a node is dead.
+    pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id) {
+            let (node, address) = (*node, address.clone());
+            if self.refuses(now, node, &address, near) {
+                self.dials.remove(&id);
+                return;
+            }
+        }
+        self.no_socket(now, id, why);
+    }
+
+    fn no_socket(&mut self, now: Time, id: DialId, why: String) {
         let Some(dial) = self.dials.remove(&id) else { return };
         match dial.wanted {
             Wanted::Node(node) if self.is_being_relayed(node) => self.connection(node).dialling.last = why,
             Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
             Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
-            Wanted::Probe(_) => {}
+            Wanted::Probe(_) | Wanted::Check(_) => {}
+        }
+    }
+
+    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead, and its connection over.
+    fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        connection.listeners.refused(now, address, near);
+        let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
+        let Some(at) = connection.listeners.dead_at().filter(|_| needed && self.replaced.is_none()) else {
+            return false;
+        };
+        self.die(now, node, Down::Died(at));
+        true
+    }
+
+    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at which that node listens can be dialled at no
+    /// cost, to know them when they refuse.
+    pub fn is_near(&mut self, socket: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(&socket) {
+            socket.near = true;
+        }
+    }
+
+    /// Whether that node is reached where it says it listens.
+    fn check_listeners(&mut self, node: NodeId) {
+        if self.leaving {
+            return;
+        }
+        for address in self.connection(node).listeners.take_unasked() {
+            self.dial(Wanted::Check(node), address);
         }
     }
 
@@ -685,13 +765,14 @@ impl Machine {
 
     fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>) {
         let until = now + self.config.handshake;
-        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until });
+        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false });
         self.due_at(until);
     }
 
     /// Somebody has dialled this node.
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
-        let strangers = self.sockets.values().filter(|s| matches!(s.phase, Phase::Stranger)).count();
+        let is_stranger = |socket: &&Socket| matches!(socket.phase, Phase::Stranger | Phase::Answered(_));
+        let strangers = self.sockets.values().filter(is_stranger).count();
         if strangers >= self.config.strangers_max {
             return self.act_close(socket, Closed::Crowded);
         }
@@ -712,15 +793,21 @@ impl Machine {
     pub(crate) fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
         let Some(socket) = self.sockets.remove(&id) else { return };
         match socket.phase {
-            Phase::Stranger | Phase::Parting | Phase::Greeting { wanted: Wanted::Probe(_), .. } => {}
-            Phase::Greeting { wanted: Wanted::Node(node), .. } => {
+            Phase::Stranger
+            | Phase::Answered(_)
+            | Phase::Parting
+            | Phase::Greeting { wanted: Wanted::Probe(_) | Wanted::Check(_), .. } => {}
+            Phase::Greeting { wanted: Wanted::Node(node), address, .. } => {
+                if let Some(connection) = self.connections.get_mut(&node) {
+                    connection.listeners.not_refused(&address);
+                }
                 self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
             }
             Phase::Greeting { wanted: Wanted::Anybody, address, .. } => {
                 self.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
             }
             Phase::Carries(node) => {
-                let until = now + self.config.grace;
+                let grace = self.config.grace;
                 let connection = self.connection(node);
                 if connection.socket() != Some(id) {
                     return;
@@ -728,12 +815,16 @@ impl Machine {
                 if connection.leaving && connection.outbox.is_done() {
                     return self.die(now, node, Down::Left);
                 }
+                let until = connection.lose(now) + grace;
                 connection.carried = Carried::Lost { since: now, until };
                 connection.ack_at = None;
                 connection.dialling.next = Some(now);
                 connection.dialling.rest();
                 connection.dialling.last = why.to_owned();
                 self.actions.push_back(Action::Connection(node, State::Lost(until)));
+                if until <= now {
+                    return self.give_up(now, node);
+                }
                 self.due_at(until);
                 self.dial_if_due(now, node);
                 self.seek_help(now, node);
@@ -755,22 +846,22 @@ impl Machine {
             self.pull(now, node);
         }
         let Some(connection) = self.connections.get_mut(&node) else { return total };
-        let owed = connection.inbox.seen != connection.inbox.acked;
+        let owed = connection.inbox.heard() != connection.inbox.acked;
         let speaks = connection.outbox.has_something(&self.config);
-        let silent = now >= connection.said + self.config.heartbeat;
+        let silent = now >= connection.heartbeat_at(&self.config);
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
         let much = connection.inbox.must_acknowledge(&self.config);
         let moment = if owed && (speaks || silent || overdue || much) {
-            connection.inbox.acked = connection.inbox.seen;
+            connection.inbox.acked = connection.inbox.heard();
             connection.inbox.unacked_bytes = 0;
             connection.ack_at = None;
-            Some(Frame::Ack { seen: connection.inbox.seen })
+            Some(Frame::Ack { seen: connection.inbox.acked })
         } else {
             silent.then_some(Frame::Heartbeat)
         };
         let mut written = connection.outbox.fill(now, moment, &self.config, room, out);
         if written > 0 {
-            connection.said = now;
+            connection.says(now, &self.config);
             connection.traffic.written += written as u64;
         }
         // What relayed sockets have to say is fetched from them as late as it can be.
@@ -800,7 +891,7 @@ impl Machine {
         }
         self.connections.get(&node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
-                || now >= connection.said + self.config.heartbeat
+                || now >= connection.heartbeat_at(&self.config)
                 || connection.ack_at.is_some_and(|at| now >= at)
                 || connection.inbox.must_acknowledge(&self.config)
         })
@@ -866,14 +957,25 @@ impl Machine {
                 let arrived = std::mem::take(&mut socket.arrived);
                 return self.carry(now, id, node, arrived, bytes, false);
             }
-            Phase::Stranger | Phase::Greeting { .. } => {}
+            Phase::Stranger | Phase::Answered(_) | Phase::Greeting { .. } => {}
         }
         socket.arrived.extend_from_slice(&bytes);
-        match socket.phase {
-            Phase::Stranger => match Hello::decode(&mut socket.arrived) {
-                Ok(None) => {}
+        if let Phase::Stranger = socket.phase {
+            match Hello::decode(&mut socket.arrived) {
+                Ok(None) => return,
                 Ok(Some(hello)) => self.hello(now, id, hello),
                 Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
+                Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
+            }
+        }
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        match &mut socket.phase {
+            Phase::Answered(promise) => match codec::confirms(&mut socket.arrived) {
+                Ok(false) => return,
+                Ok(true) => {
+                    let promise = promise.clone();
+                    self.confirmed(now, id, *promise);
+                }
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
@@ -882,7 +984,8 @@ impl Machine {
                 Ok(Some(Answer::Refused(why))) => self.refused(now, id, why),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
-            Phase::Parting | Phase::Carries(_) => return,
+            Phase::Carries(_) => {}
+            Phase::Stranger | Phase::Parting => return,
         }
         // What came behind the handshake in one piece.
         if let Some(socket) = self.sockets.get_mut(&id)
@@ -955,62 +1058,147 @@ impl Machine {
                 return self.refuse(now, id, Refusal::Busy);
             }
         }
-        let connection = self.connection(node);
-        if let Some(met) = connection.met {
-            if hello.me.incarnation < met && !planted!(StaleAdmitted) {
-                return self.refuse(now, id, Refusal::Stale(met));
-            }
-            if hello.me.incarnation > met && !planted!(RestartUnnoticed) {
-                self.end_life(now, node, Down::Restarted, 1);
-                let connection = self.connection(node);
-                connection.met = Some(hello.me.incarnation);
-                connection.their_attempt = 0;
-            }
+        let known = self.connections.get(&node);
+        let met = known.and_then(|connection| connection.met);
+        if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
+            return self.refuse(now, id, Refusal::Stale(met));
         }
-        let leaving = self.leaving;
-        let connection = self.connection(node);
-        if leaving && (introduces || (!connection.was_up && connection.outbox.is_done())) {
+        let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
+        // What is said of a connection in an earlier life of that node says nothing of the present one.
+        let stands = known.filter(|_| !restarted);
+        let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
+        if self.leaving && (introduces || !wanted_here) {
             return self.refuse(now, id, Refusal::Busy);
         }
         if introduces {
             return self.introduce_myself(now, id, version);
         }
-        let connection = self.connection(node);
-        if hello.attempt <= connection.their_attempt && !planted!(LateSocket) {
+        let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
+        if hello.attempt <= their_attempt && !planted!(LateSocket) {
             return self.refuse(now, id, Refusal::Late);
         }
-        if let Some(Attempt::Hello(mine)) = connection.dialling.running
+        if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
             && !planted!(CrossedKept)
+            && self.keeps_mine(node, mine, id)
         {
-            // Both have dialled. A socket of their own is better than one that another node relays.
-            let refused = if is_relayed(mine) == is_relayed(id) { me.node < node } else { is_relayed(id) };
-            if refused {
-                return self.refuse(now, id, Refusal::Crossed);
-            }
+            return self.refuse(now, id, Refusal::Crossed);
         }
-        // What it says of another life of this node says nothing of this one.
-        let theirs = if hello.met == me.incarnation { hello.resume } else { Resume { run: connection.run, seen: 0 } };
-        let run = connection.run.max(theirs.run);
-        let seen = if theirs.run == run { theirs.seen } else { 0 };
-        if run == connection.run && seen < connection.outbox.acked() && !planted!(LateSocket) {
+        let here = stands.map_or(Resume { run: 1, seen: 0 }, Connection::resume_point);
+        // What it says of another life of this node says nothing of this one. If it has met none, it may still have counted lives.
+        let theirs = match hello.met {
+            met if met == me.incarnation => hello.resume,
+            Incarnation(0) => Resume { seen: 0, ..hello.resume },
+            _ => Resume { run: here.run, seen: 0 },
+        };
+        let mut run = here.run.max(theirs.run);
+        let mut seen = if theirs.run == run { theirs.seen } else { 0 };
+        let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
+        if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
             // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
             return self.refuse(now, id, Refusal::Late);
         }
-        connection.their_attempt = hello.attempt;
-        connection.met = Some(hello.me.incarnation);
-        if run > connection.run {
-            self.end_life(now, node, Down::GivenUp, run);
+        if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
+            // That cannot be: this life is over, for both.
+            (run, seen) = (run + 1, 0);
+        }
+        let answered = Resume { run, seen: if run == here.run { here.seen } else { 0 } };
+        let promise = Promise {
+            dialler: hello.me,
+            attempt: hello.attempt,
+            addresses: hello.addresses,
+            bound: hello.bound,
+            seen,
+            answered,
+        };
+        let welcome = self.say_welcome(version, answered);
+        let socket = self.sockets.get_mut(&id).expect("it is the one that arrived");
+        socket.ready = Some(welcome);
+        if planted!(UnconfirmedResumed) {
+            return self.confirmed(now, id, promise);
+        }
+        socket.phase = Phase::Answered(Box::new(promise));
+        self.act_write(id);
+    }
+
+    /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that another node relays.
+    fn keeps_mine(&self, node: NodeId, mine: SocketId, theirs: SocketId) -> bool {
+        if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
+    }
+
+    /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler has said; something else may
+    /// have changed it meanwhile.
+    fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
+        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, answered } = promise;
+        let room = self.connections.contains_key(&node) || self.connections.len() < self.config.peers_max;
+        if self.replaced.is_some() || !room {
+            return self.close(now, id, Closed::Refused(Refusal::Busy));
         }
         let connection = self.connection(node);
-        if !connection.outbox.resume(seen) {
-            self.end_life(now, node, Down::GivenUp, run + 1);
+        match connection.met {
+            Some(met) if incarnation < met && !planted!(StaleAdmitted) => {
+                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if incarnation > met && !planted!(RestartUnnoticed) => {
+                self.end_life(now, node, Down::Restarted, 1);
+                self.connection(node).their_attempt = 0;
+            }
+            _ => {}
         }
         let connection = self.connection(node);
-        let resume = connection.resume_point();
-        self.learn_first(node, hello.addresses);
-        let welcome = self.say_welcome(version, resume);
-        self.sockets.get_mut(&id).expect("it is the one that arrived").ready = Some(welcome);
+        if attempt <= connection.their_attempt && !planted!(LateSocket) {
+            return self.close(now, id, Closed::Refused(Refusal::Late));
+        }
+        connection.their_attempt = attempt;
+        connection.met = Some(incarnation);
+        if self.is_unproven_for_long(now, node) {
+            // The last socket is lost, and nothing has come of any for the whole grace period. The next handshake says that this life is over.
+            match self.connection(node).socket() {
+                Some(old) => self.close(now, old, Closed::Superseded),
+                None => self.give_up(now, node),
+            }
+            return self.close(now, id, Closed::Over);
+        }
+        let connection = self.connection(node);
+        if answered.run > connection.run {
+            self.end_life(now, node, Down::GivenUp, answered.run);
+        }
+        let connection = self.connection(node);
+        if answered.run < connection.run || answered.seen > connection.inbox.seen || !connection.outbox.can_resume(seen)
+        {
+            return self.close(now, id, Closed::Superseded);
+        }
+        connection.outbox.resume(seen);
+        connection.listeners.told(incarnation, &addresses, bound);
+        self.learn_first(node, addresses);
         self.carry_by(now, node, id);
+        // What has come on the old socket since the answer comes again.
+        let inbox = &mut self.connection(node).inbox;
+        inbox.again = inbox.seen - answered.seen;
+        inbox.acked = inbox.heard();
+    }
+
+    /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace period.
+    fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
+        let Some(connection) = self.connections.get(&node) else { return false };
+        connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
+    }
+
+    /// The grace period is over.
+    fn give_up(&mut self, now: Time, node: NodeId) {
+        let replaced = self.replaced;
+        let connection = self.connection(node);
+        let since = match connection.carried {
+            Carried::Lost { since, .. } => since,
+            _ => now,
+        };
+        let dialled = std::mem::take(&mut connection.dialling.last);
+        let waited = now.since(connection.unproven.unwrap_or(since));
+        let why = match connection.dialling.unrelayed {
+            Some((by, why)) => Down::Unrelayed { waited, dialled, by, why },
+            None => Down::Unreachable(waited, dialled),
+        };
+        let why = replaced.map_or(why, |by| Down::Refused(Refusal::Stale(by)));
+        self.die(now, node, why);
     }
 
     /// It only wants to know who is here; it will dial again for a connection.
@@ -1020,8 +1208,8 @@ impl Machine {
     }
 
     fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
-        let welcome =
-            Welcome { version, me: self.me, resume, addresses: self.config.addresses.clone(), identity: Bytes::new() };
+        let (addresses, bound) = (self.config.addresses.clone(), self.config.bound_of_addresses());
+        let welcome = Welcome { version, me: self.me, resume, addresses, bound, identity: Bytes::new() };
         Answer::Welcome(welcome).encode()
     }
 
@@ -1045,6 +1233,12 @@ impl Machine {
             // It was only an introduction.
             self.sockets.remove(&id);
             self.act_close(id, Closed::Over);
+            if let Wanted::Check(node) = wanted {
+                if let Some(connection) = self.connections.get_mut(&node).filter(|_| node == life.node) {
+                    connection.listeners.reached(life.incarnation, &address);
+                }
+                return;
+            }
             if let Wanted::Probe(node) = wanted {
                 return self.probed(now, node, life.node, address);
             }
@@ -1052,7 +1246,7 @@ impl Machine {
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
         if life.node != node {
-            return self.close(now, id, Closed::Refused(Refusal::WrongNode(life.node)));
+            return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
         }
         if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
             return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
@@ -1090,8 +1284,27 @@ impl Machine {
             return self.close(now, id, Closed::Over);
         }
         connection.dialling.running = None;
+        connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
+        // Where another one wanted it to be dialled it is known only by that word.
+        let for_others = connection.dialling.for_others || connection.dialling.reports.is_some();
+        if !is_relayed(id) && !for_others {
+            connection.listeners.reached(life.incarnation, &address);
+        }
         self.learn_first(node, welcome.addresses);
+        self.drop_answered(now, node, id);
+        let mut confirm = BytesMut::new();
+        codec::encode(&Frame::Confirm, &mut confirm);
+        self.sockets.get_mut(&id).expect("the handshake went over it").ready = Some(confirm.freeze());
         self.carry_by(now, node, id);
+    }
+
+    /// This node's own socket carries the connection. Those that the other one has dialled, and has not confirmed, are not to take its place, if
+    /// the other one gives way as well.
+    fn drop_answered(&mut self, now: Time, node: NodeId, mine: SocketId) {
+        let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
+        let theirs = self.sockets.iter().filter(|(_, socket)| of_it(socket)).map(|(id, _)| *id);
+        let dropped: Vec<SocketId> = theirs.filter(|id| self.keeps_mine(node, mine, *id)).collect();
+        dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
     }
 
     fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
@@ -1107,6 +1320,9 @@ impl Machine {
         }
         if let Wanted::Node(node) = wanted {
             self.connection(node).dialling.answered = true;
+            if let Refusal::WrongNode(_) = why {
+                return self.another_answers(now, id, node, why);
+            }
         }
         self.close(now, id, Closed::Refused(why.clone()));
         if let Refusal::Stale(met) = why {
@@ -1120,6 +1336,17 @@ impl Machine {
             if self.replaced.is_none() {
                 self.die(now, node, Down::Refused(why));
             }
+        }
+    }
+
+    /// At the address that was dialled for the connection with that node another one answers.
+    fn another_answers(&mut self, now: Time, id: SocketId, node: NodeId, why: Refusal) {
+        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.sockets.get(&id) else { return };
+        let (address, near) = (address.clone(), *near);
+        if is_relayed(id) || !self.refuses(now, node, &address, near) {
+            self.sockets.remove(&id);
+            self.act_close(id, Closed::Refused(why.clone()));
+            self.attempt_failed(now, node, Attempt::Hello(id), why.to_string());
         }
     }
 
@@ -1163,16 +1390,29 @@ impl Machine {
             _ => None,
         };
         connection.was_up = true;
+        connection.listeners.all_well();
         connection.dialling.next = None;
         connection.dialling.rest();
         connection.said = now;
         connection.heard = now;
+        connection.carried_at = now;
+        connection.resuming = state == State::Resumed;
+        if matches!(before, Carried::By(_)) {
+            connection.lose(now);
+        }
+        if planted!(GraceRestarted) {
+            connection.unproven = None;
+        }
+        connection.inbox.again = 0;
         connection.inbox.acked = connection.inbox.seen;
         connection.inbox.unacked_bytes = 0;
         connection.inbox.within_frame = false;
         connection.ack_at = None;
         let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
         socket.phase = Phase::Carries(node);
+        if socket.near {
+            self.check_listeners(node);
+        }
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.
             self.sockets.remove(&old);
@@ -1198,7 +1438,7 @@ impl Machine {
         if is_new {
             self.take_anew(now, node);
         }
-        self.due_at(now + self.config.heartbeat);
+        self.due_at(now + self.config.first_heartbeat());
         self.due_at(now + self.config.silence);
         self.act_write(id);
     }
@@ -1256,8 +1496,8 @@ impl Machine {
     fn carry(&mut self, now: Time, id: SocketId, node: NodeId, mut arrived: BytesMut, bytes: Bytes, begun: bool) {
         // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
         let mut bytes = bytes;
-        let connection = self.connection(node);
-        connection.heard = now;
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.hears(now, &self.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
@@ -1306,7 +1546,7 @@ impl Machine {
         connection.inbox.within_frame = within_frame;
         // It counts when it is read.
         connection.traffic.read -= rest;
-        if connection.inbox.seen != connection.inbox.acked {
+        if connection.inbox.heard() != connection.inbox.acked {
             if connection.inbox.must_acknowledge(&self.config) {
                 self.act_write(id);
             } else if connection.ack_at.is_none() {
@@ -1329,6 +1569,10 @@ impl Machine {
             let connection = self.connections.entry(node).or_insert_with(Connection::new);
             connection.outbox.meets(now, false, &frame, &self.config);
             let inbox = &mut connection.inbox;
+            if inbox.again > 0 {
+                inbox.again -= 1;
+                return Ok(());
+            }
             inbox.seen += 1;
             // About what the other side keeps for it: else many small frames would fill its window, and wait here for company.
             inbox.unacked_bytes += 32
@@ -1341,11 +1585,17 @@ impl Machine {
         }
         match frame {
             Frame::Heartbeat => {}
+            Frame::Confirm if planted!(UnconfirmedResumed) => {}
+            Frame::Confirm => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
                 let connection = self.connections.get_mut(&node).ok_or("an acknowledgement from nobody")?;
                 let was_full = !connection.outbox.has_something(&self.config);
+                let before = connection.outbox.acked();
                 if !connection.outbox.acknowledge(now, seen, &self.config) {
                     return Err("an acknowledgement of what was not sent");
+                }
+                if seen > before {
+                    connection.unproven = None;
                 }
                 if was_full
                     && connection.outbox.has_something(&self.config)
@@ -1438,23 +1688,14 @@ impl Machine {
     }
 
     fn tick_connection(&mut self, now: Time, node: NodeId) {
-        let (heartbeat, silence) = (self.config.heartbeat, self.config.silence);
-        let connection = self.connection(node);
+        let silence = self.config.silence;
+        let Some(connection) = self.connections.get_mut(&node) else { return };
         match connection.carried {
             Carried::Idle => {}
             Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
                 self.give_up_dial_back(now, node);
             }
-            Carried::Lost { since, until } if now >= until => {
-                let dialled = std::mem::take(&mut connection.dialling.last);
-                let waited = now.since(since);
-                let why = match connection.dialling.unrelayed {
-                    Some((by, why)) => Down::Unrelayed { waited, dialled, by, why },
-                    None => Down::Unreachable(waited, dialled),
-                };
-                let why = self.replaced.map_or(why, |by| Down::Refused(Refusal::Stale(by)));
-                self.die(now, node, why);
-            }
+            Carried::Lost { until, .. } if now >= until => self.give_up(now, node),
             Carried::Lost { until, .. } => {
                 self.due_at(until);
                 self.dial_if_due(now, node);
@@ -1467,14 +1708,15 @@ impl Machine {
                 if is_relayed(socket) {
                     self.dial_if_due(now, node);
                 }
-                let connection = self.connection(node);
-                let (heard, said, ack_at) = (connection.heard, connection.said, connection.ack_at);
+                let Some(connection) = self.connections.get(&node) else { return };
+                let (heard, heartbeat_at, ack_at) =
+                    (connection.heard, connection.heartbeat_at(&self.config), connection.ack_at);
                 self.due_at(heard + silence);
-                if now >= said + heartbeat || ack_at.is_some_and(|at| now >= at) {
+                if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
                     self.act_write(socket);
-                    self.due_at(now + heartbeat);
+                    self.due_at(now + self.config.heartbeat);
                 } else {
-                    self.due_at(said + heartbeat);
+                    self.due_at(heartbeat_at);
                     if let Some(at) = ack_at {
                         self.due_at(at);
                     }

@@ -153,6 +153,12 @@ mod chosen {
         RetiredRefuses = "retired-refuses",
         /// A home that is retired does not hear that its sender is lost.
         RetiredUntold = "retired-untold",
+        /// A connection that is resumed has the whole grace period again.
+        GraceRestarted = "grace-restarted",
+        /// The dialled side goes on as soon as it has answered, whether its answer arrives or not.
+        UnconfirmedResumed = "unconfirmed-resumed",
+        /// A node is taken for dead when one dial is refused where it listens.
+        OneRefusal = "one-refusal",
     }
 
     thread_local! {

@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::VERSIONS;
-use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::{Frame, Names, VERSIONS, codec};
 use dunlin_proto::{Action, Closed, Config, Down, Machine, State};
 
 const NOW: Time = Time(0);
@@ -28,6 +28,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
         attempt,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
 }
@@ -62,9 +63,18 @@ fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
 }
 
 fn admitted(machine: &mut Machine, socket: u64, hello: &Hello) -> Vec<(SocketId, Closed)> {
-    let (answer, closed) = said(machine, socket, hello);
+    let (answer, nothing) = said(machine, socket, hello);
     assert!(matches!(answer, Answer::Welcome(Welcome { me: ME, .. })), "{hello:?}: {answer:?}");
-    closed
+    assert_eq!(nothing, [], "{hello:?}");
+    confirms(machine, socket)
+}
+
+/// The dialler has read the answer. Returns what is closed for that.
+fn confirms(machine: &mut Machine, socket: u64) -> Vec<(SocketId, Closed)> {
+    let mut confirm = BytesMut::new();
+    codec::encode(&Frame::Confirm, &mut confirm);
+    machine.received(NOW, SocketId(socket), confirm.freeze());
+    closed(machine)
 }
 
 /// The machine has dialled this node and said hello on the socket.
@@ -176,6 +186,77 @@ fn of_two_sockets_the_smaller_node_s_is_kept() {
 }
 
 #[test]
+fn nothing_changes_until_the_dialler_has_confirmed() {
+    let mut machine = machine();
+    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
+    // A later socket, and a later life.
+    for (socket, hello) in [(2, hello(life(10, 3), 2)), (3, hello(life(10, 4), 1))] {
+        let (answer, closed) = said(&mut machine, socket, &hello);
+        assert!(matches!(answer, Answer::Welcome(_)), "{answer:?}");
+        assert_eq!(closed, []);
+        assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(1)));
+        let mut out = Vec::new();
+        machine.fill(NOW, SocketId(socket), 1 << 16, &mut out);
+        assert_eq!(out, Vec::<Bytes>::new(), "no frame is written");
+    }
+    assert_eq!(confirms(&mut machine, 2), [(SocketId(1), Closed::Superseded)]);
+    assert_eq!(confirms(&mut machine, 3), [(SocketId(2), Closed::Over)]);
+}
+
+#[test]
+fn what_is_confirmed_late_does_not_push_out_a_later_socket() {
+    let mut machine = machine();
+    for (socket, attempt) in [(1, 1), (2, 2)] {
+        said(&mut machine, socket, &hello(life(10, 3), attempt));
+    }
+    assert_eq!(confirms(&mut machine, 2), []);
+    assert_eq!(confirms(&mut machine, 1), [(SocketId(1), Closed::Refused(Refusal::Late))]);
+    // Nor another life.
+    said(&mut machine, 3, &hello(life(10, 3), 3));
+    assert_eq!(admitted(&mut machine, 4, &hello(life(10, 4), 1)), [(SocketId(2), Closed::Over)]);
+    assert_eq!(confirms(&mut machine, 3), [(SocketId(3), Closed::Refused(Refusal::Stale(Incarnation(4))))]);
+    assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(4)));
+}
+
+#[test]
+fn another_frame_does_not_confirm() {
+    let mut machine = machine();
+    said(&mut machine, 1, &hello(life(10, 3), 1));
+    // The first byte of a long one: no more of it is waited for.
+    machine.received(NOW, SocketId(1), Bytes::from_static(b"\x21"));
+    let closed = closed(&mut machine);
+    let [(SocketId(1), Closed::Garbage(why))] = &closed[..] else { panic!("{closed:?}") };
+    assert_eq!(why, "the kind of the first frame cannot be 33");
+    assert!(machine.is_idle(NodeId(10)));
+}
+
+#[test]
+fn what_comes_on_the_old_socket_after_the_answer_is_not_heard_twice() {
+    let mut machine = machine();
+    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
+    said(&mut machine, 2, &hello(life(10, 3), 2));
+    let say = |machine: &mut Machine, socket: u64, numbers: std::ops::Range<u64>| {
+        let mut bytes = BytesMut::new();
+        numbers.for_each(|number| drop(codec::encode(&Frame::Names(Names::Undeclare { number }), &mut bytes)));
+        machine.received(NOW, SocketId(socket), bytes.freeze());
+        std::iter::from_fn(|| machine.poll()).filter(|action| matches!(action, Action::Names(..))).count()
+    };
+    assert_eq!(say(&mut machine, 1, 0..3), 3);
+    assert_eq!(confirms(&mut machine, 2), [(SocketId(1), Closed::Superseded)]);
+    // The answer has said that nothing was seen: all is said again.
+    let acknowledged = |machine: &mut Machine| {
+        machine.tick(Time(1_000_000));
+        let mut out = Vec::new();
+        machine.fill(Time(1_000_000), SocketId(2), 1 << 16, &mut out);
+        out.concat().windows(3).find(|frame| frame[..2] == [2, 1]).map(|frame| frame[2])
+    };
+    assert_eq!(say(&mut machine, 2, 0..1), 0);
+    assert_eq!(acknowledged(&mut machine), Some(1), "what has not come again is not acknowledged");
+    assert_eq!(say(&mut machine, 2, 1..5), 2);
+    assert_eq!(acknowledged(&mut machine), Some(5));
+}
+
+#[test]
 fn an_introduction_is_no_connection() {
     let mut machine = machine();
     let asks = Hello { wanted: NodeId(0), met: Incarnation(0), attempt: 0, ..hello(life(10, 1), 0) };
@@ -193,6 +274,7 @@ fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
         me,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     };
     for (answers, why) in [

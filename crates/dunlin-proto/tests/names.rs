@@ -102,7 +102,11 @@ fn waits(n: u128, number: u64) -> (Life, Names) {
 }
 
 fn refused(to: (u128, u64), there: &Declaration, holder: u128) -> (Life, Names) {
-    (life(to.0), Names::Refused { number: to.1, there: there.clone(), holder: life(holder) })
+    (life(to.0), Names::Refused { number: to.1, there: there.clone(), holder: life(holder), addresses: vec![] })
+}
+
+fn unfit(to: (u128, u64), refused: &Declaration, by: u128) -> (Life, Names) {
+    (life(to.0), Names::Unfit { number: to.1, refused: refused.clone(), by: life(by), addresses: vec![] })
 }
 
 fn gone(to: (u128, u64), partner: u128) -> (Life, Names) {
@@ -256,7 +260,12 @@ fn what_does_not_fit_is_refused_and_told_what_is_there() {
     for (there, comes) in cases {
         let mut server = Server::new();
         server.declare(1, 4, &there);
-        assert_eq!(server.declare(2, 5, &comes), [refused((2, 5), &there, 1)], "{there:?} {comes:?}");
+        let (kinds, sides) = ([Face::Sender, Face::Receiver], [Face::Receiver, Face::Server, Face::Acceptor]);
+        let differs = |faces: &[Face]| faces.contains(&there.face) != faces.contains(&comes.face);
+        // The end that is there is notified, unless the other one is only another of the same face.
+        let told = (differs(&kinds) || differs(&sides)).then(|| unfit((1, 4), &comes, 2));
+        let answers: Vec<_> = told.into_iter().chain([refused((2, 5), &there, 1)]).collect();
+        assert_eq!(server.declare(2, 5, &comes), answers, "{there:?} {comes:?}");
         assert_eq!(server.registry.len(), 1);
         // What was there goes on.
         let face = match there.face {
@@ -269,6 +278,54 @@ fn what_does_not_fit_is_refused_and_told_what_is_there() {
         let told = |answer: &(Life, Names)| matches!(answer.1, Names::Found { .. });
         assert_eq!(answers.iter().filter(|a| told(a)).count(), if there.face == Face::Acceptor { 1 } else { 2 });
     }
+}
+
+#[test]
+fn a_declaration_is_notified_once_of_each_node_that_does_not_fit() {
+    let unfitting = Declaration { expects: Expected::Shared, ..face(Face::Client) };
+    let there = face(Face::Acceptor);
+    let mut server = Server::new();
+    server.registry.met(life(2), &["tcp://sea:7400".into()]);
+    server.declare(1, 4, &there);
+    let answers = server.declare(2, 5, &unfitting);
+    let Names::Unfit { addresses, .. } = &answers[0].1 else { panic!("{answers:?}") };
+    assert_eq!((answers[0].0, &addresses[..]), (life(1), &["tcp://sea:7400".to_owned()][..]));
+    // The same node again, and then many others.
+    assert_eq!(server.declare(2, 6, &unfitting), [refused((2, 6), &there, 1)]);
+    let told = (10..100).filter(|n| server.declare(*n, 1, &unfitting).len() == 2).count();
+    assert_eq!(told, 15, "a declaration is notified of 16 nodes");
+    // Others that fit are joined all the while.
+    assert_eq!(server.declare(3, 1, &face(Face::Client)), [found((3, 1), 1, channel(1, 4), &there)]);
+}
+
+#[test]
+fn a_declaration_on_lease_is_notified_when_it_is_back() {
+    let unfitting = Declaration { expects: Expected::Shared, ..face(Face::Sender) };
+    let there = face(Face::Receiver);
+    let mut server = Server::new();
+    server.declare(1, 4, &there);
+    server.lost(1, &unreachable());
+    assert_eq!(server.declare(2, 5, &unfitting), []);
+    // It is back, and hears of it now.
+    assert!(server.declare(1, 4, &there).contains(&unfit((1, 4), &unfitting, 2)));
+}
+
+#[test]
+fn a_directory_keeps_an_end_that_another_did_not_fit() {
+    let (server, mine) = (NodeId(9), face(Face::Receiver));
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", mine, ChannelId(7));
+    directory.heard(server, unfit((1, 1), &face(Face::Sender), 2).1);
+    let (by, refused) = (life(2), face(Face::Sender));
+    let unfit_here = DirectoryEvent::Unfit { number: 1, refused, by, addresses: vec![] };
+    assert_eq!(events(&mut directory), [unfit_here]);
+    assert_eq!(directory.len(), 1);
+    // Of an end that is gone, or from another node, it tells nothing.
+    directory.heard(NodeId(8), unfit((1, 1), &face(Face::Sender), 2).1);
+    directory.undeclare(1);
+    directory.heard(server, unfit((1, 1), &face(Face::Sender), 2).1);
+    assert_eq!(events(&mut directory), []);
 }
 
 #[test]
@@ -300,7 +357,8 @@ fn sharing_and_what_is_expected() {
                         assert_eq!(answers[0], found((1, 1), 2, channel(2, 1), &b));
                         joined += 1;
                     } else {
-                        assert_eq!(answers, [refused((ends[1].0, 1), &ends[0].1, ends[0].0)]);
+                        let told = unfit((ends[0].0, 1), &ends[1].1, ends[1].0);
+                        assert_eq!(answers, [told, refused((ends[1].0, 1), &ends[0].1, ends[0].0)]);
                     }
                 }
             }
@@ -771,8 +829,8 @@ fn a_directory_tells_of_a_refusal_once_and_forgets_the_end() {
             DirectoryEvent::Full { number: 1, room: Room::Names, max: 7 },
         ),
         (
-            Names::Refused { number: 1, there: there.clone(), holder },
-            DirectoryEvent::Refused { number: 1, there, holder },
+            Names::Refused { number: 1, there: there.clone(), holder, addresses: vec![] },
+            DirectoryEvent::Refused { number: 1, there, holder, addresses: vec![] },
         ),
     ];
     for (answer, news) in cases {
@@ -964,7 +1022,7 @@ fn a_directory_tells_of_each_conflict_once() {
         directory.heard(server, refused((1, 2), &sender, holder).1);
     }
     let conflict = |n| DirectoryEvent::Conflict { number: 1, there: sender.clone(), holder: life(n) };
-    let over = DirectoryEvent::Refused { number: 2, there: sender.clone(), holder: life(5) };
+    let over = DirectoryEvent::Refused { number: 2, there: sender.clone(), holder: life(5), addresses: vec![] };
     assert_eq!(events(&mut directory), [conflict(5), over, conflict(6)]);
     assert_eq!(directory.len(), 1);
 }

@@ -163,6 +163,11 @@ impl World {
         while let Some((to, said)) = self.nodes[n].registry.as_mut().and_then(Registry::poll) {
             let there = place(to.node);
             assert_eq!(to, self.life(there), "an answer for a former life");
+            if matches!(said, Names::Unfit { .. }) {
+                // It changes nothing, wherever it is among the answers.
+                self.nodes[there].directory.heard(id(n), said);
+                continue;
+            }
             self.send(n, there, Message::Answer(said));
         }
         while let Some(event) = self.nodes[n].directory.poll() {
@@ -204,6 +209,12 @@ impl World {
                 let end = self.nodes[n].ends.remove(&number).expect("it was declared");
                 assert!(end.fate == Fate::Waits && end.attached.is_empty(), "refused in use: {end:?}");
                 self.count("refused");
+            }
+            DirectoryEvent::Unfit { number, refused, by, .. } => {
+                let end = self.nodes[n].ends.get(&number);
+                let is_itself = |end: &End| by == self.life(n) && end.face == refused;
+                assert!(!end.is_some_and(is_itself), "{end:?} does not fit itself");
+                self.count("does not fit");
             }
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
 use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, State};
 
@@ -161,8 +161,11 @@ impl Net {
                 if self.silent.contains(&(me, to)) {
                     return self.unanswered.push(dial);
                 }
-                if self.blocked.contains(&(me, to)) || !self.nodes.contains_key(&to) {
+                if self.blocked.contains(&(me, to)) {
                     return self.at(me).dial_failed(now, dial, "a firewall".to_owned());
+                }
+                if !self.nodes.contains_key(&to) {
+                    return self.at(me).dial_refused(now, dial, false, "refused".to_owned());
                 }
                 self.socket(me, to, dial);
             }
@@ -301,6 +304,25 @@ fn who_cannot_be_dialled_dials_back() {
     assert!(matches!(net.taken[..], [ProxyHears::Taken(1, _)]), "{:?}", net.taken);
     assert_eq!(net.at(D).relayed_by(id(H)), None);
     assert_eq!(net.at(I).census().relays, 0);
+}
+
+/// The node that wanted to be dialled has told where: that says nothing of a proxy that may be there.
+#[test]
+fn refusals_do_not_count_where_a_node_was_dialled_back() {
+    for wants_itself in [false, true] {
+        let mut net = Net::apart(&[(H, D)], |_, config| config.bound = config.addresses.clone());
+        if wants_itself {
+            net.connect(H, D);
+        }
+        net.channel(D, H);
+        net.pass(MOMENT);
+        net.states.clear();
+        net.kill(D);
+        net.pass(20 * SECOND);
+        let states = net.states(H, D);
+        let [State::Lost(_), State::Down(why)] = &states[..] else { panic!("{states:?}") };
+        assert_eq!(matches!(why, Down::Died(_)), wants_itself, "{why}");
+    }
 }
 
 /// No dial was made in vain: there was nothing to dial.
@@ -683,6 +705,7 @@ fn hello(peer: usize, attempt: u64) -> Hello {
         attempt,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
 }
@@ -696,6 +719,9 @@ struct Lone {
 }
 
 const NOW: Time = Time(0);
+
+/// The first frame of the dialling side.
+const CONFIRM: Bytes = Bytes::from_static(b"\x04\x00");
 
 impl Lone {
     fn new(change: impl Fn(&mut Config)) -> Self {
@@ -711,6 +737,7 @@ impl Lone {
             lone.machine.received(NOW, socket, hello.encode());
             // The welcome.
             lone.machine.fill(NOW, socket, 1, &mut Vec::new());
+            lone.machine.received(NOW, socket, CONFIRM);
             lone.settle();
         }
         lone
@@ -862,6 +889,7 @@ fn who_says_hello_is_who_its_relay_says() {
         let answer = Answer::decode(&mut BytesMut::from(&piece[..])).unwrap().unwrap();
         if admitted {
             assert!(matches!(answer, Answer::Welcome(_)) && rest.is_empty(), "{heard:?}");
+            end.says(D, Relay::Bytes { stream: 2, piece: CONFIRM });
             assert_eq!(end.machine.relayed_by(id(5)), Some(id(D)));
         } else {
             assert_eq!(answer, Answer::Refused(Refusal::WrongNode(NodeId(9))));
@@ -881,6 +909,8 @@ fn who_is_relayed_from_now_on_relays_nothing() {
     relay.settle();
     relay.says(H, Relay::From { stream: 2, node: id(D) });
     relay.says(H, Relay::Bytes { stream: 2, piece: hello(D, 2).encode() });
+    assert_eq!(relay.machine.relayed_by(id(D)), None);
+    relay.says(H, Relay::Bytes { stream: 2, piece: CONFIRM });
     assert_eq!(relay.machine.relayed_by(id(D)), Some(id(H)));
     assert_eq!(relay.machine.census().relays, 0);
     let heard = relay.heard(H);

@@ -4,7 +4,7 @@
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Hello, Resume};
+use dunlin_proto::wire::handshake::{Bound, Hello, Resume};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec,
 };
@@ -34,8 +34,16 @@ fn hello(peer: usize) -> Hello {
         attempt: 1,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
+}
+
+/// The first frame of the dialling side.
+fn confirm() -> Bytes {
+    let mut bytes = BytesMut::new();
+    codec::encode(&Frame::Confirm, &mut bytes);
+    bytes.freeze()
 }
 
 /// A node that is up with both peers; it offers tickets 1 to 3 on `THERE`, 3 as a choice.
@@ -54,6 +62,7 @@ impl Node {
         for peer in 0..2 {
             node.machine.accepted(NOW, SocketId(peer as u64));
             node.arrives(peer, hello(peer).encode());
+            node.arrives(peer, confirm());
         }
         node.machine.attach(NOW, THERE, PEERS[0], face()).unwrap();
         node.machine.attach(NOW, ELSEWHERE, PEERS[1], face()).unwrap();
@@ -224,6 +233,8 @@ fn the_greatest_run_is_survived() {
     let greatest = Hello { met: Incarnation(1), attempt: 2, resume: Resume { run: 1 << 48, seen: 9 }, ..hello(0) };
     node.machine.accepted(NOW, SocketId(5));
     node.arrives(5, greatest.encode());
+    assert_eq!(node.down, None, "it has not confirmed");
+    node.arrives(5, confirm());
     assert_eq!(node.down, Some(Down::GivenUp));
 
     let mut beyond = hello(0);

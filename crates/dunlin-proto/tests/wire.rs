@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
-use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, NoRelay, Poison, Relay, Status, Terms,
     ToHome, VERSIONS, limits,
@@ -310,7 +310,11 @@ fn the_fields_of_names_have_exact_limits() {
     };
     let refuses = |schema| {
         let holder = Life { node: NodeId(1), incarnation: Incarnation(1) };
-        Names::Refused { number: 1, there: face(schema), holder }
+        Names::Refused { number: 1, there: face(schema), holder, addresses: Vec::new() }
+    };
+    let unfit = |schema| {
+        let by = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        Names::Unfit { number: 1, refused: face(schema), by, addresses: vec!["a".repeat(limits::ADDRESS)] }
     };
     let address = |address| found(1, address);
     let addresses = |count| found(count, limits::ADDRESS);
@@ -320,6 +324,7 @@ fn the_fields_of_names_have_exact_limits() {
         (limits::NAME, &declare as &dyn Fn(usize) -> Names, above("a name", limits::NAME)),
         (limits::SCHEMA, &declares, above("a schema", limits::SCHEMA)),
         (limits::SCHEMA, &refuses, above("a schema", limits::SCHEMA)),
+        (limits::SCHEMA, &unfit, above("a schema", limits::SCHEMA)),
         (limits::ADDRESS, &address, above("an address", limits::ADDRESS)),
         (limits::ADDRESSES, &addresses, count),
     ] {
@@ -382,6 +387,7 @@ fn hello() -> Hello {
         attempt: 1,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
 }
@@ -414,6 +420,16 @@ fn the_fields_of_a_hello_have_exact_limits() {
             with(&|hello| hello.addresses = vec![String::new(); limits::ADDRESSES]),
             with(&|hello| hello.addresses = vec![String::new(); limits::ADDRESSES + 1]),
             invalid("a count of addresses", limits::ADDRESSES as u64 + 1),
+        ),
+        (
+            with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); 3], 0b111)),
+            with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); 3], 0b1000)),
+            invalid("which addresses are bound", 0b1000),
+        ),
+        (
+            with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); limits::ADDRESSES], 0xff)),
+            with(&|hello| hello.bound.which = 1),
+            invalid("which addresses are bound", 1),
         ),
         (
             with(&|hello| hello.identity = Bytes::from(vec![0; limits::IDENTITY])),
@@ -460,13 +476,13 @@ fn a_handshake_has_an_exact_limit_and_a_kind() {
 #[test]
 fn later_versions_are_understood_as_far_as_can_be() {
     let mut later = hello();
-    later.versions = (1, 7);
+    later.versions = (2, 7);
     let mut bytes = BytesMut::from(&later.encode()[..]);
     bytes.extend_from_slice(b"more");
     bytes[10] += 4;
     assert_eq!(Hello::decode(&mut bytes), Ok(Some(later)));
 
-    for versions in [(2u16, 3u16), (0, 0), (9, 1)] {
+    for versions in [(3u16, 4u16), (0, 0), (1, 1), (9, 1)] {
         let mut bytes = BytesMut::from(&b"dunlin\r\n\x01\x00\x06"[..]);
         bytes.extend_from_slice(&[
             (versions.0 >> 8) as u8,

@@ -58,6 +58,7 @@ impl Pair {
         let node = |n, addresses: &[&str]| {
             let mut config = Config::new("tides");
             config.addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+            config.bound = config.addresses.clone();
             config.chunk = 5;
             config.chunk_alone = config.chunk;
             Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(7) }, 1)

@@ -13,6 +13,12 @@ pub enum Fault {
     Stall,
     /// What is sent in one direction between two nodes vanishes.
     Vanish,
+    /// What is sent in one direction between two nodes vanishes, all of it or all behind the handshakes, and their sockets stay up.
+    Deaf,
+    /// The same from the first large piece on of each socket.
+    Large,
+    /// A live node refuses all dials, for less than the time that refusals have to be apart.
+    Refuses,
     /// A dial fails.
     DialFails,
     /// A socket is accepted much later than it was made.
@@ -32,11 +38,14 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Cut,
         Self::HalfOpen,
         Self::Stall,
         Self::Vanish,
+        Self::Deaf,
+        Self::Large,
+        Self::Refuses,
         Self::DialFails,
         Self::LateAccept,
         Self::Crossed,
@@ -53,6 +62,9 @@ impl Fault {
             Self::HalfOpen => "half-open",
             Self::Stall => "stall",
             Self::Vanish => "vanish",
+            Self::Deaf => "deaf",
+            Self::Large => "large vanish",
+            Self::Refuses => "refuses",
             Self::DialFails => "dial fails",
             Self::LateAccept => "late accept",
             Self::Crossed => "crossed dials",
@@ -215,6 +227,8 @@ pub struct Coverage {
     pub resumed: u64,
     /// Connections that another node began to relay, counted at both sides.
     pub relayed: u64,
+    /// Lives that ended since dials were refused.
+    pub died: u64,
     /// Earlier lives that heard that they are replaced.
     pub replaced: u64,
     /// Channels with ends that travel whose receiver retired them.
@@ -237,6 +251,7 @@ impl Coverage {
         self.deaths += other.deaths;
         self.resumed += other.resumed;
         self.relayed += other.relayed;
+        self.died += other.died;
         self.replaced += other.replaced;
         self.retired += other.retired;
     }
@@ -252,13 +267,14 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"replaced\":{},\"retired\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
             self.deaths,
             self.resumed,
             self.relayed,
+            self.died,
             self.replaced,
             self.retired,
             rows.join(",")
@@ -280,8 +296,16 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} times resumed, {} relayed, {} replaced, {} retired",
-            self.events, self.offers, self.taken, self.deaths, self.resumed, self.relayed, self.replaced, self.retired
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired",
+            self.events,
+            self.offers,
+            self.taken,
+            self.deaths,
+            self.died,
+            self.resumed,
+            self.relayed,
+            self.replaced,
+            self.retired
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

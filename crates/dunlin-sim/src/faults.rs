@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     /// The largest value a home takes, in bytes.
     pub(crate) value_max: u64,
     /// How likely each kind is.
-    weights: [u64; 8],
+    weights: [u64; 11],
     /// The longest wait between two faults.
     every: u64,
     /// In percent.
@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) old_addresses: u64,
     pub(crate) late_timers: bool,
     pub(crate) wrong_addresses: bool,
+    /// Nodes that tell the others that they have bound their addresses.
+    pub(crate) bound: Vec<bool>,
     /// Nodes that nobody can dial.
     pub(crate) shy: Vec<bool>,
     /// In some runs of three nodes or more, who cannot dial whom.
@@ -54,8 +56,19 @@ pub(crate) struct Walls {
     pub(crate) hub: usize,
 }
 
-const KINDS: [Fault; 8] =
-    [Fault::Cut, Fault::HalfOpen, Fault::Stall, Fault::Vanish, Fault::Crash, Fault::Stale, Fault::Leave, Fault::Slow];
+const KINDS: [Fault; 11] = [
+    Fault::Cut,
+    Fault::HalfOpen,
+    Fault::Stall,
+    Fault::Vanish,
+    Fault::Crash,
+    Fault::Stale,
+    Fault::Leave,
+    Fault::Slow,
+    Fault::Deaf,
+    Fault::Large,
+    Fault::Refuses,
+];
 
 impl Plan {
     pub(crate) fn new(random: &mut Random, kind: Kind) -> Self {
@@ -80,8 +93,19 @@ impl Plan {
             config.strangers_max = random.between(1, 4) as usize;
         }
         let mut some = |percent: u64, n: u64| if random.chance(percent) { random.between(1, n) } else { 0 };
-        let weights =
-            [some(60, 10), some(30, 5), some(30, 5), some(30, 4), some(25, 2), some(25, 2), some(20, 2), some(30, 4)];
+        let weights = [
+            some(60, 10),
+            some(30, 5),
+            some(30, 5),
+            some(30, 4),
+            some(25, 2),
+            some(25, 2),
+            some(20, 2),
+            some(30, 4),
+            some(25, 4),
+            some(20, 4),
+            some(40, 4),
+        ];
         let (dial_fails, late_accepts) = (some(30, 60), some(30, 40));
         let (small_buffers, torn) = (some(40, 80), some(70, 90));
         let old_addresses = some(30, 40);
@@ -108,6 +132,7 @@ impl Plan {
             old_addresses,
             late_timers: random.chance(50),
             wrong_addresses: random.chance(15),
+            bound: (0..nodes).map(|_| random.chance(70)).collect(),
             shy,
             walls: None,
         }
@@ -185,14 +210,38 @@ impl World {
                     self.cut(socket, fault == Fault::HalfOpen);
                 }
             }
-            Fault::Stall | Fault::Vanish => {
+            Fault::Stall | Fault::Vanish | Fault::Deaf | Fault::Large => {
                 let (from, to) = (self.random.index(self.plan.nodes), self.random.index(self.plan.nodes));
                 if from != to && self.mutes[from][to] == Mute::None {
                     self.met(fault, from, to, None);
                     self.note(62, (from * 8 + to) as u64, || format!("-- n{from} is not heard by n{to}"));
-                    self.mutes[from][to] = if fault == Fault::Stall { Mute::Stalled } else { Mute::Vanish };
+                    self.mutes[from][to] = match fault {
+                        Fault::Stall => Mute::Stalled,
+                        Fault::Vanish => Mute::Vanish,
+                        Fault::Deaf => Mute::Deaf { behind_handshake: self.random.chance(60) },
+                        _ => Mute::Large { from: self.random.between(160, 400) as usize },
+                    };
                     let wait = self.spell();
                     self.after(wait, Event::Unmute(from, to));
+                }
+            }
+            Fault::Refuses => {
+                // Once for each: two spells may be as far apart as refusals that count.
+                let node = self.random.index(self.plan.nodes);
+                if self.refuses_until[node] == 0 {
+                    for other in (0..self.plan.nodes).filter(|other| *other != node) {
+                        self.met(fault, node, other, None);
+                    }
+                    let spell = self.random.between(1, crate::world::micros(self.plan.config.refused) - 1);
+                    self.note(65, node as u64, || format!("-- n{node} refuses for {spell} us"));
+                    self.refuses_until[node] = self.now + spell;
+                    // That is when it matters.
+                    for socket in 0..self.sockets.len() {
+                        let entry = &self.sockets[socket];
+                        if entry.nodes.contains(&node) && !entry.cut && self.random.chance(60) {
+                            self.cut(socket, false);
+                        }
+                    }
                 }
             }
             Fault::Crash | Fault::Stale | Fault::Leave | Fault::Slow => {
@@ -322,6 +371,7 @@ impl World {
             }
         }
         self.plan.old_addresses = 0;
+        self.refuses_until.fill(0);
         // Who can always help has to be there.
         let hub = self.plan.walls.as_ref().map(|walls| &self.procs[self.current[walls.hub]]);
         if hub.is_some_and(|hub| !hub.alive || hub.leaving) {

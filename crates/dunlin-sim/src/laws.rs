@@ -26,7 +26,10 @@ pub(crate) struct View {
     /// The latest incarnation that has been met.
     pub(crate) life: u64,
     pub(crate) dialling: bool,
-    lost_at: u64,
+    /// When it was first lost in this life.
+    lost_at: Option<u64>,
+    /// When it was first lost since something was heard that is no handshake.
+    pub(crate) first_lost: Option<u64>,
     /// The lives of this connection, counted, and the socket that carried the present one last.
     lives: u32,
     carrier: Option<usize>,
@@ -69,11 +72,19 @@ impl World {
                 }
                 self.join(proc, node);
             }
-            State::Lost(_) => {
+            State::Lost(until) => {
                 view.state = Standing::Lost;
-                view.lost_at = now;
+                view.lost_at.get_or_insert(now);
+                let grace = micros(self.plan.config.grace);
+                // What comes over a relay is not looked into: see `Walls`.
+                let late = self.plan.config.helpers_max == 0 && until.0 > *view.first_lost.get_or_insert(now) + grace;
                 if !matches!(was, Standing::Up | Standing::Resumed) {
-                    self.broke(format!("n{me}: the connection to n{node} is lost, and was {was:?}"));
+                    return self.broke(format!("n{me}: the connection to n{node} is lost, and was {was:?}"));
+                }
+                if late {
+                    self.broke(format!(
+                        "n{me}: the connection to n{node} has its grace period anew, and has heard nothing"
+                    ));
                 }
             }
             State::Resumed => {
@@ -107,6 +118,9 @@ impl World {
         }
         let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
         let (socket, side) = end_of(id);
+        if side == 1 && !self.sockets[socket].is_confirmed() {
+            return self.broke(format!("n{me}: the connection to n{node} goes on, and its dialler has not confirmed"));
+        }
         self.procs[proc].views[node].carrier = Some(socket);
         let Some(other) = self.sockets[socket].procs[1 - side] else { return };
         if self.procs[other].views[me].carrier != Some(socket) {
@@ -132,6 +146,8 @@ impl World {
         let view = &mut self.procs[proc].views[node];
         let (life, lost_at) = (view.life, view.lost_at);
         view.state = Standing::Idle;
+        view.first_lost = None;
+        view.lost_at = None;
         view.joined = None;
         view.carrier = None;
         view.lost_told = false;
@@ -149,7 +165,13 @@ impl World {
             Down::Unreachable(so_long, _) | Down::Unrelayed { waited: so_long, .. } => {
                 micros(*so_long) < grace
                     || matches!(was, Standing::Up | Standing::Resumed)
-                    || (was == Standing::Lost && now - lost_at < grace)
+                    || (was == Standing::Lost && lost_at.is_some_and(|at| now - at < grace))
+            }
+            Down::Died(_) => {
+                self.coverage.died += 1;
+                // (An earlier life that goes on is not where it listened: a later one is.)
+                let lives = |other: usize| self.procs[other].alive && self.current[node] == other;
+                matches!(was, Standing::Up | Standing::Resumed) || other.is_some_and(lives)
             }
             Down::GivenUp => {
                 was == Standing::Idle || other.is_none_or(|other| self.procs[other].views[me].ended < followed)

@@ -14,5 +14,6 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    run(Line::parse().options, "cargo run --release -p dunlin-sim --", false)
+    let planted = if cfg!(feature = "planted") { " --features planted" } else { "" };
+    run(Line::parse().options, &format!("cargo run --release -p dunlin-sim{planted} --"), false)
 }

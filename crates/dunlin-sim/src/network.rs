@@ -15,8 +15,23 @@ pub(crate) enum Mute {
     None,
     /// They stand still, and go on when it is over.
     Stalled,
-    /// They vanish, and what follows on the same socket too.
+    /// They vanish, and what follows on the same socket too. No dial comes through.
     Vanish,
+    /// They vanish, perhaps only behind the handshake, and what follows on the same socket too; but sockets are made, and closed.
+    Deaf {
+        behind_handshake: bool,
+    },
+    /// The same from the first piece on that is as large.
+    Large {
+        from: usize,
+    },
+}
+
+impl Mute {
+    /// Whether sockets cannot be made, nor closed.
+    fn blocks(self) -> bool {
+        matches!(self, Self::Stalled | Self::Vanish)
+    }
 }
 
 /// One direction of a socket.
@@ -32,15 +47,33 @@ pub(crate) struct Pipe {
     vanished: usize,
     /// What is written vanishes from now on.
     pub(crate) gone: bool,
+    /// The same, but the writer does not notice, and the reader hears when it is closed.
+    deaf: bool,
     /// The writer waits for room.
     waits: bool,
     /// The writer has closed its end.
     ended: bool,
+    /// The first bytes that were written, as far as they say how long the handshake is.
+    head: Vec<u8>,
+    /// How many bytes were written, and how many read.
+    written: usize,
+    delivered: usize,
 }
+
+/// Magic, kind and length of a message of the handshake.
+const HEAD: usize = 11;
+/// The frame behind the handshake of the dialling side.
+const CONFIRM: usize = 2;
 
 impl Pipe {
     fn room(&self) -> usize {
         self.limit.saturating_sub(self.bytes.len() + self.vanished)
+    }
+
+    /// How many bytes the handshake has that this side writes, once that is known.
+    fn handshake(&self, side: usize) -> Option<usize> {
+        let length = usize::from(u16::from_be_bytes([*self.head.get(HEAD - 2)?, *self.head.get(HEAD - 1)?]));
+        Some(HEAD + length + if side == 0 { CONFIRM } else { 0 })
     }
 }
 
@@ -58,6 +91,13 @@ pub(crate) struct Socket {
     /// Whether the writing has been cut off, for good.
     pub(crate) cut: bool,
     close_heard: [bool; 2],
+}
+
+impl Socket {
+    /// Whether its dialler has said, and the other side has read, that the handshake is over.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.pipes[0].handshake(0).is_some_and(|bytes| self.pipes[0].delivered >= bytes)
+    }
 }
 
 /// Each end has a number of its own.
@@ -90,8 +130,7 @@ impl World {
         if self.dials[to][from] > 0 {
             self.met(Fault::Crossed, from, to, None);
         }
-        let blocked =
-            self.plan.is_walled(from, to) || self.mutes[from][to] != Mute::None || self.mutes[to][from] != Mute::None;
+        let blocked = self.plan.is_walled(from, to) || self.mutes[from][to].blocks() || self.mutes[to][from].blocks();
         let fails = blocked || (!self.healed && self.random.chance(self.plan.dial_fails));
         let mut wait = self.latency();
         if !self.healed && self.random.chance(5) {
@@ -113,12 +152,12 @@ impl World {
         let now = self.time();
         let from = self.procs[by].node;
         let Some(to) = to else {
-            self.procs[by].machine.dial_failed(now, dial, "refused".into());
+            self.procs[by].machine.dial_failed(now, dial, "no answer".into());
             return self.pump(by);
         };
         self.dials[from][to] = self.dials[from][to].saturating_sub(1);
-        if !self.procs[self.current[to]].alive {
-            self.procs[by].machine.dial_failed(now, dial, "nobody is there".into());
+        if !self.procs[self.current[to]].alive || self.now < self.refuses_until[to] {
+            self.procs[by].machine.dial_refused(now, dial, false, "refused".into());
             return self.pump(by);
         }
         let socket = self.sockets.len();
@@ -171,8 +210,12 @@ impl World {
         let (now, life) = (self.time(), self.procs[proc].incarnation);
         self.sockets[socket].procs[1] = Some(proc);
         self.sockets[socket].open[1] = true;
+        let near = self.plan.bound[node] && self.random.chance(30);
         self.note(4, socket as u64, || format!("socket {socket}: n{node}/{life} accepts"));
         self.procs[proc].machine.accepted(now, end(socket, 1));
+        if near {
+            self.procs[proc].machine.is_near(end(socket, 1));
+        }
         self.pump(proc);
         self.after(0, Event::Deliver(socket, 1));
         if self.sockets[socket].pipes[0].ended {
@@ -226,9 +269,27 @@ impl World {
             pipe.vanished += length;
             return;
         }
+        let mut through = 0;
         for piece in out {
-            pipe.bytes.extend(piece);
+            let missing = HEAD.saturating_sub(pipe.head.len()).min(piece.len());
+            pipe.head.extend_from_slice(&piece[..missing]);
+            let handshake = pipe.handshake(side).map_or(piece.len(), |bytes| bytes.saturating_sub(pipe.written));
+            let passes = match mute {
+                _ if pipe.deaf => 0,
+                Mute::Deaf { behind_handshake: false } => 0,
+                Mute::Deaf { behind_handshake: true } => piece.len().min(handshake),
+                Mute::Large { from } if piece.len() >= from => 0,
+                _ => piece.len(),
+            };
+            pipe.deaf |= passes < piece.len();
+            pipe.written += piece.len();
+            pipe.bytes.extend(&piece[..passes]);
+            through += passes;
         }
+        if through == 0 {
+            return;
+        }
+        let length = through;
         pipe.last = pipe.last.max(now + latency);
         pipe.arrivals.push_back((pipe.last, length));
         let wait = pipe.last - now;
@@ -285,6 +346,11 @@ impl World {
             let wait = self.random.below(500);
             self.after(wait, Event::Writable(socket, 1 - side));
         }
+        let pipe = &mut self.sockets[socket].pipes[1 - side];
+        pipe.delivered += take;
+        if pipe.handshake(1 - side).is_some_and(|bytes| pipe.delivered > bytes) {
+            self.procs[proc].views[from].first_lost = None;
+        }
         self.note(5, ((socket as u64) << 20) | take as u64, || format!("socket {socket}: {take} bytes for n{to}"));
         let time = self.time();
         self.procs[proc].machine.received(time, end(socket, side), bytes);
@@ -331,7 +397,7 @@ impl World {
         let entry = &self.sockets[socket];
         let Some(proc) = entry.procs[side].filter(|_| entry.open[side] && !entry.close_heard[side]) else { return };
         let pipe = &entry.pipes[1 - side];
-        if self.mutes[entry.nodes[1 - side]][entry.nodes[side]] != Mute::None {
+        if self.mutes[entry.nodes[1 - side]][entry.nodes[side]].blocks() {
             // Not even that comes through; what comes through later is asked for again by `unmute`.
             return;
         }

@@ -107,6 +107,8 @@ pub(crate) struct World {
     pub(crate) current: Vec<usize>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) mutes: Vec<Vec<Mute>>,
+    /// Until when a node refuses dials. Zero: it has not done so yet.
+    pub(crate) refuses_until: Vec<u64>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) senders: Vec<Sender>,
     pub(crate) offers: Vec<Offer>,
@@ -217,6 +219,7 @@ impl World {
             current: Vec::new(),
             sockets: Vec::new(),
             mutes: vec![vec![Mute::None; nodes]; nodes],
+            refuses_until: vec![0; nodes],
             channels: Vec::new(),
             senders: Vec::new(),
             offers: Vec::new(),
@@ -278,6 +281,9 @@ impl World {
         let mut config = self.plan.config.clone();
         if !self.plan.shy[node] {
             config.addresses = vec![address(node)];
+            if self.plan.bound[node] {
+                config.bound = config.addresses.clone();
+            }
         }
         let me = Life { node: node_id(node), incarnation: Incarnation(incarnation) };
         let machine = Machine::new(config, me, self.random.next());
@@ -544,6 +550,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.grace = ms(random.between(400, 1500));
     config.ack_delay = ms(random.between(1, 20));
     config.handshake = ms(random.between(80, 400));
+    config.refused = ms(random.between(20, 300));
     config.backoff_min = ms(random.between(2, 20));
     config.backoff_max = ms(random.between(40, 200));
     config.chunk = random.between(4, 120) as usize;

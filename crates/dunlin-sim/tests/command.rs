@@ -1,5 +1,4 @@
 //! The program as one runs it: what it says first and last, and its exit codes.
-#![cfg(feature = "planted")]
 
 use std::process::Command;
 
@@ -25,7 +24,8 @@ fn clean_seeds_are_counted() {
 fn a_broken_law_is_told_with_the_command_that_shows_it_again() {
     let (code, said) = sim("--bug newest-first --seeds 500");
     assert_eq!(code, 1, "{said}");
-    let replay = said.lines().find_map(|line| line.strip_prefix("replay: cargo run --release -p dunlin-sim -- "));
+    let command = "replay: cargo run --release -p dunlin-sim --features planted -- ";
+    let replay = said.lines().find_map(|line| line.strip_prefix(command));
     let replay = replay.unwrap_or_else(|| panic!("no command: {said}"));
     assert!(said.contains(": a law is broken: "), "{said}");
     let broken = said.split(": a law is broken: ").nth(1).and_then(|rest| rest.lines().next()).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Hello, Refusal, Resume};
+use dunlin_proto::wire::handshake::{Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Frame, Head, Terms, ToHome, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Down, HomeHears, Leaving, Machine, ProxyHears, State};
 
@@ -43,6 +43,7 @@ fn hello(me: Life, wanted: NodeId) -> Hello {
         attempt: 1,
         resume: Resume { run: 1, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
 }
@@ -115,8 +116,17 @@ impl Pair {
         self.ends.extend([None, Some(node)]);
         self.nodes[node].accepted(self.now, SocketId(end as u64));
         self.nodes[node].received(self.now, SocketId(end as u64), hello(me, id(node)).encode());
-        self.run();
+        self.confirm(node, end);
         end
+    }
+
+    /// That one has read the answer.
+    fn confirm(&mut self, node: usize, end: usize) {
+        self.run();
+        let mut confirm = BytesMut::new();
+        codec::encode(&Frame::Confirm, &mut confirm);
+        self.nodes[node].received(self.now, SocketId(end as u64), confirm.freeze());
+        self.run();
     }
 
     fn write(&mut self, end: usize) {
@@ -516,6 +526,9 @@ impl Prey {
         let hello = hello(me, if wanted { id(0) } else { NodeId(0) });
         self.node.accepted(Time(0), socket);
         self.node.received(Time(0), socket, hello.encode());
+        if wanted {
+            self.hears(socket, &Frame::Confirm);
+        }
         socket
     }
 

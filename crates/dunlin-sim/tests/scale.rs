@@ -33,7 +33,6 @@ fn a_move_costs_a_few_frames_and_leaves_nothing() {
 }
 
 #[test]
-#[cfg(feature = "planted")]
 fn what_is_left_over_is_seen() {
     // Who passed a sender on is not told that it is in use.
     dunlin_sim::wake(Some("settled-untold"));

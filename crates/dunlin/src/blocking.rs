@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use dunlin_core::__rt::ChoiceCx;
+use dunlin_core::__rt::{ChoiceCx, wake_all};
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 use dunlin_core::{Branch, Operation};
 
-use crate::{Error, Exit, ExitReason};
+use crate::{Error, Exit, ExitReason, world};
 
 /// Runs `call`, which may block, on a thread where it holds up no process.
 ///
@@ -169,7 +169,8 @@ impl<R> Blocking<R> {
         if let Some(exit) = self.failed.take() {
             return Poll::Ready(Err(exit));
         }
-        let ended = Pin::new(&mut self.task).poll(cx);
+        let has_budget = world::poll_budget(cx).is_ready();
+        let ended = if has_budget { Pin::new(&mut self.task).poll(cx) } else { Poll::Pending };
         let ended = self.watch.note(ended, Doing::Return, self.pid, self.made);
         ended.map(|ended| {
             let returned =
@@ -423,7 +424,7 @@ impl Stop {
         }
         let wakers = std::mem::take(&mut waiting.wakers);
         drop(waiting);
-        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+        wake_all(wakers.into_iter().map(|(_, waker)| waker));
         Asked::InTime
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BroadcastError, CallError, ClaimError, MessageId, RecvError, SendError, SyncError, Why};
+use crate::{BroadcastError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, SyncError, Why};
 
 /// `Result<(), dunlin::Error>` unless said otherwise.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -88,8 +88,8 @@ impl Error {
     pub fn is_timed_out(&self) -> bool {
         matches!(
             self,
-            Self::NotTaken(Why::TimedOut)
-                | Self::Recv(RecvError::TimedOut)
+            Self::NotTaken(Why::TimedOut | Why::Unmatched(_))
+                | Self::Recv(RecvError::TimedOut | RecvError::Unmatched(_))
                 | Self::NoReply(RecvError::TimedOut)
                 | Self::Claim(ClaimError::TimedOut)
                 | Self::Sync(SyncError::TimedOut)
@@ -102,7 +102,11 @@ impl fmt::Display for Error {
         match self {
             Self::NotTaken(why) => write!(f, "not sent: {why}"),
             Self::Unknown(id) => {
-                write!(f, "the other node is lost; whether message {} was received is not known", id.number)
+                write!(
+                    f,
+                    "the connection with the other node ended; whether message {} was received is not known",
+                    id.number
+                )
             }
             Self::Recv(error) => write!(f, "nothing received: {error}"),
             Self::NoReply(error) => write!(f, "the request was taken but got no reply: {error}"),
@@ -158,6 +162,12 @@ impl<T> From<SendError<T>> for Error {
 impl<T> From<BroadcastError<T>> for Error {
     fn from(error: BroadcastError<T>) -> Self {
         Self::NotTaken(error.why)
+    }
+}
+
+impl<T> From<CompleteError<T>> for Error {
+    fn from(error: CompleteError<T>) -> Self {
+        Self::NotTaken(error.why().clone())
     }
 }
 

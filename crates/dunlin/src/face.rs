@@ -1,6 +1,13 @@
 //! What `#[derive(Bundle)]` leaves to this crate: which bundle a face is of, and how faces are serialised.
 
+#[cfg(feature = "serde")]
+use std::marker::PhantomData;
+
 use dunlin_core::{Call, Callee, Caller, Pairing};
+#[cfg(feature = "serde")]
+use serde::de::{Deserialize, MapAccess, SeqAccess};
+#[cfg(feature = "serde")]
+use serde::ser::{Serialize, SerializeStruct};
 
 /// The client's face of a bundle, as `#[derive(Bundle)]` makes them. Also the client's end of a [`Call`].
 pub trait ClientFace {
@@ -31,6 +38,92 @@ pub const fn field_name(written: &str) -> &str {
     }
 }
 
+/// Compiles for what can travel.
+#[cfg(feature = "serde")]
+pub fn travels<T: crate::Portable>() {}
+
+/// A field of a face: `(&&Written(&field)).write(..)` writes it if serde can. (Autoref: the first of the two traits that fits.)
+///
+/// A message that serde cannot write is reported once, by [`travels`], and not again by each mention of its ends.
+#[cfg(feature = "serde")]
+#[derive(Debug)]
+pub struct Written<'a, E>(pub &'a E);
+
+/// See [`Written`].
+#[cfg(feature = "serde")]
+pub trait WriteField {
+    /// Writes the field.
+    fn write<S: SerializeStruct>(&self, fields: &mut S, name: &'static str) -> Result<(), S::Error>;
+}
+
+#[cfg(feature = "serde")]
+impl<E: Serialize> WriteField for &Written<'_, E> {
+    fn write<S: SerializeStruct>(&self, fields: &mut S, name: &'static str) -> Result<(), S::Error> {
+        fields.serialize_field(name, self.0)
+    }
+}
+
+/// See [`Written`].
+#[cfg(feature = "serde")]
+pub trait WriteNothing {
+    /// Only in a program that does not compile.
+    fn write<S: SerializeStruct>(&self, _: &mut S, name: &'static str) -> Result<(), S::Error> {
+        unreachable!("`{name}` is not portable")
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<E> WriteNothing for Written<'_, E> {}
+
+/// As [`Written`], for reading: `(&&Read::<E>::NEW).element(..)`.
+#[cfg(feature = "serde")]
+#[derive(Debug)]
+pub struct Read<E>(PhantomData<E>);
+
+#[cfg(feature = "serde")]
+impl<E> Read<E> {
+    /// The only one.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+/// See [`Read`].
+#[cfg(feature = "serde")]
+pub trait ReadField<'de, E> {
+    /// Reads the next field of a sequence.
+    fn element<A: SeqAccess<'de>>(&self, fields: &mut A) -> Result<Option<E>, A::Error>;
+
+    /// Reads the field whose key has been read.
+    fn value<A: MapAccess<'de>>(&self, fields: &mut A) -> Result<E, A::Error>;
+}
+
+#[cfg(feature = "serde")]
+impl<'de, E: Deserialize<'de>> ReadField<'de, E> for &Read<E> {
+    fn element<A: SeqAccess<'de>>(&self, fields: &mut A) -> Result<Option<E>, A::Error> {
+        fields.next_element()
+    }
+
+    fn value<A: MapAccess<'de>>(&self, fields: &mut A) -> Result<E, A::Error> {
+        fields.next_value()
+    }
+}
+
+/// See [`Read`].
+#[cfg(feature = "serde")]
+pub trait ReadNothing<'de, E> {
+    /// Only in a program that does not compile.
+    fn element<A: SeqAccess<'de>>(&self, _: &mut A) -> Result<Option<E>, A::Error> {
+        unreachable!("a field is not portable")
+    }
+
+    /// Only in a program that does not compile.
+    fn value<A: MapAccess<'de>>(&self, _: &mut A) -> Result<E, A::Error> {
+        unreachable!("a field is not portable")
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<E> ReadNothing<'_, E> for Read<E> {}
+
 /// Serialises a face, field by field: called by `#[derive(Bundle)]` only.
 ///
 /// Only this crate knows whether it was built with serde, so the derive leaves that to it.
@@ -38,7 +131,7 @@ pub const fn field_name(written: &str) -> &str {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __face_serde {
-    ($face:ident { $($field:ident: $end:ty),* $(,)? }) => {};
+    ($face:ident { $($field:ident: $end:ty),* $(,)? } $($travels:ty),*) => {};
 }
 
 /// Serialises a face, field by field: called by `#[derive(Bundle)]` only.
@@ -49,8 +142,13 @@ macro_rules! __face_serde {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __face_serde {
-    ($face:ident { $($field:ident: $end:ty),* $(,)? }) => {
+    ($face:ident { $($field:ident: $end:ty),* $(,)? } $($travels:ty),*) => {
+        $(const _: fn() = $crate::__rt::travels::<$travels>;)*
+
         const _: () = {
+            #[allow(unused_imports)]
+            use $crate::__rt::{ReadField as _, ReadNothing as _, WriteField as _, WriteNothing as _};
+
             const __FACE: &str = ::core::stringify!($face);
             const __FIELDS: &[&str] = &[$($crate::__rt::field_name(::core::stringify!($field))),*];
 
@@ -66,11 +164,8 @@ macro_rules! __face_serde {
                         __FACE,
                         __FIELDS.len(),
                     )?;
-                    $($crate::serde::ser::SerializeStruct::serialize_field::<$end>(
-                        &mut fields,
-                        __FIELDS[__Field::$field as usize],
-                        &self.$field,
-                    )?;)*
+                    $((&&$crate::__rt::Written(&self.$field))
+                        .write(&mut fields, __FIELDS[__Field::$field as usize])?;)*
                     $crate::serde::ser::SerializeStruct::end(fields)
                 }
             }
@@ -179,7 +274,7 @@ macro_rules! __face_serde {
                     __A: $crate::serde::de::SeqAccess<'de>,
                 {
                     $(let ::core::option::Option::Some($field) =
-                        $crate::serde::de::SeqAccess::next_element::<$end>(&mut fields)?
+                        (&&$crate::__rt::Read::<$end>::NEW).element(&mut fields)?
                     else {
                         return ::core::result::Result::Err(
                             $crate::serde::de::Error::invalid_length(
@@ -209,7 +304,7 @@ macro_rules! __face_serde {
                                     );
                                 }
                                 $field = ::core::option::Option::Some(
-                                    $crate::serde::de::MapAccess::next_value::<$end>(&mut fields)?,
+                                    (&&$crate::__rt::Read::<$end>::NEW).value(&mut fields)?,
                                 );
                             })*
                             __Field::__Unknown => {

@@ -26,8 +26,10 @@
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
+//! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and bundles by name between programs;
+//! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a struct with two faces;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
-//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`];
+//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`], [`Timer`], [`interval`];
 //! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
@@ -48,6 +50,8 @@ mod face;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]
+mod report;
+#[cfg(feature = "rt")]
 mod runtime;
 #[cfg(feature = "rt")]
 pub mod scope;
@@ -59,6 +63,8 @@ mod spawn;
 #[cfg(feature = "rt")]
 mod time;
 #[cfg(feature = "rt")]
+mod watchdog;
+#[cfg(feature = "rt")]
 mod world;
 
 pub use dunlin_core::*;
@@ -66,6 +72,9 @@ pub use dunlin_core::*;
 pub use dunlin_macros::process;
 #[cfg(feature = "macros")]
 pub use dunlin_macros::{Bundle, main};
+// (In tests of this crate it would take the place of the compiler's `test`.)
+#[cfg(all(feature = "macros", feature = "rt", not(test)))]
+pub use dunlin_macros::test;
 #[cfg(feature = "serde")]
 #[doc(hidden)]
 pub use serde;
@@ -81,7 +90,11 @@ pub use scope::{FinishError, Place, Scope, ScopeError, Wired, wired};
 #[cfg(feature = "rt")]
 pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
-pub use time::{Deadline, Instant, Sleep, sleep, sleep_until, start_clock};
+pub use time::{
+    CompleteWithin, Deadline, Instant, Interval, Sleep, Tick, Timer, interval, sleep, sleep_until, start_clock,
+};
+#[cfg(feature = "rt")]
+pub use world::future;
 
 /// Runs the laws of dunlin's channels for a policy, or over a network, of your own, as tests of your crate.
 ///
@@ -118,14 +131,15 @@ pub mod prelude {
     pub use crate::process;
     pub use crate::{
         Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
-        Claim, ClaimError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy, Posted, Receiver,
-        RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt, barrier,
-        broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
+        Claim, ClaimError, CompleteError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy,
+        Posted, Receiver, RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt,
+        barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
         overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{
-        Deadline, Ended, Exit, FinishError, Place, Process, Scope, ScopeError, Wired, blocking, sleep, spawn, wired,
+        CompleteWithin, Deadline, Ended, Exit, FinishError, Instant, Interval, Place, Process, Scope, ScopeError,
+        Timer, Wired, blocking, interval, sleep, sleep_until, spawn, wired,
     };
     pub use std::time::Duration;
 }
@@ -134,7 +148,9 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __rt {
     #[cfg(feature = "serde")]
-    pub use crate::face::field_name;
+    pub use crate::face::{Read, ReadField, ReadNothing, WriteField, WriteNothing, Written, field_name, travels};
+    #[cfg(feature = "rt")]
+    pub use crate::report::{Outcome, ReportBoxed, ReportError, ReportOther, ReportText};
     #[cfg(feature = "rt")]
     pub use crate::runtime::main;
     #[cfg(feature = "rt")]

@@ -1,18 +1,56 @@
 //! Running a program: a tokio runtime with the defaults that dunlin programs want.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
-fn build(workers: Option<usize>) -> tokio::runtime::Runtime {
+use dunlin_core::__rt::Alone;
+
+#[cfg(feature = "net")]
+use crate::node::{Nodes, works_for};
+
+/// Without nodes there is nothing to leave.
+#[cfg(not(feature = "net"))]
+mod nodes {
+    use std::sync::Arc;
+
+    #[derive(Default)]
+    pub(super) struct Nodes;
+
+    impl Nodes {
+        pub(super) fn are_none(&self) -> bool {
+            true
+        }
+
+        pub(super) async fn leave(&self) {}
+    }
+
+    pub(super) fn works_for(_: Option<Arc<Nodes>>) -> Option<Arc<Nodes>> {
+        None
+    }
+}
+#[cfg(not(feature = "net"))]
+use nodes::{Nodes, works_for};
+
+fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = workers {
         builder.worker_threads(workers);
     }
+    let nodes = nodes.clone();
+    builder.on_thread_start(move || drop(works_for(Some(nodes.clone()))));
     let runtime = builder.thread_name("dunlin-worker").enable_all().build();
     runtime.unwrap_or_else(|error| panic!("the operating system gives no threads for a runtime: {error}"))
 }
 
 /// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that still run are
 /// cancelled.
+///
+/// Before that, each node that has joined an application in this runtime and has not left leaves, also if
+/// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
+/// 1 second; a warning counts the values that were not acknowledged by then.
+///
+/// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see [`waits`](crate::waits).
 ///
 /// # Panics
 /// Inside a runtime: await the future there.
@@ -21,18 +59,41 @@ fn build(workers: Option<usize>) -> tokio::runtime::Runtime {
 /// ```
 /// assert_eq!(dunlin::block_on(async { 6 * 7 }), 42);
 /// ```
+#[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
     main(None, future)
 }
 
-/// What `#[dunlin::main]` expands to.
+/// What `#[dunlin::main]` and `#[dunlin::test]` expand to.
 #[doc(hidden)]
+#[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
+    /// While this thread runs `future` it works for that runtime; then for the one that it worked for before.
+    struct Back(Option<Arc<Nodes>>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            works_for(self.0.take());
+        }
+    }
+
     crate::time::keep_ticking();
-    build(workers).block_on(future)
+    let nodes = Arc::<Nodes>::default();
+    let runtime = build(workers, &nodes);
+    // Inside of another runtime this panics, and names the caller's line: the closure below would hide that.
+    runtime.handle().block_on(std::future::ready(()));
+    let watched = crate::watchdog::watch(runtime.handle());
+    let _back = Back(works_for(Some(nodes.clone())));
+    // When this returns, `future` is dropped, with the nodes and ends that it had.
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(Alone::outside(future))));
+    drop(watched);
+    if !nodes.are_none() {
+        runtime.block_on(nodes.leave());
+    }
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Runs a future on this thread, which sleeps while it waits.
+#[track_caller]
 pub(crate) fn block_thread_on<F: Future>(future: F) -> F::Output {
     crate::time::keep_ticking();
     // Within a runtime its handle knows which threads may block, and panics with advice on the others.

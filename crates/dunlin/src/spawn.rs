@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use dunlin_core::__rt::ChoiceCx;
+use dunlin_core::__rt::{Alone, ChoiceCx};
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 
@@ -49,6 +49,7 @@ where
     start(Some(name), future.into_future(), Location::caller())
 }
 
+#[track_caller]
 pub(crate) fn start<F>(name: Option<&str>, future: F, made: &'static Location<'static>) -> Process<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -59,28 +60,8 @@ where
         identities.set_name(name);
     }
     let who = Who { pid: identities.first(), name: name.map(Arc::from) };
-    let task = world::spawn(Running { identities, future });
+    let task = world::spawn(Alone::new(identities, future));
     Process { task, who, made, watch: Watch::default(), not_started: None }
-}
-
-pin_project_lite::pin_project! {
-    /// A process's body, polled under its own identity.
-    struct Running<F> {
-        identities: Identities,
-        #[pin]
-        future: F,
-    }
-}
-
-impl<F: Future> Future for Running<F> {
-    type Output = F::Output;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        let future = this.future;
-        this.identities.run(|| future.poll(cx))
-    }
 }
 
 #[derive(Clone, PartialEq, Eq)]

@@ -1,18 +1,21 @@
 //! Time: deadlines on operations, sleeping, and the coarse clock of the wait records.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dunlin_core::__rt::ChoiceCx;
+use dunlin_core::__rt::{ChoiceCx, end_turn};
 use dunlin_core::waits::{Doing, Pid, Watch};
-use dunlin_core::{Branch, Operation, Until};
+use dunlin_core::{Branch, Broadcasting, Completing, Operation, Until};
 
-use crate::world::{self, Timer};
+use crate::watchdog::Watchdog;
+use crate::world;
 
 /// A point in time: tokio's, so that a paused test clock is respected.
 pub type Instant = tokio::time::Instant;
@@ -22,7 +25,8 @@ pub trait Deadline: Operation {
     /// Does this operation for at most `patience`: then it ends with a timeout error that tells the truth, and a send has its
     /// value back.
     ///
-    /// A patience of zero still gives a receiver that is already waiting the chance to take the value.
+    /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until it has been polled, or for
+    /// a millisecond.
     ///
     /// # Panics
     /// When polled outside a tokio runtime with time.
@@ -66,12 +70,62 @@ pub trait Deadline: Operation {
     /// assert_eq!(rx.recv().wait(), Ok("krill"));
     /// assert_eq!(thread.join().unwrap(), Ok(()));
     /// ```
+    #[track_caller]
     fn wait(self) -> Self::Output {
         crate::runtime::block_thread_on(self)
     }
 }
 
 impl<O: Operation> Deadline for O {}
+
+/// How long receivers at other nodes have for their answers when the [bound](CompleteWithin) of a broadcast has passed: some round trips of a connection that
+/// works.
+const ANSWERS: Duration = Duration::from_millis(250);
+
+/// The second bound of a [`Broadcast::send`](crate::Broadcast::send), on the wait for its receivers.
+pub trait CompleteWithin: Sized {
+    /// The send with its bound.
+    type Completing: Operation;
+
+    /// Waits for at most `patience`, from when the value has been offered to all receivers, for those that have not received it.
+    ///
+    /// Then the value is withdrawn from them. Of receivers at other nodes it is asked whether they have received it, and their answers are awaited for 250 ms: so
+    /// the send ends at the latest so much after `patience`, whether a node is silent or not. All stay joined, and the next value goes to them too.
+    ///
+    /// The wait for [enough receivers](crate::Broadcast::at_least) comes before, and is bounded by [`within`](Deadline::within) behind this one.
+    ///
+    /// # Errors
+    /// [`CompleteError::Incomplete`](crate::CompleteError::Incomplete) if some have not received it: how many have, how many never will, and of how many
+    /// that is unknown. [`CompleteError::Failed`](crate::CompleteError::Failed) as of a send without this bound.
+    ///
+    /// # Panics
+    /// When polled outside a tokio runtime with time.
+    ///
+    /// # Cancel safety
+    /// As of the send.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let (mut clock, joiner) = broadcast();
+    /// let (mut quick, _slow) = (joiner.join(), joiner.join());
+    /// let (sent, got) = par!(clock.send("tick").complete_within(Duration::from_millis(5)), quick.recv());
+    /// let Err(CompleteError::Incomplete { received, withdrawn, unknown, .. }) = sent else { unreachable!() };
+    /// assert_eq!((got, received, withdrawn, unknown), (Ok("tick"), 1, 1, 0));
+    /// # });
+    /// ```
+    fn complete_within(self, patience: Duration) -> Self::Completing;
+}
+
+impl<'a, T: Clone> CompleteWithin for Broadcasting<'a, T> {
+    type Completing = Completing<'a, T, Sleep, Sleep>;
+
+    fn complete_within(self, patience: Duration) -> Self::Completing {
+        let timer = |duration| Sleep { watched: None, ..sleep(duration) };
+        self.complete_until(timer(patience), timer(ANSWERS))
+    }
+}
 
 pin_project_lite::pin_project! {
     /// A timer: a future, and a branch of a choice. Made by [`sleep`] and [`sleep_until`].
@@ -80,7 +134,7 @@ pin_project_lite::pin_project! {
         when: When,
         // Made when first polled: an operation that is ready at once needs no timer.
         #[pin]
-        timer: Option<Timer>,
+        timer: Option<world::Timer>,
         // Where it was made, and its wait record; none for a deadline, whose operation has one.
         watched: Option<(&'static Location<'static>, Watch)>,
     }
@@ -90,6 +144,16 @@ pin_project_lite::pin_project! {
 enum When {
     After(Duration),
     At(Instant),
+}
+
+impl When {
+    /// Whether it needs no timer. Tokio's are rounded up to the next millisecond.
+    fn is_past(self) -> bool {
+        match self {
+            Self::After(duration) => duration.is_zero(),
+            Self::At(instant) => !world::is_simulated() && instant <= Instant::now(),
+        }
+    }
 }
 
 impl fmt::Debug for Sleep {
@@ -125,6 +189,16 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// # Panics
 /// When polled outside a tokio runtime with time.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let soon = Instant::now() + Duration::from_millis(1);
+/// sleep_until(soon).await;
+/// assert!(Instant::now() >= soon);
+/// # });
+/// ```
 #[track_caller]
 pub fn sleep_until(instant: Instant) -> Sleep {
     Sleep { when: When::At(instant), timer: None, watched: Some((Location::caller(), Watch::default())) }
@@ -137,12 +211,15 @@ impl Future for Sleep {
         let mut this = self.project();
         if this.timer.is_none() {
             keep_ticking();
-            if matches!(this.when, When::After(Duration::ZERO)) {
-                return Poll::Ready(());
+            if this.when.is_past() {
+                return if world::is_simulated() { Poll::Ready(()) } else { poll_at_once(cx) };
+            }
+            if !world::has_timers() {
+                no_timers(this.watched.as_ref().map(|(made, _)| *made));
             }
             this.timer.set(Some(match *this.when {
-                When::After(duration) => Timer::after(duration),
-                When::At(instant) => Timer::at(instant),
+                When::After(duration) => world::Timer::after(duration),
+                When::At(instant) => world::Timer::at(instant),
             }));
         }
         let polled = this.timer.as_pin_mut().map_or(Poll::Ready(()), |timer| timer.poll(cx));
@@ -153,13 +230,255 @@ impl Future for Sleep {
     }
 }
 
+/// Tokio's own panic would name a line of this file.
+#[cold]
+fn no_timers(made: Option<&'static Location<'static>>) -> ! {
+    let which = made.map_or_else(|| "a deadline".to_owned(), |made| format!("the timer made at {made}"));
+    panic!("{which} was polled outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
+}
+
+/// Ready, but as any timer it takes from the budget that tokio gives the task: else a loop of such would never end its poll.
+fn poll_at_once(cx: &mut Context<'_>) -> Poll<()> {
+    std::task::ready!(world::poll_budget(cx));
+    tokio::task::coop::poll_proceed(cx).map(|proceeded| proceeded.made_progress())
+}
+
 impl Branch for Sleep {
     type Output = ();
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
         choice.poll_lasting(|| self.poll(cx))
     }
+
+    fn unchosen(&self) {
+        if let Some((_, watch)) = &self.watched {
+            watch.end();
+        }
+    }
 }
+
+/// A timer that is kept, and set again: it is `Unpin`, so `&mut timer` is awaited, or is a branch of a choice.
+///
+/// Once its time has come it stays ready until it is [reset](Self::reset).
+///
+/// # Panics
+/// When polled outside a tokio runtime with time.
+///
+/// # Cancel safety
+/// Awaiting through `&mut` loses nothing: the timer stays as it is.
+///
+/// # Waits
+/// As [`sleep`]: the line names the place where the timer was made.
+///
+/// # Examples
+/// A deadline that each message puts off:
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let patience = Duration::from_millis(5);
+/// let (mut tx, mut rx) = channel();
+/// let sender = spawn(async move { tx.send("krill").await.map(|()| tx) });
+/// let mut silence = Timer::after(patience);
+/// let mut received = 0;
+/// loop {
+///     alt! {
+///         word = rx.recv() => {
+///             received += usize::from(word.is_ok());
+///             silence.reset(patience);
+///         }
+///         _ = &mut silence => break,
+///     }
+/// #   if received > 0 { break }
+/// }
+/// # drop(sender);
+/// # });
+/// ```
+#[must_use = "a timer does nothing until it is awaited or chosen over"]
+pub struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    made: &'static Location<'static>,
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timer").field(&self.sleep.when).finish()
+    }
+}
+
+impl Timer {
+    /// A timer for `duration`, counted from its first poll, to the nearest millisecond.
+    #[track_caller]
+    pub fn after(duration: Duration) -> Self {
+        Self { sleep: Box::pin(sleep(duration)), made: Location::caller() }
+    }
+
+    /// A timer for `instant`.
+    #[track_caller]
+    pub fn at(instant: Instant) -> Self {
+        Self { sleep: Box::pin(sleep_until(instant)), made: Location::caller() }
+    }
+
+    /// Sets the timer to `duration`, counted from its next poll, whether or not its time had come.
+    pub fn reset(&mut self, duration: Duration) {
+        self.set(When::After(duration));
+    }
+
+    /// Sets the timer to `instant`, whether or not its time had come.
+    pub fn reset_at(&mut self, instant: Instant) {
+        self.set(When::At(instant));
+    }
+
+    fn set(&mut self, when: When) {
+        let watched = Some((self.made, Watch::default()));
+        self.sleep.as_mut().set(Sleep { when, timer: None, watched });
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.sleep.as_mut().poll(cx)
+    }
+}
+
+impl Branch for Timer {
+    type Output = ();
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        self.sleep.as_mut().poll_branch(cx, choice)
+    }
+
+    fn unchosen(&self) {
+        self.sleep.unchosen();
+    }
+}
+
+/// Ticks once every `period`, the first time at once. It is `Unpin`: `every.tick()` and `&mut every` are branches of a choice.
+///
+/// Ticks that are late because nothing awaited them are left out, and the next one keeps the rhythm.
+///
+/// # Panics
+/// If `period` is zero.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (_tx, mut rx) = channel::<u8>();
+/// let mut every = interval(Duration::from_millis(1));
+/// for _ in 0..3 {
+///     alt! {
+///         v = rx.recv() => panic!("{v:?}"),
+///         _ = every.tick() => {}
+///     }
+/// }
+/// # });
+/// ```
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    assert!(!period.is_zero(), "an interval of zero would tick without end: use at least 1 ns");
+    Interval { timer: Timer::after(Duration::ZERO), period, next: None }
+}
+
+/// Ticks at regular times: made by [`interval`].
+#[derive(Debug)]
+#[must_use = "an interval does nothing until a tick is awaited or chosen over"]
+pub struct Interval {
+    timer: Timer,
+    period: Duration,
+    /// When the timer is due; none before the first tick.
+    next: Option<Instant>,
+}
+
+impl Interval {
+    /// Waits for the next tick.
+    ///
+    /// # Panics
+    /// When polled outside a tokio runtime with time.
+    ///
+    /// # Cancel safety
+    /// Dropped, or not chosen, it has taken no tick.
+    ///
+    /// # Waits
+    /// As [`sleep`]: the line names the place where the interval was made.
+    pub fn tick(&mut self) -> Tick<'_> {
+        Tick { interval: self }
+    }
+
+    /// Has the next tick `period` from now.
+    pub fn reset(&mut self) {
+        let now = world::now();
+        self.set(now.checked_add(self.period).unwrap_or(now + FAR));
+    }
+
+    fn set(&mut self, next: Instant) {
+        self.next = Some(next);
+        self.timer.reset_at(next);
+    }
+
+    /// A tick was taken.
+    fn advance(&mut self) {
+        let now = world::now();
+        let late = now.saturating_duration_since(self.next.unwrap_or(now));
+        // What is past of this period: `late` may be many periods.
+        let past = Duration::from_nanos((late.as_nanos() % self.period.as_nanos()) as u64);
+        // As tokio does for what no clock reaches.
+        self.set((now - past).checked_add(self.period).unwrap_or(now + FAR));
+    }
+}
+
+impl Branch for Interval {
+    type Output = ();
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        let polled = Pin::new(&mut self.timer).poll_branch(cx, choice);
+        if polled.is_ready() {
+            self.advance();
+        }
+        polled
+    }
+
+    fn unchosen(&self) {
+        self.timer.unchosen();
+    }
+}
+
+/// A tick of an [`Interval`]: a future, and a branch of a choice.
+#[derive(Debug)]
+#[must_use = "a tick does nothing until it is awaited or chosen over"]
+pub struct Tick<'a> {
+    interval: &'a mut Interval,
+}
+
+impl Future for Tick<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = Pin::new(&mut self.interval.timer).poll(cx);
+        if polled.is_ready() {
+            self.interval.advance();
+        }
+        polled
+    }
+}
+
+impl Drop for Tick<'_> {
+    fn drop(&mut self) {
+        // The timer lives on, and nothing waits for it any more.
+        self.interval.timer.unchosen();
+    }
+}
+
+impl Branch for Tick<'_> {
+    type Output = ();
+
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        Pin::new(&mut *self.interval).poll_branch(cx, choice)
+    }
+}
+
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// How often the wait records' clock moves. It also bounds how late a claim that was offered in vain moves on.
 const TICK: Duration = Duration::from_millis(5);
@@ -180,16 +499,99 @@ pub(crate) fn keep_ticking() {
     }
     static TICKING: OnceLock<()> = OnceLock::new();
     TICKING.get_or_init(|| {
-        let began = std::time::Instant::now();
-        let ticker = std::thread::Builder::new().name("dunlin-tick".into()).spawn(move || {
-            loop {
-                std::thread::sleep(TICK);
-                dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
-            }
-        });
+        dunlin_core::__rt::set_waking(world::wake_later);
+        dunlin_core::__rt::set_turn_timer(end_turn_later);
+        let ticker = std::thread::Builder::new().name("dunlin-tick".into()).spawn(|| TICKER.run());
         // Without the thread everything works but the ages in the wait records, and patience with sleeping claimers.
+        TICKER.runs.store(ticker.is_ok(), Ordering::Release);
         if let Err(error) = ticker {
             eprintln!("dunlin: no thread for the clock of the wait records: {error}");
         }
     });
+}
+
+/// How long a send that cannot wait waits for the receivers that it has woken to be polled.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Ends a turn of the core's later. `false`: here that cannot be done.
+fn end_turn_later(number: u32) -> bool {
+    if world::is_simulated() {
+        world::end_turn_after(TURN, number);
+        return true;
+    }
+    // On another executor nothing is known of time: its order of polls may be all it goes by.
+    tokio::runtime::Handle::try_current().is_ok() && TICKER.end_turn(number)
+}
+
+static TICKER: Ticker =
+    Ticker { runs: AtomicBool::new(false), turns: Mutex::new(VecDeque::new()), begun: Condvar::new() };
+
+/// The thread that keeps the coarse time, ends turns, and looks for deadlocks. It needs no runtime, and no clock that a test has paused holds it up.
+struct Ticker {
+    runs: AtomicBool,
+    /// When turns end, in this order.
+    turns: Mutex<VecDeque<Due>>,
+    begun: Condvar,
+}
+
+/// A turn that ends.
+struct Due {
+    at: std::time::Instant,
+    number: u32,
+    /// How often its end was put off.
+    put_off: u32,
+}
+
+/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the turns go on.
+const LATE: Duration = Duration::from_micros(200);
+
+/// How often that may be.
+const PUT_OFF_MAX: u32 = 20;
+
+impl Ticker {
+    fn run(&self) {
+        let began = std::time::Instant::now();
+        let mut next_tick = began + TICK;
+        let mut watchdog = Watchdog::new();
+        loop {
+            let (now, mut turns) = (std::time::Instant::now(), self.lock());
+            let due = turns.iter().take_while(|due| due.at <= now).count();
+            let mut due: Vec<_> = turns.drain(..due).collect();
+            let is_put_off = |due: &mut Due| now > due.at + LATE && due.put_off < PUT_OFF_MAX;
+            let put_off = |due: Due| Due { at: now + TURN, put_off: due.put_off + 1, ..due };
+            turns.extend(due.extract_if(.., is_put_off).map(put_off));
+            if due.is_empty() && now < next_tick {
+                let next = turns.front().map_or(next_tick, |due| next_tick.min(due.at));
+                drop(self.begun.wait_timeout(turns, next - now));
+                continue;
+            }
+            drop(turns);
+            due.into_iter().for_each(|due| end_turn(due.number));
+            if now >= next_tick {
+                dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
+                watchdog.look(TICK);
+                next_tick = now + TICK;
+            }
+        }
+    }
+
+    /// `false`: the thread is not there.
+    fn end_turn(&self, number: u32) -> bool {
+        let runs = self.runs.load(Ordering::Acquire);
+        if runs {
+            let mut turns = self.lock();
+            turns.push_back(Due { at: std::time::Instant::now() + TURN, number, put_off: 0 });
+            let first = turns.len() == 1;
+            drop(turns);
+            if first {
+                self.begun.notify_one();
+            }
+        }
+        runs
+    }
+
+    /// Nothing panics under this lock.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Due>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

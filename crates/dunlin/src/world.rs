@@ -2,9 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use dunlin_core::__rt::give_way_to_runtime;
+use dunlin_core::Foreign;
+use dunlin_core::waits::activity::keeping;
 use tokio::task::AbortHandle;
 
 use crate::time::Instant;
@@ -57,6 +60,90 @@ mod sim {
     }
 }
 
+/// Whether the budget that tokio gives a task for each poll is spent. Then nothing of tokio's is ready in this poll, whatever has happened.
+fn is_tokio_spent() -> bool {
+    !tokio::task::coop::has_budget_remaining()
+}
+
+/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would else take it for not ready.
+pub(crate) fn poll_budget(cx: &Context<'_>) -> Poll<()> {
+    if is_tokio_spent() {
+        give_way_to_runtime(cx);
+        return Poll::Pending;
+    }
+    Poll::Ready(())
+}
+
+/// Wakes a task that gives way once its neighbours have been polled, and what timers and sockets woke.
+pub(crate) fn wake_later(task: &Waker) {
+    if is_simulated() {
+        return task.wake_by_ref();
+    }
+    let _ = std::pin::pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(task));
+}
+
+/// Ends a turn of the core's after this much virtual time.
+pub(crate) fn end_turn_after(wait: Duration, number: u32) {
+    #[cfg(feature = "sim")]
+    if let Some(sim) = sim::current() {
+        let timer = Timer::after(wait);
+        sim.spawn_own(async move {
+            timer.await;
+            dunlin_core::__rt::end_turn(number);
+        });
+    }
+    #[cfg(not(feature = "sim"))]
+    let _ = (wait, number);
+}
+
+pin_project_lite::pin_project! {
+    /// A future that may have something of tokio's inside.
+    #[doc(hidden)]
+    #[derive(Debug)]
+    pub struct Budgeted<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Budgeted<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        std::task::ready!(poll_budget(cx));
+        let polled = self.project().future.poll(cx);
+        if polled.is_pending() && is_tokio_spent() {
+            // It may have spent the rest, and wait for nothing else.
+            give_way_to_runtime(cx);
+        }
+        polled
+    }
+}
+
+/// Makes any future a branch of a choice.
+///
+/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
+/// chosen is dropped, with whatever it had begun. While it waits, its line in the [wait records](crate::waits) says "a future", and
+/// where it was named; what it waits for itself may have lines of its own.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (_tx, mut rx) = channel::<u8>();
+/// let (said, mut heard) = tokio::sync::mpsc::channel(1);
+/// said.send(7).await.unwrap();
+/// alt! {
+///     v = rx.recv() => panic!("{v:?}"),
+///     v = future(heard.recv()) => assert_eq!(v, Some(7)),
+/// }
+/// # });
+/// ```
+#[track_caller]
+pub fn future<F: Future>(future: F) -> Foreign<Budgeted<F>> {
+    dunlin_core::future(Budgeted { future })
+}
+
 /// Whether this thread runs a simulation.
 pub(crate) fn is_simulated() -> bool {
     #[cfg(feature = "sim")]
@@ -97,10 +184,27 @@ impl Future for Timer {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.project() {
-            TimerProjection::Tokio { sleep } => sleep.poll(cx),
+            TimerProjection::Tokio { sleep } => {
+                std::task::ready!(poll_budget(cx));
+                sleep.poll(cx)
+            }
             TimerProjection::Simulated { timer } => timer.poll(cx),
         }
     }
+}
+
+/// The time now, on the clock of the timers.
+pub(crate) fn now() -> Instant {
+    #[cfg(feature = "sim")]
+    if let Some(sim) = sim::current() {
+        return sim.instant();
+    }
+    Instant::now()
+}
+
+/// Whether a timer can be made here.
+pub(crate) fn has_timers() -> bool {
+    is_simulated() || tokio::runtime::Handle::try_current().is_ok()
 }
 
 /// Why a task has no output.
@@ -146,7 +250,11 @@ impl<T> Task<T> {
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, NoOutput>> {
         match self {
-            Self::Tokio(task) => Pin::new(task).poll(cx).map_err(NoOutput::from),
+            Self::Tokio(task) => {
+                std::task::ready!(poll_budget(cx));
+                // Of one that awaits its end, tokio keeps the waker.
+                keeping(|| Pin::new(task).poll(cx)).map_err(NoOutput::from)
+            }
             Self::Simulated(task) => {
                 task.poll(cx).map_err(|panic| panic.map_or(NoOutput::Cancelled, NoOutput::Panicked))
             }
@@ -170,6 +278,7 @@ impl Canceller {
 }
 
 /// Starts a task.
+#[track_caller]
 pub(crate) fn spawn<F>(future: F) -> Task<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,

@@ -9,7 +9,7 @@ use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError,
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::schema::{Coding, Kind, Schema};
-use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Read, Rejection, Status, ToHome, VERSIONS,
     codec,
@@ -117,6 +117,7 @@ fn hello(stage: &Stage, me: Life) -> Hello {
         attempt: 1,
         resume: Resume { run: 0, seen: 0 },
         addresses: Vec::new(),
+        bound: Bound::default(),
         identity: Bytes::new(),
     }
 }
@@ -157,7 +158,10 @@ impl Intruder {
         let mut intruder = Self { stream, arrived: BytesMut::new(), me };
         loop {
             match Answer::decode(&mut intruder.arrived).unwrap() {
-                Some(Answer::Welcome(_)) => return intruder,
+                Some(Answer::Welcome(_)) => {
+                    intruder.say(&[Frame::Confirm]).await;
+                    return intruder;
+                }
                 Some(Answer::Refused(why)) => panic!("refused: {why}"),
                 None => assert_ne!(intruder.stream.read_buf(&mut intruder.arrived).await.unwrap(), 0),
             }
@@ -497,12 +501,11 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
         value.extend(text.as_bytes());
         let value = Bytes::from(value);
         let mut end = 0;
-        let mut incarnation = 0;
+        let mut incarnation = 1;
+        let mut intruder = Intruder::meet(&stage, life(1)).await;
         loop {
             let mut rx = stage.node.receiver::<String>("texts").await?;
-            incarnation += 1;
             let me = Life { incarnation: Incarnation(incarnation), ..life(1) };
-            let mut intruder = Intruder::meet(&stage, me).await;
             let channel = intruder.attach("texts").await;
             let conversation = bytes_of(
                 &[
@@ -529,9 +532,9 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
             }
             // The next life of the node ends this one's.
             drop(intruder);
-            let next = Life { incarnation: Incarnation(incarnation + 1), ..me };
-            last_words(stage.address(), &hello(&stage, next).encode()).await;
             incarnation += 1;
+            let next = Life { incarnation: Incarnation(incarnation), ..me };
+            intruder = Intruder::meet(&stage, next).await;
             assert_eq!(stage.down(me).await, Down::Restarted);
             match rx.recv().await {
                 Ok(received) => assert_eq!(received, text, "it may have been received before"),

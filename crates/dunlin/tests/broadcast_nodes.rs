@@ -181,7 +181,7 @@ fn a_node_is_lost() {
         left?;
         assert!(sent.is_ok() || sent.is_err_and(|error| error.is_closed()));
         assert_eq!(got, Ok(2));
-        assert!(matches!(two.recv().await, Err(RecvError::NodeLost | RecvError::Closed)));
+        assert!(matches!(two.recv().await, Err(RecvError::OwnNodeLeft | RecvError::NodeLost | RecvError::Closed)));
         until(|| clock.joined() == 1).await;
         let clock_left = at_c.join();
         drop(clock_left);

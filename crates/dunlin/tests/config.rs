@@ -196,21 +196,6 @@ fn without_a_name_of_the_application_nobody_joins() {
     });
 }
 
-/// A simulation is the same everywhere: neither files nor variables of where it runs have a part in it.
-#[cfg(feature = "sim")]
-#[test]
-fn a_simulation_reads_nothing() {
-    let joined = dunlin::sim::Sim::new(1).run(async {
-        let node = Node::builder().config("/no such folder/dunlin.toml")?.app("simulated").join().await?;
-        assert!(node.config().files.is_empty());
-        let rows = node.config().rows();
-        let read = rows.iter().filter(|(_, _, origin)| !matches!(origin, Origin::Code | Origin::Default));
-        assert_eq!(read.count(), 0);
-        node.leave().await
-    });
-    joined.unwrap();
-}
-
 /// Ports are taken again soon: who comes to an old address must not be taken for who was there.
 #[test]
 fn another_node_at_an_old_address_is_another_node() {

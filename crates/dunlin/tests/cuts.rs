@@ -95,7 +95,7 @@ async fn hurry(mut tx: Sender<u64>, load: Arc<Load>) -> Result<Vec<u64>> {
         }
         match tx.send(n).within(Duration::from_micros(50 * (n % 64))).await {
             Ok(()) => told.push(n),
-            Err(SendError::NotTaken { value, why: Why::TimedOut }) => assert_eq!(value, n),
+            Err(SendError::NotTaken { value, why }) if why.is_timed_out() => assert_eq!(value, n),
             Err(error) => return Err(error.into()),
         }
     }
@@ -108,7 +108,7 @@ async fn hurried(mut rx: Receiver<u64>) -> Result<Vec<u64>> {
     for n in 0u64.. {
         match rx.recv().within(Duration::from_micros(50 * (n % 48))).await {
             Ok(n) => received.push(n),
-            Err(RecvError::TimedOut) => {}
+            Err(why) if why.is_timed_out() => {}
             Err(RecvError::Closed) => return Ok(received),
             Err(error) => return Err(error.into()),
         }

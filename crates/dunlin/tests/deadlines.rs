@@ -69,6 +69,106 @@ async fn sleep_is_a_branch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pinned_operation_is_a_branch_and_outlives_its_choice() {
+    let (mut tx, mut rx) = channel::<u8>();
+    let mut patience = std::pin::pin!(sleep_until(now() + LONG));
+    let began = now();
+    let mut received = 0;
+    let sender = spawn(async move {
+        for value in 0..3 {
+            sleep(LONG / 5).await;
+            tx.send(value).await.unwrap();
+        }
+        tx
+    });
+    loop {
+        alt! {
+            value = rx.recv() => {
+                value.unwrap();
+                received += 1;
+            }
+            () = patience.as_mut() => break,
+        }
+    }
+    let _tx = sender.await.unwrap();
+    assert_eq!(received, 3);
+    assert!(now() - began >= LONG && now() - began < LONG + Duration::from_millis(5));
+    // And a borrow of what is `Unpin`.
+    let mut boxed = Box::pin(sleep(LONG));
+    alt! {
+        () = &mut boxed => {}
+        value = rx.recv() => panic!("{value:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_is_reset_counts_anew() {
+    let (mut tx, mut rx) = channel::<u8>();
+    let sender = spawn(async move {
+        for value in 0..10 {
+            sleep(LONG / 2).await;
+            tx.send(value).await.unwrap();
+        }
+        tx
+    });
+    let began = now();
+    let mut silence = Timer::after(LONG);
+    let mut received = 0;
+    loop {
+        alt! {
+            value = rx.recv() => {
+                received += u32::from(value.is_ok());
+                silence.reset(LONG);
+            }
+            () = &mut silence => break,
+        }
+    }
+    assert_eq!(received, 10);
+    let waited = now() - began;
+    assert!(waited >= 6 * LONG && waited < 6 * LONG + Duration::from_millis(50), "{waited:?}");
+    // It stays ready until it is reset.
+    (&mut silence).await;
+    silence.reset_at(now() + LONG);
+    let again = now();
+    (&mut silence).await;
+    assert!(now() - again >= LONG && now() - again < LONG + Duration::from_millis(5));
+    drop(sender);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_keeps_its_rhythm_and_leaves_out_late_ticks() {
+    let (_tx, mut rx) = channel::<u8>();
+    let began = now();
+    let mut every = interval(LONG);
+    every.tick().await;
+    assert!(now() - began < Duration::from_millis(5), "the first tick is at once");
+    for n in 1..4 {
+        alt! {
+            value = rx.recv() => panic!("{value:?}"),
+            () = &mut every => {}
+        }
+        let at = now() - began;
+        assert!(at >= n * LONG && at < n * LONG + Duration::from_millis(5), "{n}: {at:?}");
+    }
+    sleep(LONG * 5 / 2).await;
+    for n in [5, 6, 7] {
+        // The late one is taken once, and those between are left out.
+        let due = alt! { () = every.tick() => true, skip => false };
+        assert_eq!(due, n == 5);
+        if !due {
+            every.tick().await;
+        }
+        let at = now() - began;
+        let late = if due { LONG / 2 } else { Duration::ZERO };
+        assert!(at >= n * LONG + late && at < n * LONG + late + Duration::from_millis(20), "{n}: {at:?}");
+    }
+    every.reset();
+    let reset = now();
+    every.tick().await;
+    assert!(now() - reset >= LONG, "a period after the reset");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_branch_can_have_a_deadline() {
     let ((mut tx, _rx), (_ty, mut ry)) = (channel(), channel::<u8>());
     let mut slot = Some("krill".to_string());

@@ -706,10 +706,19 @@ fn a_handle_goes_on_in_its_own_application_only() {
             sent = future(way.send(tx.share())) => sent.err(),
             _ = at_baker.recv() => None,
         };
-        let Some(SendError::NotTaken { value: handle, why: Why::Unsendable(_) }) = refused else {
+        let Some(SendError::NotTaken { value: mut handle, why: Why::Unsendable(_) }) = refused else {
             panic!("{refused:?}")
         };
-        let (sent, received) = par!(way.send(handle), here.recv());
+        // The keeper may not know yet that the receive at the baker was given up: then it refuses once more.
+        let sends = async {
+            loop {
+                match way.send(handle).await {
+                    Err(SendError::NotTaken { value, why: Why::Unsendable(_) }) => handle = value,
+                    sent => return sent,
+                }
+            }
+        };
+        let (sent, received) = par!(sends, here.recv());
         sent?;
         let mut handle = received?;
         let (sent, received) = par!(handle.send(1), rx.recv());

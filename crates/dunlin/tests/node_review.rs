@@ -54,7 +54,7 @@ fn a_send_to_nobody_is_not_taken_when_the_node_leaves() {
         quiet().await;
         a.leave().await?;
         let sent = sending.await;
-        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::OwnNodeLeft)), "{sent:?}");
         assert_eq!(sent.unwrap_err().into_value(), 7);
         Ok(())
     });
@@ -70,7 +70,7 @@ fn a_send_to_nobody_is_not_taken_when_the_node_is_dropped() {
         quiet().await;
         drop(a);
         let sent = sending.await;
-        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::NodeLost)), "{sent:?}");
+        assert!(matches!(&sent, Err(error) if error.why() == Some(&Why::OwnNodeLeft)), "{sent:?}");
         Ok(())
     });
 }
@@ -85,8 +85,8 @@ fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
         let mut sending = Box::pin(tx.send(7));
         assert!(poll_once(&mut sending).await.is_pending());
         a.leave().await?;
-        assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
-        assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
+        assert_eq!(sending.await.unwrap_err().why(), Some(&Why::OwnNodeLeft));
+        assert_eq!(rx.recv().await, Err(RecvError::OwnNodeLeft));
         assert!(matches!(stays.sender::<u32>("late").await, Err(NameError::Left)));
         Ok(())
     });
@@ -683,10 +683,10 @@ fn a_client_that_nobody_has_come_for_hears_that_its_node_leaves() {
         quiet().await;
         a.leave().await?;
         for sending in sends {
-            assert_eq!(sending.await.unwrap_err().why(), Some(&Why::NodeLost));
+            assert_eq!(sending.await.unwrap_err().why(), Some(&Why::OwnNodeLeft));
         }
-        assert_eq!(client.answers.recv().await, Err(RecvError::NodeLost));
-        assert_eq!(server.letters.recv().await, Err(RecvError::NodeLost));
+        assert_eq!(client.answers.recv().await, Err(RecvError::OwnNodeLeft));
+        assert_eq!(server.letters.recv().await, Err(RecvError::OwnNodeLeft));
         Ok(())
     });
 }

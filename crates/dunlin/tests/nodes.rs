@@ -284,8 +284,8 @@ fn what_does_not_fit_is_refused() {
         let _rx = a.receiver::<u32>("numbers").expects(Expects::Shared).await?;
         let error = b.sender::<u32>("numbers").await.unwrap_err();
         let NameError::Refused { mine, theirs, .. } = &error else { panic!("{error}") };
-        assert_eq!(mine, "an unshared sender (cbor)");
-        assert_eq!(theirs, "an unshared receiver (cbor) that expects the other end to be shared");
+        assert_eq!(&**mine, "an unshared sender (cbor)");
+        assert_eq!(&**theirs, "an unshared receiver (cbor) that expects the other end to be shared");
         assert!(matches!(b.sender::<u32>("a\nb").await, Err(NameError::BadName(_))));
         Ok(())
     });
@@ -574,7 +574,7 @@ fn a_shared_face_is_declared_once() {
         let _server = b.server::<Shop>("shop").shared().await?;
         let _client = a.client::<Shop>("shop").shared().await?;
         let shared = |error: NameError| match &error {
-            NameError::Shared { name, what, holder, here } => {
+            NameError::Shared { name, what, holder, here, .. } => {
                 assert_eq!(name, "shop");
                 (*what, holder.clone(), *here, error.to_string())
             }

@@ -19,6 +19,7 @@ use self::erlang::Erlang;
 use self::go::Go;
 
 /// The peers in other languages, as far as their tools are installed.
+#[derive(Default)]
 pub(crate) struct Foreign {
     pub(crate) go: Option<Go>,
     pub(crate) erlang: Option<Erlang>,

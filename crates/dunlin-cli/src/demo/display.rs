@@ -11,7 +11,7 @@ use super::event::{Event, Said};
 use super::processes::Ending;
 use super::tally::{State, Tally};
 use super::{Plan, Role};
-use crate::output::{self, Lost, Output, complain};
+use crate::output::{self, Lost, Output, complain, printable};
 
 pub(super) struct Display {
     tally: Tally,
@@ -33,7 +33,7 @@ impl Display {
     pub(super) fn new(plan: &Plan, json: bool, live: bool, is_inside: bool) -> Self {
         let view = match (json, live) {
             (true, _) => View::Json,
-            (_, true) => View::Live(Live::new(plan, ProgressDrawTarget::stdout())),
+            (_, true) => View::Live(Live::new(plan, ProgressDrawTarget::stdout(), Box::new(terminal_width))),
             _ => View::Lines,
         };
         let count = |role: fn(&Role) -> bool| plan.parts.iter().filter(|part| role(&part.role)).count();
@@ -71,6 +71,7 @@ impl Display {
         let Self { tally, view, is_inside, began } = self;
         let took = began.elapsed();
         let code = code(&tally, ending);
+        let columns = if let View::Live(live) = &view { (live.width)() } else { usize::MAX };
         if let View::Json = view {
             let summary = json!({
                 "event": "summary",
@@ -99,7 +100,7 @@ impl Display {
             Ending::Stopped(_) if is_inside => "Stopped.\n".to_owned(),
             Ending::Stopped(_) => "Stopped. All processes have ended.\n".to_owned(),
             Ending::Unbegun(_) => String::new(),
-            Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took),
+            Ending::Failed(_) | Ending::Done => report(&tally, is_inside, took, columns),
         };
         output::write(report.as_bytes());
         if let Ending::Failed(why) | Ending::Unbegun(why) = ending {
@@ -132,7 +133,7 @@ fn many(n: usize, what: &str) -> String {
 
 /// What is worth a line.
 fn line(said: &Said) -> Option<String> {
-    Some(match &said.event {
+    let line = match &said.event {
         Event::Started { pid } => format!("is process {pid}"),
         Event::Joined { node, address } => format!("is node {node} at {address}"),
         Event::Registered { worker } => format!("has the handle of {worker}"),
@@ -162,14 +163,26 @@ fn line(said: &Said) -> Option<String> {
         | Event::Carried { .. }
         | Event::Counted { .. }
         | Event::Ended { .. } => return None,
-    })
+    };
+    // Names of files are whatever their folder has.
+    Some(printable(&line))
 }
 
-/// A line for the broker, and one for each customer.
+/// How many columns the terminal has at this moment.
+fn terminal_width() -> usize {
+    console::Term::stdout().size_checked().map_or(80, |(_, columns)| columns.into())
+}
+
+/// A line for the broker, and one for each customer, each as wide as the terminal at most.
 struct Live {
     lines: MultiProgress,
     broker: ProgressBar,
     customers: BTreeMap<String, Customer>,
+    /// The process of each part, so that a user can kill one and see what the others make of it.
+    pids: BTreeMap<String, u32>,
+    width: Box<dyn Fn() -> usize>,
+    /// The width that the lines were laid out for.
+    laid_out: usize,
     /// Workers whose handles the broker has.
     idle: Vec<String>,
 }
@@ -177,20 +190,16 @@ struct Live {
 struct Customer {
     bar: ProgressBar,
     worker: String,
+    /// The worker with its process.
+    shown: String,
     file: String,
 }
 
 impl Live {
-    fn new(plan: &Plan, target: ProgressDrawTarget) -> Self {
+    fn new(plan: &Plan, target: ProgressDrawTarget, width: Box<dyn Fn() -> usize>) -> Self {
         // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
         let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        let style = |template: &str| {
-            ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("━╸─")
-        };
-        let broker =
-            lines.add(ProgressBar::new(0).with_style(style("  {prefix:<13.bold} {msg}")).with_prefix("broker"));
+        let broker = lines.add(ProgressBar::new(0).with_prefix("broker"));
         broker.set_message("starts");
         let mut names: Vec<(&str, usize)> = Vec::new();
         for part in &plan.parts {
@@ -200,18 +209,67 @@ impl Live {
         }
         names.sort_by_key(|(name, _)| (name.len(), *name));
         let customers = names.into_iter().map(|(name, _)| {
-            let bar = ProgressBar::new(1).with_style(style("  {prefix:<13.bold} {bar:24.cyan/dim} {msg}"));
-            let bar = lines.add(bar.with_prefix(name.to_owned()));
+            let bar = lines.add(ProgressBar::new(1).with_prefix(name.to_owned()));
             bar.set_message("starts");
-            (name.to_owned(), Customer { bar, worker: String::new(), file: String::new() })
+            (name.to_owned(), Customer { bar, worker: String::new(), shown: String::new(), file: String::new() })
         });
         let customers = customers.collect();
-        lines.set_draw_target(target);
-        Self { customers, lines, broker, idle: Vec::new() }
+        let mut live = Self { customers, lines, broker, idle: Vec::new(), pids: BTreeMap::new(), width, laid_out: 0 };
+        live.lay_out();
+        live.lines.set_draw_target(target);
+        live.draw();
+        live
+    }
+
+    /// Fits the lines to the terminal, if its width has changed.
+    fn lay_out(&mut self) {
+        let width = (self.width)();
+        if width == self.laid_out {
+            return;
+        }
+        self.laid_out = width;
+        // What was drawn for another width may take more rows now.
+        let _ = self.lines.clear();
+        let (prefix, bar) = match width {
+            80.. => ("{prefix:<20.bold}", " {bar:24.cyan/dim}"),
+            60..80 => ("{prefix:<20.bold}", " {bar:10.cyan/dim}"),
+            _ => ("{prefix:.bold}", ""),
+        };
+        let style = |bar: &str| {
+            ProgressStyle::with_template(&format!("  {prefix}{bar} {{wide_msg}}"))
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("━╸─")
+        };
+        self.broker.set_style(style(""));
+        for customer in self.customers.values() {
+            customer.bar.set_style(style(bar));
+        }
+        self.draw();
+    }
+
+    fn draw(&self) {
+        for line in self.customers.values().map(|customer| &customer.bar).chain([&self.broker]) {
+            line.tick();
+        }
+    }
+
+    /// The part, and the process that it is.
+    fn named(&self, part: &str) -> String {
+        self.pids.get(part).map_or_else(|| part.to_owned(), |pid| format!("{part} [{pid}]"))
     }
 
     fn hear(&mut self, said: &Said, tally: &Tally) {
+        self.lay_out();
         match &said.event {
+            Event::Started { pid } => {
+                self.pids.insert(said.part.clone(), *pid);
+                let name = self.named(&said.part);
+                if said.part == "broker" {
+                    self.broker.set_prefix(name);
+                } else if let Some(customer) = self.customers.get(&said.part) {
+                    customer.bar.set_prefix(name);
+                }
+            }
             Event::Registered { worker } => self.idle.push(worker.clone()),
             Event::Appointed { worker, .. } => self.idle.retain(|idle| idle != worker),
             Event::Gone { visitor, .. } => self.idle.retain(|idle| idle != visitor),
@@ -229,31 +287,36 @@ impl Live {
             _ => {}
         }
         if said.part == "broker" {
-            let idle = if self.idle.is_empty() { "nobody".to_owned() } else { self.idle.join(", ") };
+            let idle: Vec<_> = self.idle.iter().map(|worker| self.named(worker)).collect();
+            let idle = if idle.is_empty() { "none".to_owned() } else { idle.join(", ") };
             let message = match &said.event {
                 Event::Closed { .. } => "has closed".to_owned(),
                 Event::Ended { in_order: false, .. } => "is gone".to_owned(),
                 Event::Ended { .. } => return,
-                _ => format!("free: {idle}; handed on: {}", tally.appointments),
+                _ => format!("handed on: {}; free: {idle}", tally.appointments),
             };
             self.broker.set_message(message);
         }
+        let worker = match &said.event {
+            Event::Begins { worker, .. } => self.named(worker),
+            _ => String::new(),
+        };
         let Some(customer) = self.customers.get_mut(&said.part) else { return };
         let bar = &customer.bar;
         match &said.event {
             Event::Waits { file } => {
                 bar.set_position(0);
-                bar.set_message(format!("{file}: waits for a worker"));
+                bar.set_message(format!("{}: waits for a worker", printable(file)));
             }
-            Event::Begins { file, worker, pieces, .. } => {
-                (customer.file, customer.worker) = (file.clone(), worker.clone());
+            Event::Begins { file, worker: name, pieces, .. } => {
+                (customer.file, customer.worker, customer.shown) = (printable(file), name.clone(), worker);
                 bar.set_length(*pieces);
                 bar.set_position(0);
-                bar.set_message(format!("{file} ⇄ {worker}"));
+                bar.set_message(format!("{} ⇄ {}", customer.file, customer.shown));
             }
             Event::Connections { nodes } => {
                 if let Some(link) = tally.link(&customer.worker, nodes) {
-                    bar.set_message(format!("{} ⇄ {} ({})", customer.file, customer.worker, link.route));
+                    bar.set_message(format!("{} ⇄ {} ({})", customer.file, customer.shown, link.route));
                 }
             }
             Event::Progress { sent, .. } => bar.set_position(*sent),
@@ -271,8 +334,8 @@ impl Live {
     }
 }
 
-/// The table, and what it shows.
-fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
+/// The table, and what it shows. Where the terminal has fewer columns than the table, each text has lines of its own.
+fn report(tally: &Tally, is_inside: bool, took: Duration, columns: usize) -> String {
     let mut cells = vec![
         ["text", "customer", "worker", "bytes", "pieces", "words", "different", "table", "connection"]
             .map(str::to_owned),
@@ -280,7 +343,7 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
     for row in &tally.rows {
         cells.push(match &row.state {
             State::Served { worker, bytes, pieces, words, distinct, exact, connection, .. } => [
-                row.file.clone(),
+                printable(&row.file),
                 row.customer.clone(),
                 worker.clone(),
                 bytes.to_string(),
@@ -297,7 +360,8 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
             State::NotServed { why } | State::Unreadable { why } => {
                 let what = if matches!(row.state, State::Unreadable { .. }) { "unreadable" } else { "not served" };
                 let mut cells = [const { String::new() }; 9];
-                (cells[0], cells[1], cells[2]) = (row.file.clone(), row.customer.clone(), format!("{what}: {why}"));
+                (cells[0], cells[1], cells[2]) =
+                    (printable(&row.file), row.customer.clone(), printable(&format!("{what}: {why}")));
                 cells
             }
         });
@@ -314,6 +378,17 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
         }
     }
     let mut out = String::from("\n");
+    let is_narrow = widths.iter().map(|width| width + 2).sum::<usize>() > columns;
+    if is_narrow {
+        let labels = cells[0].clone();
+        for row in &cells[1..] {
+            let _ = writeln!(out, "{}", row[0]);
+            for (label, cell) in labels.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty()) {
+                let _ = writeln!(out, "  {label:<10} {cell}");
+            }
+        }
+        cells.clear();
+    }
     for row in cells {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
@@ -326,11 +401,12 @@ fn report(tally: &Tally, is_inside: bool, took: Duration) -> String {
     out.push('\n');
     for row in &tally.rows {
         for lost in &row.lost {
-            let _ = writeln!(out, "{} was lost with {} of {}: {}.", lost.worker, row.file, row.customer, lost.outcome);
+            let file = printable(&row.file);
+            let _ = writeln!(out, "{} was lost with {file} of {}: {}.", lost.worker, row.customer, lost.outcome);
         }
     }
     for (part, why) in &tally.troubles {
-        let _ = writeln!(out, "{part}: {why}.");
+        let _ = writeln!(out, "{part}: {}.", printable(why));
     }
     let links: Vec<_> = tally
         .rows
@@ -403,7 +479,7 @@ mod tests {
             assert_eq!(code(&tally, &Ending::Stopped(130)), 130);
             assert_eq!(code(&tally, &Ending::Failed("no more".to_owned())), 1);
             // And those who read it are told.
-            let report = report(&tally, false, Duration::ZERO);
+            let report = report(&tally, false, Duration::ZERO, usize::MAX);
             assert_eq!(report.contains(" exact "), exact, "{report}");
             assert_eq!(report.contains(" WRONG "), !exact, "{report}");
             assert!(report.contains(if exact { "1 of one text" } else { "0 of one text" }), "{report}");
@@ -415,7 +491,7 @@ mod tests {
     fn on_a_terminal_one_sees_who_serves_whom() {
         let term = InMemoryTerm::new(10, 100);
         let mut tally = Tally::new(&plan());
-        let mut live = Live::new(&plan(), ProgressDrawTarget::term_like(Box::new(term.clone())));
+        let mut live = Live::new(&plan(), ProgressDrawTarget::term_like(Box::new(term.clone())), Box::new(|| 100));
         let mut shows = |part: &str, event: Event| {
             let said = said(part, event);
             tally.hear(&said);
@@ -425,21 +501,25 @@ mod tests {
         };
         let worker = || "worker 2".to_owned();
         let node = || "n2".to_owned();
+        shows("worker 2", Event::Started { pid: 7 });
         shows("worker 2", Event::Joined { node: node(), address: "127.0.0.1:1".to_owned() });
-        assert_eq!(shows("broker", Event::Registered { worker: worker() })[0], "broker free: worker 2; handed on: 0");
+        assert_eq!(
+            shows("broker", Event::Registered { worker: worker() })[0],
+            "broker handed on: 0; free: worker 2 [7]"
+        );
         let waits = shows("customer 1", Event::Waits { file: FILE.to_owned() });
         assert!(
             waits[1].starts_with("customer 1 ") && waits[1].ends_with("the-walrus.txt: waits for a worker"),
             "{waits:?}"
         );
         let appointed = Event::Appointed { worker: worker(), customer: "customer 1".to_owned() };
-        assert_eq!(shows("broker", appointed)[0], "broker free: nobody; handed on: 1");
+        assert_eq!(shows("broker", appointed)[0], "broker handed on: 1; free: none");
         let begins =
             shows("customer 1", Event::Begins { file: FILE.to_owned(), worker: worker(), bytes: 9, pieces: 2 });
-        assert!(begins[1].ends_with("─ the-walrus.txt ⇄ worker 2"), "{begins:?}");
+        assert!(begins[1].ends_with("─ the-walrus.txt ⇄ worker 2 [7]"), "{begins:?}");
         let nodes = vec![Connection { node: node(), route: "direct".to_owned() }];
         let connected = shows("customer 1", Event::Connections { nodes });
-        assert!(connected[1].ends_with("─ the-walrus.txt ⇄ worker 2 (direct)"), "{connected:?}");
+        assert!(connected[1].ends_with("─ the-walrus.txt ⇄ worker 2 [7] (direct)"), "{connected:?}");
         // The bar is full when all pieces are sent, and half full when half of them are.
         let full = |lines: Vec<String>| lines[1].chars().filter(|&character| character == '━').count();
         assert_eq!(full(connected), 0);
@@ -451,8 +531,51 @@ mod tests {
             lost[0],
             "customer 1 has lost worker 2 with the-walrus.txt: whether piece 1 was received is not known"
         );
-        assert!(lost[2].ends_with("the-walrus.txt ⇄ worker 2 (direct)"), "{lost:?}");
+        assert!(lost[2].ends_with("the-walrus.txt ⇄ worker 2 [7] (direct)"), "{lost:?}");
         live.clear();
         assert_eq!(term.contents().lines().count(), 1, "what is lost is still to be read: {}", term.contents());
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_that_is_narrow_and_is_resized() {
+        let term = InMemoryTerm::new(10, 40);
+        let width = std::rc::Rc::new(std::cell::Cell::new(40));
+        let now = width.clone();
+        let target = ProgressDrawTarget::term_like(Box::new(term.clone()));
+        let mut live = Live::new(&plan(), target, Box::new(move || now.get()));
+        let tally = Tally::new(&plan());
+        let mut shows = |part: &str, event: Event| {
+            live.hear(&said(part, event), &tally);
+            term.contents()
+        };
+        shows("customer 1", Event::Started { pid: 12345 });
+        let file = format!("{}.txt", "walrus".repeat(20));
+        let waits = shows("customer 1", Event::Waits { file: file.clone() });
+        assert_eq!(waits.lines().count(), 2, "{waits}");
+        assert!(waits.lines().all(|line| line.chars().count() <= 40), "{waits}");
+        assert!(waits.contains("  customer 1 [12345] walrus"), "{waits}");
+        width.set(30);
+        let begins = Event::Begins { file, worker: "worker 2".to_owned(), bytes: 9, pieces: 2 };
+        let begins = shows("customer 1", begins);
+        assert_eq!(begins.lines().count(), 2, "{begins}");
+    }
+
+    #[test]
+    fn a_file_name_cannot_write_to_the_terminal() {
+        let file = "\x1b[2Jwalrus\n.txt".to_owned();
+        let waits = said("customer 1", Event::Waits { file: file.clone() });
+        assert_eq!(line(&waits).unwrap(), "has \\u{1b}[2Jwalrus\\n.txt, and asks for a worker");
+        let plan = Plan::new(1, 1, vec![Text::File(file.into())]);
+        let report = report(&Tally::new(&plan), false, Duration::ZERO, usize::MAX);
+        assert!(!report.contains('\x1b') && report.contains("\\u{1b}[2Jwalrus\\n.txt "), "{report}");
+    }
+
+    #[test]
+    fn a_table_that_is_wider_than_the_terminal_becomes_lines() {
+        let tally = Tally::new(&plan());
+        let wide = report(&tally, false, Duration::ZERO, 200);
+        assert!(wide.contains("text            customer    worker"), "{wide}");
+        let narrow = report(&tally, false, Duration::ZERO, 40);
+        assert!(narrow.contains("\nthe-walrus.txt\n  customer   customer 1\n  worker     not served"), "{narrow}");
     }
 }

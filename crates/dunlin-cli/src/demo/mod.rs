@@ -38,6 +38,9 @@ use texts::Text;
 
 use crate::output::{Lost, complain};
 
+/// The first argument of a process that `dunlin demo` starts as one of its parts.
+pub const PART: &str = "demo-part";
+
 /// The options of `dunlin demo`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(

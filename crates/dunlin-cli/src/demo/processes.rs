@@ -265,7 +265,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
 
 async fn start(task: &Task) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("demo-part").kill_on_drop(true);
+    command.arg(super::PART).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C on a terminal is for the parent alone: it ends the parts.
     #[cfg(unix)]

@@ -21,6 +21,7 @@ use std::task::{Context, Poll, ready};
 
 use parties::{Left, Parties, Place};
 
+use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::SyncError;
@@ -194,6 +195,8 @@ impl fmt::Debug for Barrier {
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     New,
+    /// The budget refused it.
+    Refused,
     /// With how many phases taken before.
     There(u64),
     /// Its deadline has passed, and who keeps the barrier is asked whether the phase was complete before.
@@ -211,7 +214,7 @@ pub struct Syncing<'a> {
 impl Syncing<'_> {
     fn poll_sync(&mut self, cx: &mut Context<'_>, choice: Option<&ChoiceCx>) -> Poll<Result<(), SyncError>> {
         let mut since = match self.stage {
-            Stage::New => None,
+            Stage::New | Stage::Refused => None,
             Stage::There(since) => Some(since),
             Stage::Leaving(since) => return self.poll_left(since, cx),
             Stage::Over => return Poll::Ready(Ok(())),
@@ -237,7 +240,12 @@ impl Future for Syncing<'_> {
     type Output = Result<(), SyncError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.get_mut().poll_sync(cx, None)
+        let this = self.get_mut();
+        if budget::is_spent() && matches!(this.stage, Stage::New) && budget::refuse(cx) {
+            this.stage = Stage::Refused;
+            return Poll::Pending;
+        }
+        budget::counted(true, cx, |cx| this.poll_sync(cx, None))
     }
 }
 
@@ -263,7 +271,7 @@ impl Operation for Syncing<'_> {
     fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let left = match this.stage {
-            Stage::New => Left::Before,
+            Stage::New | Stage::Refused => Left::Before,
             Stage::There(since) => {
                 let left = this.barrier.parties.leave(this.barrier.place, since);
                 if left == Left::Unknown {

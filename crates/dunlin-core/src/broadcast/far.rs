@@ -90,7 +90,7 @@ impl<T: Portable> Hub<T> {
             }
         }
         // Dropped after the lock is released: a task's last waker may drop the task.
-        let old = away.waker.replace(cx.waker().clone());
+        let old = away.waker.replace(wakers::keep(cx.waker()));
         drop(state);
         drop(old);
         Poll::Pending
@@ -122,7 +122,7 @@ impl<T: Portable> Hub<T> {
         }
         let woken = state.take_wakers();
         drop(state);
-        woken.for_each(wakers::wake);
+        wakers::wake_all(woken);
     }
 
     /// Nothing can be said any more where the sending end is.
@@ -131,9 +131,7 @@ impl<T: Portable> Hub<T> {
         let why = state.over.get_or_insert(Why::NodeLost).clone();
         let unsaid = state.away.as_mut().map(|away| std::mem::take(&mut away.joins)).unwrap_or_default();
         drop(state);
-        for sender in unsaid {
-            lose(sender, &why);
-        }
+        wakers::each(unsaid, |sender| lose(sender, &why));
     }
 }
 

@@ -39,14 +39,17 @@ impl<T> Few<T> {
         items.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Takes them out in order. If `f` panics, the rest is dropped.
-    fn for_each(&mut self, mut f: impl FnMut(T)) {
-        self.first.take().into_iter().for_each(&mut f);
-        self.more.take().into_iter().flat_map(|more| *more).for_each(f);
+    /// Takes them out in order.
+    fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.first.take().into_iter().chain(self.more.take().into_iter().flat_map(|more| *more))
+    }
+
+    fn is_one(&self) -> bool {
+        self.first.is_some() && self.more.is_none()
     }
 }
 
-/// Wakers, woken on drop.
+/// Wakers, woken on drop: all of them, also if one panics.
 #[derive(Default)]
 pub(crate) struct Wakes {
     wakers: Few<Waker>,
@@ -61,8 +64,14 @@ impl Wakes {
     }
 
     fn wake_all(&mut self) {
-        self.wakers.for_each(wakers::wake);
-        self.calls.for_each(|queued| queued.unlocked());
+        if self.calls.first.is_some() {
+            let (woken, told) = (self.wakers.drain(), self.calls.drain());
+            wakers::both(|| wakers::wake_all(woken), || wakers::each(told, |queued| queued.unlocked()));
+        } else if self.wakers.is_one() {
+            self.wakers.first.take().into_iter().for_each(wakers::wake);
+        } else {
+            wakers::wake_all(self.wakers.drain());
+        }
     }
 }
 

@@ -8,10 +8,12 @@ use std::task::{Context, Poll, Waker};
 
 use super::queue::Handle;
 use super::state::Chan;
+use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Branch;
-use crate::error::{SendError, Why};
+use crate::error::SendError;
 use crate::operation::Operation;
+use crate::turn::Turn;
 use crate::waits::{Doing, Recorded};
 
 /// A value that was posted with [`Sender::send_nowait`](crate::Sender::send_nowait): look at it, await it, choose over `&mut` it, or
@@ -27,6 +29,8 @@ pub struct Posted<T> {
     state: State<T>,
     /// Taken when somebody first has to wait for it.
     record: Option<Recorded>,
+    /// It has been awaited before.
+    again: bool,
 }
 
 enum State<T> {
@@ -42,7 +46,7 @@ impl<T> Posted<T> {
             Ok(None) => State::Done(Some(Ok(()))),
             Err(error) => State::Done(Some(Err(error))),
         };
-        Self { state, record: None }
+        Self { state, record: None, again: false }
     }
 
     /// Finds out how it stands; `Ready`: it is over.
@@ -78,7 +82,8 @@ impl<T> Posted<T> {
         if let State::Out(chan, ticket) = &self.state
             && let Some(back) = chan.withdraw_posted(*ticket)
         {
-            self.finish(back.map_or(Ok(()), |value| Err(SendError::NotTaken { value, why: Why::TimedOut })));
+            let why = chan.send_timed_out();
+            self.finish(back.map_or(Ok(()), |value| Err(SendError::NotTaken { value, why })));
         }
     }
 
@@ -137,7 +142,7 @@ impl<T> Posted<T> {
         });
         match outcome.await {
             Ok(()) => Ok(None),
-            Err(SendError::NotTaken { value, why: Why::TimedOut }) => Ok(Some(value)),
+            Err(SendError::NotTaken { value, why }) if why.is_timed_out() => Ok(Some(value)),
             Err(error) => Err(error),
         }
     }
@@ -153,7 +158,8 @@ impl<T> Future for Posted<T> {
     /// If the outcome has been taken already.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        std::task::ready!(this.poll_waiting(cx));
+        let again = std::mem::replace(&mut this.again, true);
+        std::task::ready!(budget::counted(again, cx, |cx| this.poll_waiting(cx)));
         Poll::Ready(this.take().expect("the outcome of a post can be taken once"))
     }
 }
@@ -180,8 +186,8 @@ impl<T> Operation for Posted<T> {
         self.poll(cx)
     }
 
-    fn has_turn(&self) -> bool {
-        if let State::Out(chan, _) = &self.state { chan.is_watched() } else { false }
+    fn turn(&self) -> Turn {
+        if let State::Out(chan, _) = &self.state { chan.turn() } else { Turn::Over }
     }
 }
 

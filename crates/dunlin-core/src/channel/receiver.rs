@@ -13,6 +13,7 @@ use super::queue::Handle;
 use super::sender::debug_operation;
 use super::state::Chan;
 use super::{MayPoison, NoPoison};
+use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{Reason, RecvError, Strength};
@@ -120,6 +121,10 @@ impl<T, P> Receiver<T, P> {
 
     /// Receives a value, or `None` when the channel has ended in order. A loop over it cannot mistake
     /// poison, or a lost node, for the end.
+    ///
+    /// The loop is `while let Some(value) = rx.next().await?`. Not `while let Ok(_) = rx.next().await`: the end is `Ok(None)`, which is
+    /// `Ok` again and again, so that loop never ends, and never waits. Where an error ends the loop too, without a word:
+    /// `while let Ok(Some(value)) = rx.next().await`, or `while let Ok(value) = rx.recv().await`.
     ///
     /// # Errors
     /// As of [`recv`](Self::recv), but for [`RecvError::Closed`].
@@ -297,7 +302,7 @@ impl<T, P> futures_core::Stream for Receiver<T, P> {
         if this.failed {
             return Poll::Ready(None);
         }
-        let taken = this.chan().poll_take(Handle::END, cx);
+        let taken = this.chan().poll_take::<true>(Handle::END, this.polled, cx);
         this.polled = taken.is_pending();
         Poll::Ready(match std::task::ready!(taken) {
             Ok(value) => Some(Ok(value)),
@@ -324,12 +329,17 @@ impl<'a, T> Take<'a, T> {
 
     #[inline(always)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
-        let polled = self.chan.poll_take(self.handle, cx);
+        self.poll_plain::<true>(cx)
+    }
+
+    #[inline(always)]
+    fn poll_plain<const COUNTED: bool>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        let polled = self.chan.poll_take::<COUNTED>(self.handle, self.watching, cx);
         self.watching = polled.is_pending();
         polled
     }
 
-    /// The same for an extended receive, and for a branch of a choice.
+    /// The same for a branch of a choice.
     fn poll_slowly(
         &mut self,
         extended: bool,
@@ -344,7 +354,7 @@ impl<'a, T> Take<'a, T> {
     /// For a branch of a choice. While the choice has offered nothing itself, it is as alone as any receive.
     fn poll_chosen(&mut self, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Result<T, RecvError>> {
         if choice.own().is_none() {
-            return self.poll(cx);
+            return self.poll_plain::<false>(cx);
         }
         self.poll_slowly(false, cx, Some(choice)).map_ok(|(value, _)| value)
     }
@@ -353,6 +363,29 @@ impl<'a, T> Take<'a, T> {
     fn look(&self) -> Look {
         let turn = Some(self.chan.record.receiver.turn());
         if self.chan.seems_empty() { Look::Empty(turn) } else { Look::Maybe(turn) }
+    }
+
+    #[inline(always)]
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<T>, RecvError>> {
+        self.poll(cx).map(none_at_the_end)
+    }
+
+    fn poll_next_chosen(&mut self, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Result<Option<T>, RecvError>> {
+        self.poll_chosen(cx, choice).map(none_at_the_end)
+    }
+
+    fn poll_extended(&mut self, cx: &mut Context<'_>) -> Poll<Result<Extended<'a, T>, RecvError>> {
+        let polled = budget::counted(self.watching, cx, |cx| self.chan.poll_take_slowly(self.handle, true, cx, None));
+        self.watching = polled.is_pending();
+        polled.map_ok(|taken| self.extend(taken))
+    }
+
+    fn poll_extended_chosen(
+        &mut self,
+        cx: &mut Context<'_>,
+        choice: &ChoiceCx,
+    ) -> Poll<Result<Extended<'a, T>, RecvError>> {
+        self.poll_slowly(true, cx, Some(choice)).map_ok(|taken| self.extend(taken))
     }
 
     fn extend(&self, taken: (T, Option<u64>)) -> Extended<'a, T> {
@@ -370,7 +403,7 @@ impl<T> Drop for Take<'_, T> {
 }
 
 macro_rules! receive_operation {
-    ($(#[$doc:meta])* $name:ident<$a:lifetime, $t:ident> -> $output:ty, $poll:expr, $poll_chosen:expr) => {
+    ($(#[$doc:meta])* $name:ident<$a:lifetime, $t:ident> -> $output:ty, $poll:ident, $poll_chosen:ident) => {
         $(#[$doc])*
         #[must_use = "an operation does nothing until it is awaited or chosen"]
         pub struct $name<$a, $t> {
@@ -386,10 +419,11 @@ macro_rules! receive_operation {
         impl<$a, $t> Future for $name<$a, $t> {
             type Output = Result<$output, RecvError>;
 
-            // Inlined into the caller's state machine, where the outcome stays in registers: as `Sending::poll`.
+            // Inlined into the caller's state machine, where the outcome stays in registers: as `Sending::poll`. A closure
+            // in the place of the method would be inlined only where the compiler thinks it small enough.
             #[inline(always)]
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-                $poll(&mut self.take, cx)
+                self.take.$poll(cx)
             }
         }
 
@@ -397,7 +431,7 @@ macro_rules! receive_operation {
             type Output = Result<$output, RecvError>;
 
             fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
-                $poll_chosen(&mut self.take, cx, choice)
+                self.take.$poll_chosen(cx, choice)
             }
 
             #[inline]
@@ -412,7 +446,7 @@ macro_rules! receive_operation {
 
         impl<$a, $t> Operation for $name<$a, $t> {
             fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-                Poll::Ready(Err(RecvError::TimedOut))
+                Poll::Ready(Err(self.take.chan.recv_timed_out()))
             }
         }
 
@@ -424,6 +458,7 @@ macro_rules! receive_operation {
     };
 }
 
+#[inline(always)]
 fn none_at_the_end<T>(taken: Result<T, RecvError>) -> Result<Option<T>, RecvError> {
     match taken {
         Ok(value) => Ok(Some(value)),
@@ -434,25 +469,17 @@ fn none_at_the_end<T>(taken: Result<T, RecvError>) -> Result<Option<T>, RecvErro
 
 receive_operation! {
     /// The operation of [`Receiver::recv`].
-    Receiving<'a, T> -> T,
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx),
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| take.poll_chosen(cx, choice)
+    Receiving<'a, T> -> T, poll, poll_chosen
 }
 
 receive_operation! {
     /// The operation of [`Receiver::next`].
-    Next<'a, T> -> Option<T>,
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll(cx).map(none_at_the_end),
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| take.poll_chosen(cx, choice).map(none_at_the_end)
+    Next<'a, T> -> Option<T>, poll_next, poll_next_chosen
 }
 
 receive_operation! {
     /// The operation of [`Receiver::recv_extended`].
-    Extending<'a, T> -> Extended<'a, T>,
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>| take.poll_slowly(true, cx, None).map_ok(|taken| take.extend(taken)),
-    |take: &mut Take<'a, T>, cx: &mut Context<'_>, choice| {
-        take.poll_slowly(true, cx, Some(choice)).map_ok(|taken| take.extend(taken))
-    }
+    Extending<'a, T> -> Extended<'a, T>, poll_extended, poll_extended_chosen
 }
 
 /// A value that has been received while its sender still waits, or its place in the buffer is still taken: see
@@ -510,11 +537,19 @@ pub struct ClosedReceiving<'a, T> {
     waiting: bool,
 }
 
+impl<T> ClosedReceiving<'_, T> {
+    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.chan.poll_closed(self.handle, false, cx);
+        self.waiting = polled.is_pending();
+        polled
+    }
+}
+
 impl<T> Future for ClosedReceiving<'_, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let polled = self.chan.poll_closed(self.handle, false, cx);
+        let polled = budget::counted(self.waiting, cx, |cx| self.poll_closed(cx));
         self.waiting = polled.is_pending();
         polled
     }
@@ -523,8 +558,8 @@ impl<T> Future for ClosedReceiving<'_, T> {
 impl<T> Branch for ClosedReceiving<'_, T> {
     type Output = ();
 
-    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
-        choice.poll_lasting(|| self.poll(cx))
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        choice.poll_lasting(|| self.poll_closed(cx))
     }
 }
 

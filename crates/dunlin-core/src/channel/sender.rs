@@ -13,11 +13,13 @@ use super::queue::Handle;
 use super::sink::SenderSink;
 use super::state::{Chan, Post};
 use super::{MayPoison, NoPoison};
+use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
-use crate::error::{Failed, Reason, SendError, Strength, Why};
+use crate::error::{Failed, Reason, SendError, Strength};
 use crate::operation::Operation;
 use crate::share::{End, Shared};
+use crate::turn::Turn;
 use crate::waits::ChannelId;
 
 /// The sending end of a channel of `T`.
@@ -185,7 +187,8 @@ impl<T, P> Sender<T, P> {
     /// Sends `value` if that needs no waiting: into a buffer with room.
     ///
     /// On a rendezvous channel nobody can take the value within this call, so it always answers
-    /// [`Why::WouldBlock`]; `tx.send(value).within(Duration::ZERO)` of the crate `dunlin` gives a parked receiver the chance to.
+    /// [`Why::WouldBlock`](crate::Why::WouldBlock); `tx.send(value).within(Duration::ZERO)` of the crate
+    /// `dunlin` gives a parked receiver the chance to.
     ///
     /// # Errors
     /// [`SendError::NotTaken`] with the value.
@@ -237,8 +240,9 @@ impl<T, P> Sender<T, P> {
         self.len() == 0
     }
 
-    /// Ends the whole channel in order: sends that are pending or come later get [`Why::Closed`]; receives get
-    /// what is buffered, and then [`Closed`](crate::RecvError::Closed). Can be done from either end; twice is harmless.
+    /// Ends the whole channel in order: sends that are pending or come later get
+    /// [`Why::Closed`](crate::Why::Closed); receives get what is buffered, and then
+    /// [`Closed`](crate::RecvError::Closed). Can be done from either end; twice is harmless.
     pub fn retire(&self) {
         self.chan().retire();
     }
@@ -367,6 +371,8 @@ impl<'a, T> Sending<'a, T> {
         Self { chan, post: Post::new(handle), value: Some(value) }
     }
 
+    // Inlined, too: an error that comes from a call is in memory, and so would be the outcome of those that have none.
+    #[inline(always)]
     fn outcome(&mut self, sent: Result<(), Failed>) -> Result<(), SendError<T>> {
         match (sent, self.value.take()) {
             (Err(failed), Some(value)) => Err(failed.with(value)),
@@ -421,8 +427,8 @@ impl<T> Operation for Sending<'_, T> {
         expire(this.chan, &mut this.post, &mut this.value, cx).map(|sent| this.outcome(sent))
     }
 
-    fn has_turn(&self) -> bool {
-        self.post.is_out() && self.chan.is_watched()
+    fn turn(&self) -> Turn {
+        if self.post.is_out() { self.chan.turn() } else { Turn::Over }
     }
 }
 
@@ -434,12 +440,17 @@ impl<T> Drop for Sending<'_, T> {
 }
 
 /// Takes the offer back because a deadline has passed.
-fn expire<T>(chan: &Chan<T>, post: &mut Post, slot: &mut Option<T>, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+pub(crate) fn expire<T>(
+    chan: &Chan<T>,
+    post: &mut Post,
+    slot: &mut Option<T>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), Failed>> {
     if slot.is_none() && !chan.withdraw(post, slot, false) {
         // An extended receive has it, or an agent: the release or the answer will come.
-        return chan.poll_send(post, slot, cx);
+        return chan.poll_send_slowly(post, slot, cx);
     }
-    Poll::Ready(if slot.is_some() { Err(Why::TimedOut.into()) } else { Ok(()) })
+    Poll::Ready(if slot.is_some() { Err(chan.send_timed_out().into()) } else { Ok(()) })
 }
 
 /// The operation of [`Sender::send_from`].
@@ -503,8 +514,8 @@ impl<T> Operation for SendingFrom<'_, T> {
         expire(this.chan, &mut this.post, this.slot, cx).map_err(without_value)
     }
 
-    fn has_turn(&self) -> bool {
-        self.post.is_out() && self.chan.is_watched()
+    fn turn(&self) -> Turn {
+        if self.post.is_out() { self.chan.turn() } else { Turn::Over }
     }
 }
 
@@ -523,11 +534,19 @@ pub struct ClosedSending<'a, T> {
     waiting: bool,
 }
 
+impl<T> ClosedSending<'_, T> {
+    fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = self.chan.poll_closed(self.handle, true, cx);
+        self.waiting = polled.is_pending();
+        polled
+    }
+}
+
 impl<T> Future for ClosedSending<'_, T> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let polled = self.chan.poll_closed(self.handle, true, cx);
+        let polled = budget::counted(self.waiting, cx, |cx| self.poll_closed(cx));
         self.waiting = polled.is_pending();
         polled
     }
@@ -536,8 +555,8 @@ impl<T> Future for ClosedSending<'_, T> {
 impl<T> Branch for ClosedSending<'_, T> {
     type Output = ();
 
-    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
-        choice.poll_lasting(|| self.poll(cx))
+    fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<()> {
+        choice.poll_lasting(|| self.poll_closed(cx))
     }
 }
 

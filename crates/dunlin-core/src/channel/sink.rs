@@ -10,6 +10,7 @@ use super::MayPoison;
 use super::queue::Handle;
 use super::sender::Sender;
 use super::state::Post;
+use crate::budget;
 use crate::error::{SendError, Why};
 
 /// A sender as a [`Sink`]: see [`Sender::into_sink`].
@@ -24,11 +25,13 @@ pub struct SenderSink<T, P = MayPoison> {
     post: Post,
     /// The value of the send in progress, before it is offered and if it comes back.
     slot: Option<T>,
+    /// The last question whether it is ready was answered with `Pending`.
+    again: bool,
 }
 
 impl<T, P> SenderSink<T, P> {
     pub(crate) fn new(sender: Sender<T, P>) -> Self {
-        Self { sender: Some(sender), post: Post::new(Handle::END), slot: None }
+        Self { sender: Some(sender), post: Post::new(Handle::END), slot: None, again: false }
     }
 
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
@@ -36,7 +39,7 @@ impl<T, P> SenderSink<T, P> {
         if self.slot.is_none() && !self.post.is_out() {
             return Poll::Ready(Ok(()));
         }
-        let sent = std::task::ready!(sender.chan().poll_send(&mut self.post, &mut self.slot, cx));
+        let sent = std::task::ready!(sender.chan().poll_send_slowly(&mut self.post, &mut self.slot, cx));
         Poll::Ready(match (sent, self.slot.take()) {
             (Err(failed), Some(value)) => Err(failed.with(value)),
             _ => Ok(()),
@@ -51,13 +54,17 @@ impl<T, P> Sink<T> for SenderSink<T, P> {
     type Error = SendError<T>;
 
     fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError<T>>> {
-        self.get_mut().poll_sent(cx)
+        let this = self.get_mut();
+        let polled = budget::counted(this.again, cx, |cx| this.poll_sent(cx));
+        this.again = polled.is_pending();
+        polled
     }
 
     /// Offers the value, and wakes a receiver that waits.
     ///
     /// # Panics
     /// If it is not ready: the value before would be lost.
+    #[track_caller]
     fn start_send(self: Pin<&mut Self>, value: T) -> Result<(), SendError<T>> {
         let this = self.get_mut();
         if this.sender.is_none() {

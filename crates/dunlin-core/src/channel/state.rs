@@ -20,9 +20,12 @@ use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
 use crate::broadcast::Hub;
+use crate::budget;
 use crate::choice::ChoiceCx;
+use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
 use crate::lock::{Guard, Lock};
+use crate::turn::Turn;
 use crate::waits::{Doing, Recorded, Side};
 use crate::wakers;
 
@@ -79,23 +82,35 @@ pub(crate) struct Post {
     /// 0: nothing is offered yet.
     ticket: u64,
     handle: Handle,
-    /// A send in a choice has had its turn: its receivers were woken and given time to look.
+    /// Of a send in a choice, whose receivers were woken and are given time to look: how many polls of its turn are over, or [`TIMED`].
     turns: u8,
+    /// The budget refused it, and nothing has been offered since.
+    refused: bool,
 }
 
 impl Post {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { ticket: 0, handle, turns: 0 }
+        Self { ticket: 0, handle, turns: 0, refused: false }
     }
 
-    /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something. `far`: they are elsewhere.
-    fn take_turn(&mut self, choice: &ChoiceCx, far: bool) {
-        if choice.has_rivals() {
-            self.turns += 1;
-            choice.ask_for_a_turn();
-        } else if far {
-            // Of them one never knows whether they were polled; while the choice sleeps they have more time than by turns.
+    /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
+    fn take_turn(&mut self, choice: &ChoiceCx, turn: Turn, cx: &Context<'_>) {
+        if turn == Turn::Over || self.turns == TURNS_MAX {
+            return;
+        }
+        if !choice.has_rivals() {
+            if turn == Turn::Elsewhere {
+                // Of them one never knows whether they were polled; while the choice sleeps they have more time than by turns.
+                self.turns = TURNS_MAX;
+            }
+        } else if self.turns == TIMED && !choice.waits_for_turn(cx) {
             self.turns = TURNS_MAX;
+        } else if self.turns == TIMED || self.turns == 0 && turn == Turn::Here && choice.begin_turn(cx) {
+            self.turns = TIMED;
+            choice.ask_for_a_turn(Asked::Timed);
+        } else {
+            self.turns += 1;
+            choice.ask_for_a_turn(Asked::OnePoll);
         }
     }
 
@@ -105,9 +120,12 @@ impl Post {
     }
 }
 
-/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches. Receivers in
-/// the same scheduler are polled within one; this is for those on another thread.
+/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches, where no timer
+/// ends its turn. Receivers in the same scheduler are polled within one.
 const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
+
+/// The turn ends when all of its receivers were polled, or by a timer.
+const TIMED: u8 = u8::MAX;
 
 /// Keeps the waker, unless the slot has it already; gives the one it replaces, to be dropped outside the lock.
 #[inline(always)]
@@ -195,18 +213,21 @@ impl<T> Chan<T> {
     }
 
     /// Only the end itself writes the channel's record: a clone of a shared end has its own.
+    #[inline(always)]
     fn begin_wait(&self, handle: Handle, doing: Doing) {
         if handle == Handle::END {
             self.side(doing).begin(doing);
         }
     }
 
+    #[inline(always)]
     fn end_wait(&self, handle: Handle, doing: Doing) {
         if handle == Handle::END {
             self.side(doing).end();
         }
     }
 
+    #[inline(always)]
     fn side(&self, doing: Doing) -> &Side {
         if doing == Doing::Receive { &self.record.receiver } else { &self.record.sender }
     }
@@ -216,7 +237,8 @@ impl<T> Chan<T> {
     /// Sends the value in `slot`. On an error it is back there.
     ///
     /// The two steps of a plain rendezvous stand here: to offer, and to find the offer gone. All else is on
-    /// [`poll_send_slowly`](Self::poll_send_slowly).
+    /// [`poll_send_slowly`](Self::poll_send_slowly). Such a send is never ready in its first poll, so only the others ask
+    /// the [budget].
     #[inline(always)]
     pub(crate) fn poll_send(
         &self,
@@ -253,11 +275,22 @@ impl<T> Chan<T> {
             }
             return Poll::Pending;
         }
-        self.poll_send_slowly(post, slot, cx)
+        self.poll_send_counted(post, slot, cx)
     }
 
     #[inline(never)]
-    fn poll_send_slowly(
+    fn poll_send_counted(
+        &self,
+        post: &mut Post,
+        slot: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failed>> {
+        let again = post.is_out() || std::mem::replace(&mut post.refused, true);
+        budget::counted(again, cx, |cx| self.poll_send_slowly(post, slot, cx))
+    }
+
+    /// As [`poll_send`](Self::poll_send), for a part of an operation: the budget never refuses it.
+    pub(crate) fn poll_send_slowly(
         &self,
         post: &mut Post,
         slot: &mut Option<T>,
@@ -385,10 +418,12 @@ impl<T> Chan<T> {
                 }
                 Stand::Pending => {
                     if let Some(choice) = choice
-                        && post.turns < TURNS_MAX
-                        && queue.watchers_unpolled()
+                        && post.turns != TURNS_MAX
                     {
-                        post.take_turn(choice, queue.is_far());
+                        let turn = queue.turn();
+                        queue.has_turn |= turn == Turn::Here && choice.has_rivals();
+                        drop(g);
+                        post.take_turn(choice, turn, cx);
                     }
                     Poll::Pending
                 }
@@ -398,7 +433,6 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         let own = choice.map(|c| c.offering(cx.waker()));
-        let far = queue.is_far();
         match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
             Offered::Admitted => {
                 publish(&mut g);
@@ -408,11 +442,16 @@ impl<T> Chan<T> {
             Offered::Failed(why) => Poll::Ready(Err(why.into())),
             Offered::ChoiceGone => Poll::Pending,
             Offered::Queued(ticket, woke) => {
+                // Also if others woke the receivers before: they have yet to be polled.
+                let turn = if choice.is_some() { queue.turn() } else { Turn::Over };
+                let turn = if woke || turn == Turn::Here { turn } else { Turn::Over };
+                queue.has_turn |= turn == Turn::Here && choice.is_some_and(ChoiceCx::has_rivals);
                 publish(&mut g);
                 post.ticket = ticket;
                 self.begin_wait(post.handle, Doing::Send);
-                if woke && let Some(choice) = choice {
-                    post.take_turn(choice, far);
+                drop(g);
+                if let Some(choice) = choice {
+                    post.take_turn(choice, turn, cx);
                 }
                 Poll::Pending
             }
@@ -470,6 +509,15 @@ impl<T> Chan<T> {
             self.end_wait(post.handle, Doing::Send);
         }
         released
+    }
+
+    /// Whether an extended receive has returned the value of this send, and still holds it.
+    pub(crate) fn is_held(&self, post: &Post) -> bool {
+        let g = self.state.lock();
+        match &g.queue {
+            Some(queue) => queue.is_held(post.ticket),
+            None => post.is_out() && g.has(HELD),
+        }
     }
 
     /// The send is given up: takes its value back, unless a receive has it.
@@ -581,12 +629,19 @@ impl<T> Chan<T> {
         Recorded::handle(self.record.id(), Location::caller())
     }
 
-    /// Whether a receiver is parked here or was woken and not polled since.
-    pub(crate) fn is_watched(&self) -> bool {
-        let g = self.state.lock();
-        match &g.queue {
-            Some(queue) => queue.watchers_unpolled(),
-            None => g.has_any(WATCHED | WOKEN),
+    /// What a send that is out, and waits for nothing else, may still wait for.
+    pub(crate) fn turn(&self) -> Turn {
+        let mut g = self.state.lock();
+        let woken = g.has_any(WATCHED | WOKEN);
+        match &mut g.queue {
+            Some(queue) => {
+                let turn = queue.turn();
+                queue.has_turn |= turn == Turn::Here;
+                turn
+            }
+            // A receiver that is polled takes the value.
+            None if woken => Turn::Here,
+            None => Turn::Over,
         }
     }
 
@@ -609,9 +664,20 @@ impl<T> Chan<T> {
     }
 
     /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on [`poll_take_slowly`](Self::poll_take_slowly).
+    ///
+    /// `COUNTED`: it is an operation of its own, which the [budget] may refuse. `again`: it has been polled before.
     #[inline(always)]
-    pub(crate) fn poll_take(&self, handle: Handle, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+    pub(crate) fn poll_take<const COUNTED: bool>(
+        &self,
+        handle: Handle,
+        again: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, RecvError>> {
         if let Some(mut g) = self.state.lock_when(HELD | RETIRED | QUEUED, 0) {
+            if COUNTED && g.value.is_some() && !budget::take_one() {
+                drop(g);
+                return self.poll_take_spent(handle, again, cx);
+            }
             if let Some(value) = g.value.take() {
                 g.clear(OFFER | WOKEN);
                 let woken = g.waiter.take();
@@ -632,7 +698,29 @@ impl<T> Chan<T> {
                 return Poll::Pending;
             }
         }
-        self.poll_take_slowly(handle, false, cx, None).map(|taken| taken.map(|(value, _)| value))
+        self.poll_take_counted::<COUNTED>(handle, again, cx)
+    }
+
+    /// There is a value, but the budget is spent.
+    #[cold]
+    fn poll_take_spent(&self, handle: Handle, again: bool, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
+        if !again && budget::refuse(cx) {
+            return Poll::Pending;
+        }
+        budget::renew();
+        self.poll_take::<false>(handle, true, cx)
+    }
+
+    #[inline(never)]
+    fn poll_take_counted<const COUNTED: bool>(
+        &self,
+        handle: Handle,
+        again: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, RecvError>> {
+        let poll = |cx: &mut Context<'_>| self.poll_take_slowly(handle, false, cx, None);
+        let taken = if COUNTED { budget::counted(again, cx, poll) } else { poll(cx) };
+        taken.map_ok(|(value, _)| value)
     }
 
     /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held until
@@ -712,9 +800,15 @@ impl<T> Chan<T> {
         let ends = ends(&g);
         let queue = queue(&mut g);
         let result = match queue.take(handle, own, extended, ends, &mut after) {
-            Took::Value(value, ticket) => Poll::Ready(Ok((value, ticket))),
+            Took::Value(value, ticket) => {
+                queue.taken();
+                Poll::Ready(Ok((value, ticket)))
+            }
             Took::Ended(why) => Poll::Ready(Err(why)),
-            Took::ChoiceGone => Poll::Pending,
+            Took::ChoiceGone => {
+                queue.step_aside(handle, &mut after);
+                Poll::Pending
+            }
             Took::Nothing => match queue.watch(handle, cx.waker(), &mut after) {
                 Ok(()) => Poll::Pending,
                 Err(_) if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
@@ -752,7 +846,11 @@ impl<T> Chan<T> {
             return Err(if g.has_any(NO_SENDER | RETIRED) { RecvError::Closed } else { RecvError::WouldBlock });
         }
         let ends = ends(&g);
-        let took = queue(&mut g).take(handle, None, false, ends, &mut after);
+        let queue = queue(&mut g);
+        let took = queue.take(handle, None, false, ends, &mut after);
+        if let Took::Value(..) = took {
+            queue.taken();
+        }
         publish(&mut g);
         match took {
             Took::Value(value, _) => Ok(value),
@@ -801,17 +899,17 @@ impl<T> Chan<T> {
     // ---- ending
 
     fn end(&self, bits: u32) {
-        let hub = self.end_here(bits);
+        let mut after = After::new();
+        let hub = self.end_here(bits, &mut after);
         if bits & (NO_RECEIVER | RETIRED) != 0
             && let Some(hub) = hub
         {
-            hub.left(self, bits & NO_RECEIVER != 0);
+            wakers::both(|| drop(after), || hub.left(self, bits & NO_RECEIVER != 0));
         }
     }
 
     /// Gives the broadcast that this is a part of.
-    fn end_here(&self, bits: u32) -> Option<Arc<Hub<T>>> {
-        let mut after = After::new();
+    fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
         let mut g = self.state.lock();
         let news = bits & !g.tag;
         g.set(bits);
@@ -827,11 +925,11 @@ impl<T> Chan<T> {
             if ends.no_receivers {
                 queue.seal();
             }
-            queue.fail_far(ends, &mut after);
-            queue.drop_ownerless(ends, &mut after);
+            queue.fail_far(ends, after);
+            queue.drop_ownerless(ends, after);
             if bits & NO_RECEIVER != 0 {
-                queue.release_all(&mut after);
-                queue.discard(&mut after);
+                queue.release_all(after);
+                queue.discard(after);
             }
             queue.wake_all(&mut after.wakes);
             tell_ends(queue, news, &mut after.wakes);
@@ -954,14 +1052,14 @@ impl<T> Chan<T> {
 
     /// Poison that is known to be strong enough.
     pub(crate) fn poison_surely(&self, reason: Reason) {
-        if let Some(hub) = self.poison_here(reason.clone()) {
-            hub.poison(&reason, Some(self));
+        let mut after = After::new();
+        if let Some(hub) = self.poison_here(reason.clone(), &mut after) {
+            wakers::both(|| drop(after), || hub.poison(&reason, Some(self)));
         }
     }
 
     /// Gives the broadcast that this is a part of, if it has to know.
-    fn poison_here(&self, reason: Reason) -> Option<Arc<Hub<T>>> {
-        let mut after = After::new();
+    fn poison_here(&self, reason: Reason, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
         let mut g = self.state.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
             return None;
@@ -969,9 +1067,9 @@ impl<T> Chan<T> {
         let news = !g.has(POISONED);
         let ends = ends(&g);
         let queue = queue(&mut g);
-        queue.poison(reason, &mut after);
-        queue.fail_far(ends, &mut after);
-        queue.drop_ownerless(ends, &mut after);
+        queue.poison(reason, after);
+        queue.fail_far(ends, after);
+        queue.drop_ownerless(ends, after);
         queue.wake_all(&mut after.wakes);
         let mut hub = None;
         if news {
@@ -991,6 +1089,22 @@ impl<T> Chan<T> {
             Some(queue) => queue.no_more_sends(ends),
             None => ends.no_receivers.then_some(Why::Closed),
         }
+    }
+
+    /// What a deadline says if nothing is at the other end yet.
+    fn unmatched(&self) -> Option<Reason> {
+        let g = self.state.lock();
+        g.queue.as_ref().and_then(|queue| queue.unmatched.clone())
+    }
+
+    /// Why a deadline has ended a send.
+    pub(crate) fn send_timed_out(&self) -> Why {
+        self.unmatched().map_or(Why::TimedOut, Why::Unmatched)
+    }
+
+    /// Why a deadline has ended a receive.
+    pub(crate) fn recv_timed_out(&self) -> RecvError {
+        self.unmatched().map_or(RecvError::TimedOut, RecvError::Unmatched)
     }
 
     /// Whether no receive can ever succeed again.
@@ -1055,15 +1169,19 @@ impl<T> Chan<T> {
     pub(crate) fn claimed(&self, sending: bool, out: bool, claimer: Handle) {
         let mut after = After::new();
         let mut g = self.state.lock();
+        let ends = ends(&g);
         let queue = queue(&mut g);
         if sending {
             queue.claim_sender(out, claimer, &mut after);
+            if !out {
+                queue.rouse(&mut after);
+            }
         } else {
             queue.receiver_claimed = out;
             queue.receiver_claimer = claimer;
-        }
-        if !out {
-            queue.rouse(&mut after);
+            if !out {
+                queue.end_receiver_claim(ends, &mut after);
+            }
         }
         publish(&mut g);
     }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::future::Future;
+use std::ops::DerefMut;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::waits::{Doing, Pid, Watch};
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
 ///
 /// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, barriers, timers; any
-/// other future through [`future`]. Implemented by this family of crates only.
+/// other future through [`future`]; and `&mut` to one of these that is `Unpin`, or a pinned pointer to any. Implemented by this family of crates only.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a branch of a choice",
     note = "a send that may go unchosen must keep its value: `tx.send_from(&mut slot)` with `slot: Option<T>`",
@@ -48,7 +49,18 @@ pub trait Branch {
     fn unchosen(&self) {}
 }
 
-/// How a branch looks from outside. The number is when its end was last chosen.
+/// A branch, where the operation was awaited: only for what the compiler says if it is none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the operation of a branch is not awaited: remove the `.await`",
+    label = "write `rx.recv()`, without `.await`: the choice awaits all its operations"
+)]
+pub trait Unawaited: Branch {}
+
+#[diagnostic::do_not_recommend]
+impl<B: Branch> Unawaited for B {}
+
+/// How a branch looks from outside. The number is the turn of its end: when it was last chosen, and how often passed over since.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Look {
@@ -85,6 +97,30 @@ impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
     }
 }
 
+impl<P: DerefMut<Target: Branch>> Branch for Pin<P> {
+    type Output = <P::Target as Branch>::Output;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        self.as_deref_mut().poll_branch(cx, choice)
+    }
+
+    fn look(&self) -> Look {
+        (**self).look()
+    }
+
+    fn chosen(&self, turn: u32) {
+        (**self).chosen(turn);
+    }
+
+    fn rouse(&self) {
+        (**self).rouse();
+    }
+
+    fn unchosen(&self) {
+        (**self).unchosen();
+    }
+}
+
 /// What a branch is told of the choice it is in.
 #[doc(hidden)]
 #[derive(Default)]
@@ -92,11 +128,22 @@ pub struct ChoiceCx {
     /// Made by the first branch that offers something.
     decision: OnceCell<Arc<Decision>>,
     branch: Cell<u32>,
-    turn: Cell<bool>,
+    turn: Cell<Asked>,
     /// The choice would go on to something that looks ready.
     rivals: Cell<bool>,
     /// Something waits that is to be told if it is not chosen.
     foreign: Cell<bool>,
+}
+
+/// What a branch asks of its choice before that looks at lower branches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asked {
+    #[default]
+    Nothing,
+    /// To be polled again at once, so that others are polled in between.
+    OnePoll,
+    /// To wait until it is woken: by those who were woken for the offer, or by a timer.
+    Timed,
 }
 
 impl fmt::Debug for ChoiceCx {
@@ -105,9 +152,36 @@ impl fmt::Debug for ChoiceCx {
     }
 }
 
+/// A branch that offers one value in several channels has several *parts*, each of which is decided under a number of its own: that of the
+/// branch in the lower bits, and above them that of the part, from 1.
+const PART_SHIFT: u32 = 20;
+
+/// How many parts a branch can have.
+pub(super) const PARTS_MAX: usize = (1 << (u32::BITS - PART_SHIFT)) - 2;
+
+/// The branch to which a number belongs that was decided.
+pub(super) fn branch_of(number: u32) -> u32 {
+    number & ((1 << PART_SHIFT) - 1)
+}
+
 impl ChoiceCx {
     pub(super) fn at(&self, branch: u32) {
         self.branch.set(branch);
+    }
+
+    /// The branch that is being polled goes on to this part of it; `None`: to itself.
+    pub(super) fn at_part(&self, part: Option<usize>) {
+        let part = part.map_or(0, |part| part as u32 + 1);
+        self.branch.set(branch_of(self.branch.get()) | part << PART_SHIFT);
+    }
+
+    /// The part for which another party has decided, if that is one of the branch that is being polled.
+    pub(super) fn decided_part(&self) -> Option<usize> {
+        let decided = self.decision()?.decided()?;
+        if branch_of(decided) != branch_of(self.branch.get()) {
+            return None;
+        }
+        (decided >> PART_SHIFT).checked_sub(1).map(|part| part as usize)
     }
 
     pub(super) fn decision(&self) -> Option<&Decision> {
@@ -137,8 +211,18 @@ impl ChoiceCx {
 
     /// The branch that is being polled has woken whoever may take its offer, and they should be polled
     /// before this choice looks at lower branches.
-    pub(crate) fn ask_for_a_turn(&self) {
-        self.turn.set(true);
+    pub(crate) fn ask_for_a_turn(&self, asked: Asked) {
+        self.turn.set(asked);
+    }
+
+    /// Begins the choice's turn that a timer ends. `false`: there is no timer.
+    pub(crate) fn begin_turn(&self, cx: &Context<'_>) -> bool {
+        self.decision().is_some_and(|decision| decision.begin_turn(cx.waker()))
+    }
+
+    /// Whether that turn goes on; then its end wakes the choice.
+    pub(crate) fn waits_for_turn(&self, cx: &Context<'_>) -> bool {
+        self.decision().is_some_and(|decision| decision.waits_for_turn(cx.waker()))
     }
 
     /// Whether the branch that is being polled loses something if the choice gives it no turn: if not, the choice waits anyway.
@@ -150,7 +234,7 @@ impl ChoiceCx {
         self.rivals.set(rivals);
     }
 
-    pub(super) fn take_turn(&self) -> bool {
+    pub(super) fn take_turn(&self) -> Asked {
         self.turn.take()
     }
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::branch::{Branch, Look};
-use super::{Choosing, Order, Step, Survey, step_on};
+use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
+use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
 use crate::channel::queue::{Handle, Pool};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
@@ -104,7 +105,8 @@ impl<'a, T> Choice<'a, T> {
         Self { order, groups: Vec::new(), skip: None }
     }
 
-    /// Of the branches that are ready, the one whose end was chosen least recently.
+    /// Of the branches that are ready, the one whose end was chosen least recently. Branches without an end (timers, futures,
+    /// processes) get their share by lot.
     pub fn fair() -> Self {
         Self::new(Order::Fair)
     }
@@ -168,6 +170,8 @@ impl<T> Group<T> for Off {
 
 /// The future of a [`Choice`].
 pub struct ChoiceFuture<'a, T> {
+    /// Where it is awaited.
+    awaited: &'static Location<'static>,
     choosing: Choosing,
     /// The number of each group's first branch.
     firsts: Vec<usize>,
@@ -185,6 +189,7 @@ impl<'a, T> IntoFuture for Choice<'a, T> {
     type Output = (usize, T);
     type IntoFuture = ChoiceFuture<'a, T>;
 
+    #[track_caller]
     fn into_future(self) -> ChoiceFuture<'a, T> {
         let mut firsts = Vec::with_capacity(self.groups.len());
         let mut branches = 0;
@@ -193,7 +198,7 @@ impl<'a, T> IntoFuture for Choice<'a, T> {
             branches += group.len();
         }
         let choosing = Choosing::new(self.order, self.skip.is_some(), branches);
-        ChoiceFuture { choosing, firsts, groups: self.groups, skip: self.skip }
+        ChoiceFuture { awaited: Location::caller(), choosing, firsts, groups: self.groups, skip: self.skip }
     }
 }
 
@@ -219,7 +224,7 @@ impl<T> Future for ChoiceFuture<'_, T> {
     type Output = (usize, T);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(usize, T)> {
-        let Self { choosing, firsts, groups, skip } = self.get_mut();
+        let Self { awaited, choosing, firsts, groups, skip } = self.get_mut();
         let mut output = None;
         let chosen = std::task::ready!(choosing.poll(
             &mut |branch: usize, step: Step<'_, '_>| {
@@ -234,12 +239,16 @@ impl<T> Future for ChoiceFuture<'_, T> {
             },
             cx
         ));
+        assert!(chosen != HOPELESS, "at {awaited}: {EVERY_BRANCH_IS_OFF}");
         let value = output.or_else(|| skip.take()).expect("a branch that happened has an output, and skip a value");
         Poll::Ready((chosen, value))
     }
 }
 
 /// Sends the value in `slot` to whichever of `senders` has a receive for it first, and says which.
+///
+/// It can be awaited, or be a branch of a choice: an empty slot turns that branch off, and if another branch is chosen the value is in the
+/// slot. Of the senders that are ready it takes the one that was chosen least recently.
 ///
 /// # Errors
 /// [`SendError::NotTaken`] if one of the channels has ended: which one is in the error; the value is in `slot`.
@@ -248,7 +257,8 @@ impl<T> Future for ChoiceFuture<'_, T> {
 /// Dropped before it is done, the value is in `slot` unless a receive has taken it.
 ///
 /// # Panics
-/// If `senders` is empty: such a send could never end. An empty slot has nothing to send: it is done at once, and the index is 0.
+/// If `senders` is empty: such a send could never end; as a branch, if there are more than 4,094 of them. An empty slot has nothing to send:
+/// awaited, it is done at once, and the index is 0.
 ///
 /// # Examples
 /// ```
@@ -261,20 +271,41 @@ impl<T> Future for ChoiceFuture<'_, T> {
 /// assert_eq!(job, None);
 /// # });
 /// ```
+///
+/// As a branch:
+/// ```
+/// use dunlin_core::{alt, channel, send_to_any};
+/// # dunlin_core::doc::block_on(async {
+/// let ((tx, _rx), (ty, _ry)) = (channel(), channel());
+/// let (mut job, mut workers) = (Some("dig".to_string()), [tx, ty]);
+/// let idle = alt! {
+///     sent = send_to_any(&mut job, &mut workers) => sent.is_err(),
+///     skip => true, // no worker receives now
+/// };
+/// assert_eq!((idle, job.as_deref()), (true, Some("dig")));
+/// # });
+/// ```
+#[track_caller]
 pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T, P>]) -> SendingToAny<'a, T> {
     assert!(!senders.is_empty(), "send_to_any over no senders would wait for ever");
     let posts: Vec<_> = senders.iter_mut().map(|s| (&**s.chan(), Post::new(Handle::END))).collect();
     let choosing = Choosing::new(Order::Fair, false, posts.len());
-    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(None)), slot }
+    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(None)), slot, is_out: false, of: None, sent: 0 }
 }
 
-/// The future of [`send_to_any`].
-#[must_use = "an operation does nothing until it is awaited"]
+/// The operation of [`send_to_any`].
+#[must_use = "an operation does nothing until it is awaited or chosen"]
 pub struct SendingToAny<'a, T> {
     choosing: Choosing,
     posts: Vec<(&'a Chan<T>, Post)>,
     pool: Pool<T>,
     slot: &'a mut Option<T>,
+    /// The value is in the pool.
+    is_out: bool,
+    /// The choice that it is a branch of, by its decision.
+    of: Option<u128>,
+    /// Which sender it was, in the end.
+    sent: usize,
 }
 
 impl<T> fmt::Debug for SendingToAny<'_, T> {
@@ -286,14 +317,83 @@ impl<T> fmt::Debug for SendingToAny<'_, T> {
 impl<T> Unpin for SendingToAny<'_, T> {}
 
 impl<T> SendingToAny<'_, T> {
-    fn take_back(&mut self) {
+    fn withdraw(&mut self) {
         for (chan, post) in &mut self.posts {
             chan.withdraw(post, &mut None, true);
         }
+    }
+
+    fn take_back(&mut self) {
+        self.withdraw();
+        self.is_out = false;
         let value = self.pool.lock().take();
         if value.is_some() {
             *self.slot = value;
         }
+    }
+
+    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is taken back.
+    fn begin(&mut self, of: Option<u128>) {
+        if self.is_out {
+            if self.of != of {
+                self.withdraw();
+            }
+        } else {
+            self.is_out = true;
+            *self.pool.lock() = self.slot.take();
+        }
+        self.of = of;
+    }
+
+    fn end(&mut self, part: usize, sent: Result<(), Failed>) -> Poll<Result<usize, SendError<usize>>> {
+        self.sent = part;
+        self.take_back();
+        Poll::Ready(sent.map(|()| part).map_err(|failed| failed.with(part)))
+    }
+}
+
+/// Its channels are parts of one branch: the receive that takes the value decides for one of them.
+impl<T> Branch for SendingToAny<'_, T> {
+    type Output = Result<usize, SendError<usize>>;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        assert!(this.posts.len() <= PARTS_MAX, "send_to_any as a branch has at most {PARTS_MAX} senders");
+        let (decision, _) = choice.offering(cx.waker());
+        this.begin(Some(decision.id()));
+        let decided = choice.decided_part();
+        let mut parts: Vec<usize> = match decided {
+            // The others are dead, and an extended receive may hold the value.
+            Some(part) => vec![part],
+            None => (0..this.posts.len()).collect(),
+        };
+        parts.sort_by_key(|part| this.posts[*part].0.record.sender.turn());
+        for part in parts {
+            let (chan, post) = &mut this.posts[part];
+            choice.at_part(Some(part));
+            let sent = chan.poll_send_pooled(post, &this.pool, cx, choice);
+            if let Poll::Ready(sent) = sent {
+                choice.at_part(None);
+                return this.end(part, sent);
+            }
+        }
+        choice.at_part(None);
+        Poll::Pending
+    }
+
+    fn look(&self) -> Look {
+        if self.slot.is_none() && !self.is_out {
+            return Look::Off;
+        }
+        Look::Maybe(self.posts.iter().map(|(chan, _)| chan.record.sender.turn()).min())
+    }
+
+    fn chosen(&self, turn: u32) {
+        self.posts[self.sent].0.record.sender.set_turn(turn);
+    }
+
+    fn rouse(&self) {
+        self.posts.iter().for_each(|(chan, _)| chan.rouse());
     }
 }
 
@@ -301,13 +401,11 @@ impl<T> Future for SendingToAny<'_, T> {
     type Output = Result<usize, SendError<usize>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { choosing, posts, pool, slot } = &mut *self;
-        if !choosing.has_begun() {
-            if slot.is_none() {
-                return Poll::Ready(Ok(0));
-            }
-            *pool.lock() = slot.take();
+        if self.slot.is_none() && !self.is_out {
+            return Poll::Ready(Ok(0));
         }
+        self.begin(None);
+        let Self { choosing, posts, pool, .. } = &mut *self;
         let mut result = Ok(());
         let chosen = std::task::ready!(choosing.poll(
             &mut |branch: usize, step: Step<'_, '_>| {
@@ -322,17 +420,19 @@ impl<T> Future for SendingToAny<'_, T> {
                     Step::Poll(cx, choice) => {
                         return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
                     }
-                    Step::Survey(_) => {}
+                    Step::Survey(_) | Step::Unchosen => {}
                     Step::Chosen(turn) => chan.record.sender.set_turn(turn),
                     Step::Rouse => chan.rouse(),
-                    Step::Unchosen => {}
+                    Step::Turn(turn) => {
+                        let looks = Look::Maybe(Some(chan.record.sender.turn()));
+                        turn(looks).into_iter().for_each(|turn| chan.record.sender.set_turn(turn));
+                    }
                 }
                 Poll::Pending
             },
             cx
         ));
-        self.take_back();
-        Poll::Ready(result.map(|()| chosen).map_err(|failed: Failed| failed.with(chosen)))
+        self.end(chosen, result)
     }
 }
 

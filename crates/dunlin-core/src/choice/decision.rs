@@ -27,7 +27,9 @@ use crate::channel::after::Wakes;
 use crate::lock::{Guard, Lock};
 use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::sync::{AtomicU64, Ordering, global};
+use crate::turn;
 use crate::waits;
+use crate::wakers::keep;
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
@@ -80,6 +82,8 @@ struct State {
     owners_turn: Option<u32>,
     /// The patience with its owner runs.
     patient: bool,
+    /// The turn of one of its sends that a timer ends, or 0.
+    turn: u32,
 }
 
 /// In the lock's tag: it may be the owner's turn, or somebody may be in the queue.
@@ -157,13 +161,14 @@ impl Decision {
                 status: Status::Open,
                 turned_away: false,
                 queue: VecDeque::new(),
-                owner: Some(owner.clone()),
+                owner: Some(keep(owner)),
                 wanted: false,
                 ready: false,
                 asked_back: false,
                 spared: false,
                 owners_turn: None,
                 patient: false,
+                turn: 0,
             }),
         }
     }
@@ -173,10 +178,26 @@ impl Decision {
         let mut state = self.state.lock();
         let old = match &mut state.owner {
             Some(waker) if waker.will_wake(owner) => None,
-            slot => slot.replace(owner.clone()),
+            slot => slot.replace(keep(owner)),
         };
         drop(state);
         drop(old);
+    }
+
+    /// Begins a turn. `false`: no timer could end it.
+    pub(crate) fn begin_turn(&self, owner: &Waker) -> bool {
+        let Some(turn) = turn::begin(owner) else { return false };
+        let before = std::mem::replace(&mut self.state.lock().turn, turn);
+        if before != 0 {
+            turn::forget(before);
+        }
+        true
+    }
+
+    /// Whether the turn goes on; then its end wakes the owner.
+    pub(crate) fn waits_for_turn(&self, owner: &Waker) -> bool {
+        let turn = self.state.lock().turn;
+        !turn::is_over(turn, owner)
     }
 
     /// The branch that happened, if one has.
@@ -314,15 +335,17 @@ impl Decision {
         }
     }
 
-    /// Whether [`reserve`](Self::reserve) would not have to wait.
+    /// Whether [`reserve`](Self::reserve) would not have to wait. If it would, the caller is woken when the choice is open.
     pub(crate) fn may_be_reserved(&self) -> bool {
-        let state = self.state.lock();
-        match state.status {
+        let mut state = self.state.lock();
+        let may = match state.status {
             Status::Open => state.owners_turn.is_none(),
             Status::Busy | Status::Reserved(_) => false,
             // It is found dead.
             Status::Decided(_) => true,
-        }
+        };
+        state.turned_away |= !may;
+        may
     }
 
     /// The receiver elsewhere has taken the offer it had reserved.
@@ -332,7 +355,7 @@ impl Decision {
             state.status = Status::Decided(branch);
         }
         tell_queued(&mut state, wakes);
-        wakes.add(state.owner.clone());
+        wakes.add(state.owner.as_ref().map(keep));
     }
 
     /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it first.
@@ -350,7 +373,7 @@ impl Decision {
             }
         }
         tell_queued(&mut state, wakes);
-        wakes.add(state.owner.clone());
+        wakes.add(state.owner.as_ref().map(keep));
         let waits = state.owners_turn.is_some() && !std::mem::replace(&mut state.patient, true);
         drop(state);
         if waits {
@@ -442,7 +465,7 @@ impl Decision {
 
     /// Wakes the owner: one of its offers has changed.
     pub(crate) fn nudge(&self, wakes: &mut Wakes) {
-        wakes.add(self.state.lock().owner.clone());
+        wakes.add(self.state.lock().owner.as_ref().map(keep));
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

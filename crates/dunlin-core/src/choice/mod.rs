@@ -10,8 +10,13 @@
 //! end was chosen least recently: every end remembers when its last turn was, so fairness holds from one choice to the
 //! next, also if they are at different places of the program. *Random* draws among the ready ones.
 //!
+//! A branch without an end (a timer, a future, a process) remembers nothing, so such branches get their share of a fair choice by lot. The
+//! lot alone could pass an end over for long. So every ready end counts how often the lot passed it over, and the lot is
+//! not drawn once that count of one of them exceeds the number of branches without an end. Then each ready end of n branches is
+//! chosen at least once in n + 1 choices. The count and the turn are one word ([`PASSED_OVER`]).
+//!
 //! A send can never happen in the poll that offers its value, because only a receive that is being polled takes one.
-//! So a send gets its turn: if it woke a receiver, the choice lets that one be polled before it goes on
+//! So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them be polled before it goes on
 //! to lower branches that look ready, or to `skip`. With nothing to go on to it just waits.
 
 pub(crate) mod branch;
@@ -23,8 +28,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 pub(crate) use branch::ChoiceCx;
-use branch::{Branch, Look};
+use branch::{Asked, Branch, Look, Unawaited};
 
+use crate::budget;
 use crate::channel::after::Wakes;
 
 /// In which order the branches of a choice are tried.
@@ -45,10 +51,26 @@ pub enum Step<'a, 'b> {
     Chosen(u32),
     Rouse,
     Unchosen,
+    /// Gives the end of the branch another turn, if the function has one for how the branch looks.
+    Turn(fn(Look) -> Option<u32>),
 }
 
 /// Not the number of a branch: the step is for all of them.
 const ALL: usize = usize::MAX;
+
+/// What a choice gives in which every branch is off, and which has no `skip`: its user panics, at a line of users' code.
+pub(crate) const HOPELESS: usize = ALL;
+
+/// The panic of an [`alt!`](crate::alt) in which every branch is off.
+#[doc(hidden)]
+#[cold]
+#[track_caller]
+pub fn hopeless() -> ! {
+    panic!("{EVERY_BRANCH_IS_OFF}");
+}
+
+pub(crate) const EVERY_BRANCH_IS_OFF: &str =
+    "a choice in which every branch is off would wait for ever: add a `skip` or a timeout";
 
 /// Carries out a step on a branch; one that is `None` is off.
 #[doc(hidden)]
@@ -60,6 +82,13 @@ pub fn step<B: Branch>(branch: Pin<&mut Option<B>>, step: Step<'_, '_>) -> Poll<
     }
 }
 
+/// [`step`] on what an expression with `.await` at its end has given.
+#[doc(hidden)]
+#[inline]
+pub fn step_unawaited<B: Unawaited>(branch: Pin<&mut Option<B>>, at: Step<'_, '_>) -> Poll<B::Output> {
+    step(branch, at)
+}
+
 #[inline]
 pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Poll<B::Output> {
     match step {
@@ -67,6 +96,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
         Step::Unchosen => branch.unchosen(),
+        Step::Turn(turn) => turn(branch.look()).into_iter().for_each(|turn| branch.chosen(turn)),
         Step::Survey(_) => {}
     }
     Poll::Pending
@@ -81,12 +111,50 @@ pub fn survey<B: Branch>(branch: Pin<&mut Option<B>>, number: usize, survey: &mu
     }
 }
 
+/// The bits of an end's turn that count the choices since in which the end looked ready and the lot chose a branch without
+/// an end. The bits above them are the turn itself: the next one of a choice is greater than those of all its ends.
+const PASSED_OVER: u32 = 0xff;
+
+/// A turn that is not below this one is followed by [`renumbered`] turns.
+const TURN_MAX: u32 = u32::MAX - 2 * PASSED_OVER;
+
+/// The turn after the latest one.
+fn next_turn(last: u32) -> u32 {
+    (last | PASSED_OVER) + 1
+}
+
+/// Counts one more choice that passed over a ready end.
+fn passed_over(look: Look) -> Option<u32> {
+    match look {
+        Look::Maybe(Some(turn)) if turn & PASSED_OVER < PASSED_OVER => Some(turn + 1),
+        _ => None,
+    }
+}
+
+/// The turns begin anew. Ends that had one in the last eight million choices keep their order.
+fn renumbered(look: Look) -> Option<u32> {
+    match look {
+        Look::Empty(turn) | Look::Maybe(turn) => turn.map(|turn| turn.saturating_sub((TURN_MAX / 2) & !PASSED_OVER)),
+        Look::Off => None,
+    }
+}
+
+/// What a survey looks for among the branches that look ready and have not been tried.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    First,
+    /// The end with the earliest turn, and any of the branches without an end.
+    Earliest,
+    Any,
+    /// Whether an end was passed over too often.
+    Overdue,
+}
+
 /// A look at all branches: which are on, and which to try first.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Survey {
-    order: Order,
-    branches: usize,
+    wanted: Wanted,
     on: Numbers,
     tried: Numbers,
     any_on: bool,
@@ -96,12 +164,22 @@ pub struct Survey {
     ready: u32,
     best: usize,
     best_turn: u32,
+    /// How many of the ready have no end, and one of them.
+    endless: u32,
+    drawn: usize,
+    overdue: bool,
 }
 
 impl Survey {
     fn new(order: Order, branches: usize, last: u32) -> Self {
         let (on, tried) = (Numbers::below(branches), Numbers::below(branches));
-        Self { order, branches, on, tried, any_on: false, last, ready: 0, best: 0, best_turn: 0 }
+        let wanted = match order {
+            Order::Prioritised => Wanted::First,
+            Order::Fair => Wanted::Earliest,
+            Order::Random => Wanted::Any,
+        };
+        let (best, best_turn, drawn) = (0, u32::MAX, 0);
+        Self { wanted, on, tried, any_on: false, last, ready: 0, best, best_turn, endless: 0, drawn, overdue: false }
     }
 
     #[inline(always)]
@@ -121,20 +199,63 @@ impl Survey {
 
     fn consider(&mut self, number: usize, turn: Option<u32>) {
         self.ready += 1;
-        let better = self.ready == 1
-            || match self.order {
-                Order::Prioritised => false,
-                // Each of those that look ready is kept with the same chance.
-                Order::Random => random(self.ready) == 0,
-                // What has no memory of its turns, such as a timer, goes first once in a while.
-                Order::Fair => match turn {
-                    Some(turn) => turn < self.best_turn,
-                    None => random(self.branches as u32) == 0,
-                },
-            };
-        if better {
-            (self.best, self.best_turn) = (number, turn.unwrap_or(self.last));
+        match (self.wanted, turn) {
+            (Wanted::Earliest, Some(turn)) => {
+                if turn < self.best_turn {
+                    (self.best, self.best_turn) = (number, turn);
+                }
+            }
+            (Wanted::Earliest, None) => {
+                self.endless += 1;
+                if random(self.endless) == 0 {
+                    self.drawn = number;
+                }
+            }
+            (Wanted::First, _) => {
+                if self.ready == 1 {
+                    self.best = number;
+                }
+            }
+            // Each of those that look ready is kept with the same chance.
+            (Wanted::Any, _) => {
+                if random(self.ready) == 0 {
+                    self.best = number;
+                }
+            }
+            (Wanted::Overdue, turn) => {
+                self.overdue |= turn.is_some_and(|turn| {
+                    let passed_over = turn & PASSED_OVER;
+                    passed_over > self.endless || passed_over == PASSED_OVER
+                });
+            }
         }
+    }
+
+    /// Surveys the branches that have not been tried. Gives the one to try next, unless none looks ready, and whether the lot chose it.
+    #[inline(always)]
+    fn next(&mut self, step: &mut impl Stepper) -> Option<(usize, bool)> {
+        (self.ready, self.endless, self.best_turn) = (0, 0, u32::MAX);
+        let _ = step(ALL, Step::Survey(self));
+        match (self.ready, self.endless) {
+            (0, _) => None,
+            (_, 0) => Some((self.best, false)),
+            _ => Some(self.draw(step)),
+        }
+    }
+
+    /// The end with the earliest turn, or a branch without an end: with the chance that all such branches have.
+    #[inline(never)]
+    fn draw(&mut self, step: &mut impl Stepper) -> (usize, bool) {
+        let (ready, wanted) = (self.ready, self.wanted);
+        if self.endless < ready {
+            (self.wanted, self.overdue) = (Wanted::Overdue, false);
+            let _ = step(ALL, Step::Survey(self));
+            (self.ready, self.wanted) = (ready, wanted);
+            if self.overdue || random(ready) >= self.endless {
+                return (self.best, false);
+            }
+        }
+        (self.drawn, true)
     }
 }
 
@@ -208,9 +329,20 @@ pub(crate) struct Choosing {
     skip: bool,
     branches: usize,
     cx: ChoiceCx,
-    begun: bool,
+    stage: Stage,
     /// The latest turn of any of the ends, as of the last look.
     last: u32,
+}
+
+/// How far a choice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    /// It has been polled, but the budget refused it: no branch has.
+    Refused,
+    Begun,
+    /// The branch that happened has no end, and was chosen by lot.
+    ByLot,
 }
 
 /// The branch number that stands for `skip`.
@@ -222,34 +354,37 @@ enum Tried {
     NotYet,
     /// Let others be polled first.
     Turn,
+    /// The same, for as long as nothing wakes the choice.
+    TimedTurn,
+    /// A budget refused something in it, which has woken the task.
+    Refused,
     /// Another party decided for this branch.
     Decided(u32),
 }
 
 impl Choosing {
     pub(crate) fn new(order: Order, skip: bool, branches: usize) -> Self {
-        Self { order, skip, branches, cx: ChoiceCx::default(), begun: false, last: 0 }
-    }
-
-    /// Whether it has been polled.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun
+        Self { order, skip, branches, cx: ChoiceCx::default(), stage: Stage::New, last: 0 }
     }
 
     #[inline(always)]
-    fn attempt(&mut self, step: &mut impl Stepper, branch: usize, cx: &mut Context<'_>) -> Tried {
+    fn attempt(&mut self, step: &mut impl Stepper, branch: usize, refusals: u32, cx: &mut Context<'_>) -> Tried {
         self.cx.at(branch as u32);
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
+        // Something inside the branch may be ready: the choice must not go on to another branch because of a budget.
+        let refused = budget::refusals() != refusals;
         // Nothing was offered, so nobody else can have decided, nor needs a turn.
-        let Some(decision) = self.cx.decision() else { return Tried::NotYet };
+        let Some(decision) = self.cx.decision() else { return if refused { Tried::Refused } else { Tried::NotYet } };
         let decided = decision.decided();
         self.rouse(step);
-        match decided {
-            Some(branch) => Tried::Decided(branch),
-            None if self.cx.take_turn() => Tried::Turn,
-            None => Tried::NotYet,
+        match (decided, self.cx.take_turn()) {
+            (Some(branch), _) => Tried::Decided(branch),
+            (None, Asked::OnePoll) => Tried::Turn,
+            (None, Asked::Timed) => Tried::TimedTurn,
+            (None, Asked::Nothing) if refused => Tried::Refused,
+            (None, Asked::Nothing) => Tried::NotYet,
         }
     }
 
@@ -267,14 +402,21 @@ impl Choosing {
         if branch == SKIPPED {
             return Poll::Ready(self.branches);
         }
+        let branch = branch::branch_of(branch);
         self.cx.at(branch);
         step(branch as usize, Step::Poll(cx, &self.cx)).map(|()| branch as usize)
     }
 
     /// Tries one branch; `Some`: the poll ends with this.
     #[inline(always)]
-    fn after(&mut self, step: &mut impl Stepper, branch: usize, cx: &mut Context<'_>) -> Option<Poll<usize>> {
-        match self.attempt(step, branch, cx) {
+    fn after(
+        &mut self,
+        step: &mut impl Stepper,
+        branch: usize,
+        refusals: u32,
+        cx: &mut Context<'_>,
+    ) -> Option<Poll<usize>> {
+        match self.attempt(step, branch, refusals, cx) {
             Tried::Happened => Some(Poll::Ready(branch)),
             Tried::NotYet => None,
             Tried::Decided(branch) => Some(self.finish(step, branch, cx)),
@@ -282,31 +424,31 @@ impl Choosing {
                 cx.waker().wake_by_ref();
                 Some(Poll::Pending)
             }
+            Tried::TimedTurn | Tried::Refused => Some(Poll::Pending),
         }
     }
 
     /// Tries those that look ready, one after the other as the order says, and then has the rest wait.
     fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut survey = Survey::new(self.order, self.branches, self.last);
+        // From here on something inside a branch may be refused.
+        let refusals = budget::refusals();
         loop {
-            survey.ready = 0;
-            let _ = step(ALL, Step::Survey(&mut survey));
+            let next = survey.next(step);
             self.last = survey.last;
-            if !self.begun {
-                self.begun = true;
-                let hopeless = !survey.any_on && !self.skip;
-                assert!(
-                    !hopeless,
-                    "a choice in which every branch is off would wait for ever: add a `skip` or a timeout"
-                );
+            if matches!(self.stage, Stage::New | Stage::Refused) {
+                self.stage = Stage::Begun;
+                if !survey.any_on && !self.skip {
+                    return Some(Poll::Ready(HOPELESS));
+                }
             }
-            if survey.ready == 0 {
-                break;
-            }
-            let branch = survey.best;
+            let Some((branch, by_lot)) = next else { break };
             survey.tried.add(branch);
             self.cx.set_rivals(survey.ready > 1 || self.skip);
-            if let Some(poll) = self.after(step, branch, cx) {
+            if let Some(poll) = self.after(step, branch, refusals, cx) {
+                if by_lot && poll == Poll::Ready(branch) {
+                    self.stage = Stage::ByLot;
+                }
                 return Some(poll);
             }
             if survey.ready == 1 {
@@ -317,7 +459,7 @@ impl Choosing {
         for branch in 0..self.branches {
             if survey.on.has(branch)
                 && !survey.tried.has(branch)
-                && let Some(poll) = self.after(step, branch, cx)
+                && let Some(poll) = self.after(step, branch, refusals, cx)
             {
                 return Some(poll);
             }
@@ -326,20 +468,48 @@ impl Choosing {
     }
 
     pub(crate) fn poll(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
+        if budget::is_spent() && self.is_refused(cx) {
+            return Poll::Pending;
+        }
         let poll = self.poll_branches(step, cx);
+        if poll.is_ready() {
+            budget::count();
+        }
         if let (Poll::Ready(chosen), Order::Fair) = (poll, self.order)
             && chosen < self.branches
         {
-            if self.last == u32::MAX {
-                // The count is full: all begin anew, as equals.
-                self.last = 0;
-                for branch in 0..self.branches {
-                    let _ = step(branch, Step::Chosen(0));
+            if self.stage == Stage::ByLot {
+                for branch in (0..self.branches).filter(|branch| *branch != chosen) {
+                    let _ = step(branch, Step::Turn(passed_over));
                 }
+            } else {
+                if self.last >= TURN_MAX {
+                    self.renumber(step);
+                }
+                let _ = step(chosen, Step::Chosen(next_turn(self.last)));
             }
-            let _ = step(chosen, Step::Chosen(self.last + 1));
         }
         poll
+    }
+
+    /// The budget is spent.
+    #[cold]
+    fn is_refused(&mut self, cx: &Context<'_>) -> bool {
+        let refused = self.stage == Stage::New && budget::refuse(cx);
+        if refused {
+            self.stage = Stage::Refused;
+        } else {
+            budget::renew();
+        }
+        refused
+    }
+
+    #[cold]
+    fn renumber(&mut self, step: &mut impl Stepper) {
+        for branch in 0..self.branches {
+            let _ = step(branch, Step::Turn(renumbered));
+        }
+        self.last = renumbered(Look::Empty(Some(self.last))).unwrap_or(0);
     }
 
     /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the one that was chosen
@@ -420,4 +590,29 @@ fn random(_: u32) -> u32 {
 fn random(n: u32) -> u32 {
     use shuttle::rand::Rng;
     shuttle::rand::thread_rng().gen_range(0..n)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::{Choice, RecvError, Sender, channel};
+
+    /// Which of two channels, both without a sender, a fair choice takes.
+    fn chosen(ends: &mut [crate::Receiver<u8>; 2]) -> usize {
+        let mut choice = Choice::fair().all(ends.iter_mut().map(|rx| rx.recv())).into_future();
+        let polled = Pin::new(&mut choice).poll(&mut Context::from_waker(std::task::Waker::noop()));
+        let Poll::Ready((chosen, Err(RecvError::Closed))) = polled else { panic!("{polled:?}") };
+        chosen
+    }
+
+    #[test]
+    fn turns_that_are_renumbered_keep_their_order() {
+        let mut ends = [(); 2].map(|()| channel::<u8>()).map(|(_, rx): (Sender<u8>, _)| rx);
+        ends[0].chan().record.receiver.set_turn(TURN_MAX);
+        ends[1].chan().record.receiver.set_turn(TURN_MAX - 1000);
+        let turn = |ends: &[crate::Receiver<u8>; 2], end: usize| ends[end].chan().record.receiver.turn();
+        assert_eq!(chosen(&mut ends), 1);
+        assert!(turn(&ends, 0) < turn(&ends, 1) && turn(&ends, 1) < TURN_MAX);
+        assert_eq!([0; 4].map(|_| chosen(&mut ends)), [0, 1, 0, 1]);
+    }
 }

@@ -25,6 +25,8 @@ pin_project_lite::pin_project! {
     #[project_replace = SlotReplaced]
     enum Slot<F: Future> {
         Running { #[pin] future: F },
+        // It has ended, and is not counted off yet.
+        Ended { output: F::Output },
         // Waiting for the others.
         Done { output: F::Output },
         Taken,
@@ -39,10 +41,23 @@ impl<F: Future> Slot<F> {
     /// Polls the branch. `true`: it is done now. One that was done before has nothing left to do.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
-        let SlotProjected::Running { future } = self.as_mut().project() else { return false };
+        let SlotProjected::Running { future } = self.as_mut().project() else { return self.end() };
         let Poll::Ready(output) = future.poll(cx) else { return false };
-        // The future is dropped at once, not with the last branch: it may hold ends.
-        self.set(Self::Done { output });
+        // The future is dropped at once, not with the last branch: it may hold ends. If its `Drop` panics the output is kept, and the next
+        // poll says that it is there.
+        self.set(Self::Ended { output });
+        self.end()
+    }
+
+    /// `true`: the branch has ended, and was not counted off yet.
+    #[cold]
+    fn end(mut self: Pin<&mut Self>) -> bool {
+        if !matches!(*self, Self::Ended { .. }) {
+            return false;
+        }
+        if let SlotReplaced::Ended { output } = self.as_mut().project_replace(Self::Taken) {
+            self.set(Self::Done { output });
+        }
         true
     }
 
@@ -122,7 +137,8 @@ par_of! {
 /// written. For a list, collect into a [`Par`].
 ///
 /// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait records. They are
-/// polled in the order they become ready, and after some 2,000 polls the task's neighbours get their turn. A branch that computes for long
+/// polled in the order they become ready. After some 2,000 polls, or as many operations that were ready at once, the task's neighbours get
+/// their turn. A branch that computes for long
 /// without awaiting holds its siblings up; `spawn` it instead. If a branch panics, the others are dropped
 /// with the `par!`.
 ///
@@ -191,7 +207,8 @@ impl<F: Future> fmt::Debug for Par<F> {
 }
 
 impl<F: Future> Par<F> {
-    /// At most this many polls of branches (2,048 unless set) before the task's neighbours get their turn.
+    /// At most this many polls of branches, or operations that are ready at once, (2,048 unless set) before the task's neighbours get
+    /// their turn.
     pub fn budget(mut self, polls: u32) -> Self {
         self.ready.set_budget(polls);
         self

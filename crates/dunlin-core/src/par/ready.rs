@@ -11,6 +11,8 @@
 //! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once more before it
 //!    ends; and whoever fills the inbox wakes the task after that, so no wake is lost in between.
 
+pub(crate) mod alone;
+
 use std::cell::Cell;
 use std::panic::Location;
 use std::task::{Context, Poll, Waker};
@@ -18,7 +20,8 @@ use std::task::{Context, Poll, Waker};
 use crate::lock::Lock;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, global, per_thread};
 use crate::table::{Entry, Table};
-use crate::waits::{self, Identities};
+use crate::waits::{self, Identities, Pid};
+use crate::wakers::keep;
 
 global! { static HEADERS: Table<Header> = Table::new(); }
 
@@ -40,6 +43,19 @@ pub(super) fn wake(header: u32, branch: u32) {
 fn wake_another(header: u32, branch: u32) {
     if let Some(header) = HEADERS.get(header) {
         header.wake(branch);
+    }
+}
+
+/// Whether a `par!` is being polled on this thread.
+pub(crate) fn is_inside() -> bool {
+    INNERMOST.with(Cell::get).header.is_some()
+}
+
+/// An operation was refused on this thread, after so many that were ready: it counts for the innermost `par!`, if there is one.
+pub(crate) fn spend(operations: u32) {
+    if let Some(innermost) = INNERMOST.with(Cell::get).header {
+        // SAFETY: this thread is inside the poll of this header's `par!`, and `spend` calls nothing else.
+        unsafe { innermost.local(|local| local.spend(operations)) };
     }
 }
 
@@ -79,6 +95,8 @@ struct Local {
     last: u32,
     /// For each branch: the one behind it in the list, or [`LAST`]; [`IDLE`] if it is not in the list.
     next: Vec<u32>,
+    /// How many operations of the branches may still be ready before this poll ends.
+    operations: u32,
     /// A `par!` inside this one has spent its budget. Its poll is to end, and looks as if the list were at its end: what it held is here.
     ending: Option<Held>,
 }
@@ -128,8 +146,22 @@ impl Local {
 
     /// Has the poll end soon: `pop` gives only what is pushed from now on.
     fn end_poll(&mut self) {
-        if self.ending.is_none() {
-            self.ending = Some((std::mem::replace(&mut self.first, LAST), self.last));
+        let (first, last) = (std::mem::replace(&mut self.first, LAST), self.last);
+        self.ending = Some(match self.ending {
+            None | Some((LAST, _)) => (first, last),
+            Some(held) if first == LAST => held,
+            Some((held, before)) => {
+                self.next[before as usize] = first;
+                (held, last)
+            }
+        });
+    }
+
+    /// One of its operations was refused by the [budget](crate::budget), after so many that were ready.
+    fn spend(&mut self, operations: u32) {
+        self.operations = self.operations.saturating_sub(operations);
+        if self.operations == 0 {
+            self.end_poll();
         }
     }
 
@@ -191,7 +223,7 @@ impl Header {
     /// # Safety
     /// The caller must be the thread whose token is in `owner`, or hold the `par!` by `&mut` while `owner` is 0; and `f` must not
     /// reach this function again.
-    #[inline]
+    #[inline(always)]
     unsafe fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         #[cfg(not(loom))]
         // SAFETY: by this function's contract nobody else has a reference to the contents now.
@@ -222,7 +254,7 @@ impl Header {
             remote.inbox_max = INBOX_MAX.max(2 * remote.inbox.len());
         }
         self.has_mail.store(true, Ordering::Release);
-        let task = remote.task.clone();
+        let task = remote.task.as_ref().map(keep);
         drop(remote);
         if let Some(task) = task {
             task.wake();
@@ -261,12 +293,11 @@ impl Owned {
     /// one for its own budget, and nested budgets would multiply.
     #[cold]
     fn yield_task(&self, cx: &mut Context<'_>) {
+        let Some(outer) = self.outer.header else { return crate::budget::wake_later(cx.waker()) };
         cx.waker().wake_by_ref();
-        if let Some(outer) = self.outer.header {
-            // SAFETY: this thread is inside the poll of that `par!` too (it was the innermost when this one's began), and `end_poll`
-            // calls nothing else.
-            unsafe { outer.local(Local::end_poll) };
-        }
+        // SAFETY: this thread is inside the poll of that `par!` too (it was the innermost when this one's began), and `end_poll`
+        // calls nothing else.
+        unsafe { outer.local(Local::end_poll) };
     }
 }
 
@@ -275,6 +306,23 @@ impl Drop for Owned {
     fn drop(&mut self) {
         INNERMOST.with(|cell| cell.set(self.outer));
         self.header.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A branch that is being polled. If the poll panics, its branch is ready still: it is polled again, with those behind it, if the `par!` is.
+struct Polling {
+    header: &'static Header,
+    /// The process of the first branch.
+    first: u64,
+}
+
+impl Drop for Polling {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        let branch = Pid::current().as_u64().wrapping_sub(self.first) as u32;
+        // SAFETY: dropped before `Owned`, so this thread's token is in `owner`, and `push` calls nothing else.
+        unsafe { self.header.local(|local| local.push(branch)) };
     }
 }
 
@@ -340,12 +388,15 @@ impl Ready {
         let mut remote = header.remote.lock();
         let old = match &mut remote.task {
             Some(task) if task.will_wake(cx.waker()) => None,
-            task => task.replace(cx.waker().clone()),
+            task => task.replace(keep(cx.waker())),
         };
         drop(remote);
         drop(old);
         let owned = Owned::new(index, header);
         let entered = waits::enter(first);
+        let polling = Polling { header, first };
+        // SAFETY: this thread's token is in `owner`, and nothing else is called.
+        unsafe { header.local(|local| local.operations = budget) };
         let mut polls = 0;
         let ended = loop {
             if polls == budget {
@@ -375,13 +426,15 @@ impl Ready {
                 super::waker::with_waker(index, branch, |waker| poll(branch as usize, &mut Context::from_waker(waker)));
             if done {
                 left -= 1;
+                // At once: a branch behind it may panic.
+                self.left = left;
                 if left == 0 {
                     break true;
                 }
             }
         };
+        std::mem::forget(polling);
         drop((entered, owned));
-        self.left = left;
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }

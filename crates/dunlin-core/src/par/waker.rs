@@ -15,12 +15,40 @@ mod packed {
 
     static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, drop);
 
+    /// Of the wakers that code outside of dunlin keeps, in dev builds: they are counted ([`crate::waits::activity`]).
+    #[cfg(debug_assertions)]
+    static FOREIGN: RawWakerVTable = RawWakerVTable::new(clone_foreign, wake_foreign, wake, drop_foreign);
+
     fn pack(header: u32, branch: u32) -> *const () {
         ptr::without_provenance((header as usize) << 32 | branch as usize)
     }
 
+    /// Not for the core itself, which calls [`copy`].
     unsafe fn clone(data: *const ()) -> RawWaker {
+        #[cfg(debug_assertions)]
+        if !crate::waits::activity::is_keeping() {
+            // SAFETY: it may be called with any data.
+            return unsafe { clone_foreign(data) };
+        }
         RawWaker::new(data, &VTABLE)
+    }
+
+    #[cfg(debug_assertions)]
+    unsafe fn clone_foreign(data: *const ()) -> RawWaker {
+        crate::waits::activity::kept();
+        RawWaker::new(data, &FOREIGN)
+    }
+
+    #[cfg(debug_assertions)]
+    unsafe fn wake_foreign(data: *const ()) {
+        // SAFETY: it may be called with any data.
+        unsafe { wake(data) };
+        crate::waits::activity::given_up();
+    }
+
+    #[cfg(debug_assertions)]
+    unsafe fn drop_foreign(_: *const ()) {
+        crate::waits::activity::given_up();
     }
 
     unsafe fn wake(data: *const ()) {
@@ -54,7 +82,7 @@ mod packed {
     }
 
     /// Calls `f` with the waker of this branch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
         // SAFETY: the contract of `RawWaker` asks for thread-safe functions on data that is valid for as long as a clone
         // lives. The data is two numbers, never dereferenced; `ready::wake` may be called with any two

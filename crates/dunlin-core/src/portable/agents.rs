@@ -312,6 +312,21 @@ impl AnyOutlet {
         self.agent.down();
     }
 
+    /// [`Outlet::own_node_leaves`].
+    pub fn own_node_leaves(&self) {
+        self.agent.own_node_leaves();
+    }
+
+    /// [`Outlet::unmatched`].
+    pub fn unmatched(&self, text: Option<Reason>) {
+        self.agent.unmatched(text);
+    }
+
+    /// [`Outlet::unsaid`].
+    pub fn unsaid(&self) -> usize {
+        self.agent.unsaid()
+    }
+
     /// [`Outlet::take_buffered`].
     pub fn take_buffered(&self) -> Vec<Value> {
         self.agent.take_buffered()
@@ -401,6 +416,16 @@ impl AnyInlet {
     /// [`Inlet::down`].
     pub fn down(self) {
         self.agent.down();
+    }
+
+    /// [`Inlet::own_node_leaves`].
+    pub fn own_node_leaves(&self) {
+        self.agent.own_node_leaves();
+    }
+
+    /// [`Inlet::unmatched`].
+    pub fn unmatched(&self, text: Option<Reason>) {
+        self.agent.unmatched(text);
     }
 
     /// [`Inlet::offer`].
@@ -496,6 +521,13 @@ impl fmt::Debug for AnyInlet {
 pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 trait DynOutlet: Send {
+    /// Of what sends nothing on credits: nothing.
+    fn unsaid(&self) -> usize {
+        0
+    }
+    /// What stands for no end of its own says nothing of that.
+    fn own_node_leaves(&self) {}
+    fn unmatched(&self, _: Option<Reason>) {}
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
@@ -579,6 +611,18 @@ macro_rules! with_values {
 }
 
 impl<T: Portable> DynOutlet for Outlet<T> {
+    fn unsaid(&self) -> usize {
+        self.unsaid()
+    }
+
+    fn own_node_leaves(&self) {
+        self.own_node_leaves();
+    }
+
+    fn unmatched(&self, text: Option<Reason>) {
+        self.unmatched(text);
+    }
+
     fn take_buffered(&self) -> Vec<Value> {
         self.take_buffered().into_iter().map(Value::new).collect()
     }
@@ -681,12 +725,12 @@ impl<T: Portable> DynOutlet for Slot<T> {
         if self.over {
             return Poll::Pending;
         }
-        self.slot.chan().poll_take(Handle::END, cx).map(|taken| {
+        self.slot.chan().poll_take::<false>(Handle::END, true, cx).map(|taken| {
             self.over = taken.is_err();
             match taken {
                 Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
                 Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
-                Err(RecvError::NodeLost) => Event::Lost,
+                Err(RecvError::NodeLost | RecvError::OwnNodeLeft) => Event::Lost,
                 Err(_) => Event::Gone,
             }
         })
@@ -727,6 +771,8 @@ impl<T: Portable> DynOutlet for Slot<T> {
 }
 
 trait DynInlet: Send {
+    fn own_node_leaves(&self);
+    fn unmatched(&self, text: Option<Reason>);
     fn channel(&self) -> ChannelId;
     fn passes_on(&self, number: u64) -> PassedOn;
     fn credits(&self) -> u32;
@@ -752,6 +798,14 @@ trait DynInlet: Send {
 }
 
 impl<T: Portable> DynInlet for Inlet<T> {
+    fn own_node_leaves(&self) {
+        self.own_node_leaves();
+    }
+
+    fn unmatched(&self, text: Option<Reason>) {
+        self.unmatched(text);
+    }
+
     fn channel(&self) -> ChannelId {
         self.channel()
     }

@@ -157,7 +157,7 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
     #[doc(hidden)]
     fn has_retired(_link: &Self::Link) {}
 
-    /// Where the end is kept: who has claimed it elsewhere retires it.
+    /// Where the end is kept: a handle elsewhere that has the claim retires it.
     #[doc(hidden)]
     fn retire(_link: &Self::Link) {}
 }
@@ -193,6 +193,10 @@ impl<T: Portable, P: 'static> Lend for Sender<T, P> {
         let (here, there) = ends::<T, P, MayPoison>(&rendezvous(), Location::caller());
         let link = here.link();
         (Some(here), link, Some(Agent::Outlet(Outlet::new(there).into())))
+    }
+
+    fn retire(link: &Self::Link) {
+        link.retire();
     }
 }
 
@@ -254,6 +258,10 @@ impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>) {
         let (here, link, agent) = Sender::adopt();
         (here.map(Self::over), link, agent)
+    }
+
+    fn retire(link: &Self::Link) {
+        link.retire();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::Reason;
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::waits;
+use crate::wakers::keep;
 
 pub(super) struct Waiter {
     ticket: u64,
@@ -209,7 +210,7 @@ impl Line {
                 let new = state.next_ticket;
                 state.next_ticket += 1;
                 *ticket = Some(new);
-                let waker = Some(waker.clone());
+                let waker = Some(keep(waker));
                 state.waiters.push_back(Waiter { ticket: new, waker, asleep: false, offered: None });
             }
         }
@@ -284,7 +285,9 @@ impl Line {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         state.lone -= 1;
-        if let Some(at) = state.lone_far.iter().position(|(other, _)| *other == handle) {
+        if handle != Handle::END
+            && let Some(at) = state.lone_far.iter().position(|(other, _)| *other == handle)
+        {
             state.lone_far[at].1 -= 1;
             if state.lone_far[at].1 == 0 {
                 state.lone_far.swap_remove(at);

@@ -30,11 +30,13 @@ impl Wakes {
 
 /// One poll, of which nobody is told more.
 pub fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    dunlin_core::__rt::renew();
     output(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
 }
 
 /// One poll, with these wakes.
 pub fn poll_woken<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Output> {
+    dunlin_core::__rt::renew();
     output(Pin::new(future).poll(&mut Context::from_waker(&wakes.clone().into())))
 }
 

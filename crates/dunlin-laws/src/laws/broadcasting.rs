@@ -6,7 +6,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use dunlin::{
-    Broadcast, BroadcastError, Joiner, Operation, Policy, Portable, Receiver, RecvError, Why, alt, broadcast_with,
+    Broadcast, BroadcastError, CompleteError, Joiner, Operation, Policy, Portable, Receiver, RecvError, Why, alt,
+    broadcast_with,
 };
 
 use crate::counted::Counted;
@@ -31,6 +32,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a broadcast whose channels are immune to a poison goes on, whoever it was";
         a_dropped_broadcast_is_withdrawn if Kind::is_plain_rendezvous, needs [Stretched] =>
             "of a broadcast that is dropped those have the value who have received it, and no others get it";
+        a_bounded_broadcast_says_what_became_of_it if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a bound on the wait for receivers withdraws a value from those that have not received it, and says how many have; the next value goes to all";
         the_sender_ends_it_for_all if |kind| kind.is_open(), needs [Stretched] =>
             "when the sender of a broadcast goes or retires it, receivers get what is in their channels, then Closed";
         everybody_gets_the_same if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
@@ -212,6 +215,34 @@ fn a_dropped_broadcast_is_withdrawn<X: Transport>(cx: &Cx<'_, X>) {
     assert!(!first.is_done() && !second.is_done());
     let send = cx.begin(tx.send(2));
     assert_eq!((first.out(), second.out()), (Ok(2), Ok(2)));
+    assert_eq!(send.out(), Ok(()));
+}
+
+fn a_bounded_broadcast_says_what_became_of_it<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, cast) = cast(cx);
+    let mut receivers = [cast.join(), cast.join(), cast.join()];
+    let passed = Cell::new(false);
+    let bound = poll_fn(|_| if passed.get() { Poll::Ready(()) } else { Poll::Pending });
+    // Where nothing is silent every receiver answers.
+    let mut send = cx.begin(tx.send(1).complete_until(bound, std::future::pending::<()>()));
+    let quick = cx.below(4) as usize;
+    for receiver in &mut receivers[..quick] {
+        assert_eq!(cx.now(receiver.recv()), Ok(1));
+    }
+    assert_eq!(send.run(), quick == 3);
+    passed.set(true);
+    send.poll();
+    if quick == 3 {
+        assert_eq!(send.out(), Ok(()));
+    } else {
+        let error = CompleteError::Incomplete { value: 1, received: quick, withdrawn: 3 - quick, unknown: 0 };
+        assert_eq!(send.out(), Err(error));
+    }
+    let [a, b, c] = &mut receivers;
+    let hands = [a, b, c].map(|receiver| cx.begin(receiver.recv()));
+    assert!(hands.iter().all(|hand| !hand.is_done()), "withdrawn");
+    let send = cx.begin(tx.send(2));
+    assert_eq!(hands.map(|hand| hand.out()), [Ok(2), Ok(2), Ok(2)]);
     assert_eq!(send.out(), Ok(()));
 }
 

@@ -60,6 +60,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "send_to_any: one receiver has the value, the slot is empty; it says which";
         send_to_any_gives_back if plain, needs [Choice] =>
             "send_to_any dropped, or with an ended channel, leaves the value in the slot and says which channel";
+        send_to_any_in_a_choice if all, needs [Choice] =>
+            "send_to_any as a branch: it happens through one sender or not at all, and says through which; else the value is in the slot";
         send_to_any_of_nothing if all, needs [Choice] =>
             "send_to_any of an empty slot is done; over no senders it panics";
         a_foreign_branch_closes_the_choice if plain, needs [Choice] =>
@@ -564,6 +566,62 @@ fn send_to_any_gives_back<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(result, Err(SendError::NotTaken { value: 1, why: Why::Closed }));
     assert_eq!(slot, Some(1));
     assert_eq!(cx.drain(&mut a_rx), []);
+}
+
+fn send_to_any_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
+    let ends: Vec<_> = (0..3).map(|_| cx.channel()).collect();
+    let (mut senders, mut receivers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let (mut loud, mut other) = cx.channel::<u32>();
+    if cx.kind.is_rendezvous() {
+        // Nothing receives, so the other branch is chosen.
+        let (mut slot, give) = (Some(9), cx.begin(loud.send(7)));
+        let choice = Choice::fair().on(send_to_any(&mut slot, &mut senders), |_| 0).on(other.recv(), |_| 1);
+        assert_eq!(cx.now(choice.into_future()), (1, 1));
+        assert_eq!((slot, give.out()), (Some(9), Ok(())));
+    }
+    for round in 0..4 {
+        let (mut slot, receives) = (Some(round), cx.below(3) as usize);
+        let mut recv = cx.hand(receivers[receives].recv());
+        if cx.below(2) == 0 && cx.kind.is_rendezvous() {
+            recv.run();
+        }
+        let to_any = send_to_any(&mut slot, &mut senders);
+        let choice = match cx.below(2) {
+            0 => Choice::fair().on(to_any, Some).on(other.recv(), |_| None),
+            _ => Choice::prioritised().on(to_any, Some).on(other.recv(), |_| None),
+        };
+        let mut choice = cx.begin(choice.into_future());
+        let reached = if cx.kind.is_rendezvous() {
+            assert!(recv.run());
+            assert_eq!(recv.out(), Ok(round));
+            assert_eq!(choice.out(), (0, Some(Ok(receives))));
+            receives
+        } else {
+            drop(recv);
+            assert!(choice.run(), "there is room");
+            let (branch, sent) = choice.out();
+            let reached = sent.expect("the branch").expect("there is room");
+            assert_eq!((branch, receivers[reached].try_recv()), (0, Ok(round)));
+            reached
+        };
+        assert!(reached < 3 && slot.is_none());
+        for rx in &mut receivers {
+            assert_eq!(cx.drain(rx), []);
+        }
+    }
+    // An empty slot turns it off; a channel that has ended is named.
+    let mut slot = None;
+    let off = Choice::fair().on(send_to_any(&mut slot, &mut senders), |_| 0).on(future(std::future::ready(1)), |n| n);
+    assert_eq!(cx.now(off.into_future()), (1, 1));
+    drop(receivers.remove(1));
+    cx.settle();
+    if cx.kind.is_rendezvous() {
+        let mut slot = Some(5);
+        let ended = Choice::fair().on(send_to_any(&mut slot, &mut senders), |sent| sent);
+        let error = SendError::NotTaken { value: 1, why: Why::Closed };
+        assert_eq!(cx.now(ended.into_future()), (0, Err(error)));
+        assert_eq!(slot, Some(5));
+    }
 }
 
 fn send_to_any_of_nothing<X: Transport>(cx: &Cx<'_, X>) {

@@ -1,6 +1,10 @@
 //! Fairness, judged on the log: of the branches that are ready, the one chosen least recently.
 
-use dunlin::{Choice, alt, channel_with, unbounded};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use dunlin::{Choice, Receiver, Sender, alt, channel, channel_with, future, unbounded};
 
 use crate::kind::{Kind, NO_BOUND};
 use crate::law::{Cx, HERE, Law, laws};
@@ -34,6 +38,10 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a claim that is free beside a receive that is always ready: equal turns";
         stressed_alternation if |kind| finite(kind) && kind.is_open(), needs [Choice, Shared] =>
             "among 8 channels with 4 writers each, who send when they like, the log has no channel chosen twice while another was ready all the time";
+        ends_are_not_passed_over if finite, needs [Choice] =>
+            "a fair choice over n branches takes each ready end at least once in n + 1 choices, at every place and beside branches of every kind";
+        branches_without_an_end_share_by_lot if plain, needs [Choice], at most 1 =>
+            "of 100,000 fair choices over n ready branches each branch without an end (future, post, `closed()`) gets between half and twice its share";
         random_leaves_nobody_out if finite, needs [Choice] =>
             "a random choice over four that are ready takes each sometimes";
     ]
@@ -243,4 +251,103 @@ fn random_leaves_nobody_out<X: Transport>(cx: &Cx<'_, X>) {
         cx.settle();
     }
     assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
+}
+
+/// A branch of a choice in which all branches are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The next of the receivers.
+    End,
+    Future,
+    Posted,
+    ReceiversGone,
+    SendersGone,
+}
+
+const ENDLESS: [Place; 4] = [Place::Future, Place::Posted, Place::ReceiversGone, Place::SendersGone];
+
+/// What the branches without an end wait for: all of it has happened.
+struct Endless {
+    poster: Sender<()>,
+    posts: Receiver<()>,
+    sender: Sender<()>,
+    receiver: Receiver<()>,
+}
+
+impl Endless {
+    fn new() -> Self {
+        let ((poster, posts), (sender, _), (_, receiver)) = (channel(), channel(), channel());
+        Self { poster, posts, sender, receiver }
+    }
+
+    /// A fair choice. Of the places only `End` may stand there more than once.
+    fn choice<'a>(&'a mut self, places: &[Place], receivers: &'a mut [Receiver<usize>]) -> Choice<'a, ()> {
+        let mut ends = receivers.iter_mut();
+        let (mut sender, mut receiver) = (Some(&mut self.sender), Some(&mut self.receiver));
+        let mut choice = Choice::fair();
+        for place in places {
+            choice = match place {
+                Place::End => choice.on(ends.next().expect("a receiver for each").recv(), drop),
+                Place::Future => choice.on(future(std::future::ready(())), drop),
+                Place::Posted => {
+                    let posted = self.poster.send_nowait(());
+                    self.posts.try_recv().expect("a value was posted");
+                    choice.on(posted, drop)
+                }
+                Place::ReceiversGone => choice.on(sender.take().expect("once").closed(), drop),
+                Place::SendersGone => choice.on(receiver.take().expect("once").closed(), drop),
+            };
+        }
+        choice
+    }
+}
+
+/// `items` in a random order.
+fn shuffled<X: Transport, T: Copy>(cx: &Cx<'_, X>, items: &[T]) -> Vec<T> {
+    let mut items = items.to_vec();
+    for n in (1..items.len()).rev() {
+        items.swap(n, cx.below(n as u64 + 1) as usize);
+    }
+    items
+}
+
+fn ends_are_not_passed_over<X: Transport>(cx: &Cx<'_, X>) {
+    let mut receivers = always_ready(cx, 1 + cx.below(3) as usize);
+    let mut places = shuffled(cx, &ENDLESS);
+    places.truncate(1 + cx.below(ENDLESS.len() as u64) as usize);
+    places.extend(vec![Place::End; receivers.len()]);
+    let places = shuffled(cx, &places);
+    let mut endless = Endless::new();
+    let mut waited = vec![0; places.len()];
+    for _ in 0..2 * ROUNDS {
+        let (chosen, ()) = cx.now(endless.choice(&places, &mut receivers).into_future());
+        cx.settle();
+        waited.iter_mut().for_each(|waited| *waited += 1);
+        waited[chosen] = 0;
+        let ends = places.iter().zip(&waited).filter(|(place, _)| **place == Place::End);
+        let longest = ends.map(|(_, waited)| *waited).max();
+        assert!(longest <= Some(places.len()), "{places:?}: not chosen in the last {waited:?} choices");
+    }
+}
+
+fn branches_without_an_end_share_by_lot<X: Transport>(cx: &Cx<'_, X>) {
+    const CHOICES: usize = 100_000;
+    for (count, ends) in [(1, 1), (4, 1), (1, 4), (3, 3), (4, 0)] {
+        // A receive from a channel without senders is always ready.
+        let mut receivers: Vec<_> = (0..ends).map(|_| channel().1).collect();
+        let places = shuffled(cx, &[&ENDLESS[..count], &vec![Place::End; ends]].concat());
+        let (mut endless, mut turns) = (Endless::new(), vec![0; places.len()]);
+        for _ in 0..CHOICES {
+            // Nothing else takes part, so nothing has to settle.
+            let mut choice = endless.choice(&places, &mut receivers).into_future();
+            dunlin::__rt::renew();
+            let polled = Pin::new(&mut choice).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready((chosen, ())) = polled else { panic!("all branches are ready") };
+            turns[chosen] += 1;
+        }
+        let share = CHOICES / places.len();
+        for (place, turns) in places.iter().zip(&turns) {
+            assert!(share / 2 <= *turns && *turns <= 2 * share, "{place:?} in {places:?}: {turns} of {CHOICES}");
+        }
+    }
 }

@@ -52,6 +52,12 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "under a claim the end does all that an unshared one does, also poison";
         a_claimer_retires if all, needs [Shared] =>
             "who has claimed a receiver retires it: who waits to send is refused, and every handle receives what is buffered, then Closed";
+        any_handle_poisons if all, needs [Shared] =>
+            "any handle poisons the channel at once, whichever has the claim; the claim is given back and goes round all the same";
+        a_handle_retires_in_its_turn if all, needs [Shared] =>
+            "a handle retires the channel when no claim is out: what was sent under the claims before it arrives, a claim behind it finds the channel retired";
+        a_retire_is_given_up if all, needs [Shared, Choice] =>
+            "a retire whose deadline passes, or that is not chosen, has retired nothing and has left the line";
         claims_of_the_impatient if all, needs [Shared] =>
             "claims dropped after any number of polls: the end is held by one at a time and by everybody in the end";
         face_claims_in_order if Kind::is_rendezvous, needs [Shared] =>
@@ -660,6 +666,101 @@ fn a_claimer_retires<X: Transport>(cx: &Cx<'_, X>) {
     if let Some(send) = send {
         assert_eq!(send.out(), Err(SendError::NotTaken { value: 1, why: Why::Closed }));
     }
+}
+
+fn any_handle_poisons<X: Transport>(cx: &Cx<'_, X>) {
+    let poison = || RecvError::Poisoned("now".into());
+    {
+        let (tx, mut rx) = channel(cx);
+        let [mut a, mut b] = cx.handles(tx.share());
+        let mut held = cx.now(a.claim()).expect("free");
+        cx.fill(&mut held);
+        if cx.kind.waits() {
+            let send = cx.begin(held.send(1));
+            b.poison("now");
+            assert_eq!(send.out(), Err(SendError::NotTaken { value: 1, why: Why::Poisoned("now".into()) }));
+        } else {
+            b.poison("now");
+        }
+        cx.settle();
+        assert!(held.is_closed(), "also within the claim");
+        assert_eq!(cx.now(rx.recv()), Err(poison()));
+        drop(held);
+        drop(cx.now(b.claim()).expect("given back"));
+        assert!(cx.now(a.send(2)).unwrap_err().is_poisoned());
+    }
+    let (mut tx, rx) = cx.channel_from::<u32>(THERE);
+    let [mut a, mut b] = cx.handles(rx.share());
+    let mut held = cx.now(a.claim()).expect("free");
+    let receive = cx.begin(held.recv());
+    b.poison("now");
+    cx.settle();
+    assert_eq!(receive.out(), Err(poison()), "also within the claim");
+    assert!(cx.now(tx.send(1)).unwrap_err().is_poisoned());
+    drop(held);
+    drop(cx.now(b.claim()).expect("given back"));
+    assert_eq!(cx.now(a.recv()), Err(poison()));
+}
+
+fn a_handle_retires_in_its_turn<X: Transport>(cx: &Cx<'_, X>) {
+    {
+        let (tx, mut rx) = channel(cx);
+        let [mut a, mut b, mut c] = cx.handles(tx.share());
+        let mut held = cx.now(a.claim()).expect("free");
+        let (mut retire, mut behind) = (cx.begin(b.retire()), cx.begin(c.claim()));
+        assert!(!retire.run() && !retire.poll(), "a claim is out");
+        let values = cx.fill(&mut held);
+        drop(held);
+        assert!(!behind.run(), "the retire asked before");
+        assert_eq!(retire.out(), Ok(()));
+        let mut claim = behind.out().expect("granted");
+        assert!(cx.now(claim.send(1)).unwrap_err().is_closed(), "behind the retire");
+        drop(claim);
+        for value in values {
+            assert_eq!(cx.now(rx.recv()), Ok(value), "sent before");
+        }
+        assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed));
+        assert!(cx.now(a.send(2)).unwrap_err().is_closed());
+        assert_eq!(cx.now(a.retire()), Ok(()), "twice is harmless");
+    }
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let [mut a, mut b, mut c] = cx.handles(rx.share());
+    let mut values = cx.fill(&mut tx).into_iter();
+    let mut held = cx.now(a.claim()).expect("free");
+    let mut retire = cx.begin(b.retire());
+    assert!(!retire.run() && !retire.poll(), "a claim is out");
+    if let Some(first) = values.next() {
+        assert_eq!(cx.now(held.recv()), Ok(first), "not retired yet");
+    }
+    drop(held);
+    assert_eq!(retire.out(), Ok(()));
+    for value in values {
+        let handle = [&mut a, &mut b, &mut c].into_iter().nth(cx.below(3) as usize);
+        assert_eq!(cx.now(handle.expect("one of three").recv()), Ok(value), "buffered");
+    }
+    for handle in [&mut a, &mut b, &mut c] {
+        assert_eq!(cx.now(handle.recv()), Err(RecvError::Closed));
+    }
+    assert!(cx.now(tx.send(1)).unwrap_err().is_closed());
+}
+
+fn a_retire_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
+    let ((tx, mut rx), (mut loud, mut other)) = (channel(cx), cx.channel::<u32>());
+    let [mut a, mut b, mut c] = cx.handles(tx.share());
+    let held = cx.now(a.claim()).expect("free");
+    assert_eq!(cx.now(expired(b.retire())), Err(ClaimError::TimedOut));
+    let give = cx.begin(loud.send(1));
+    let choice = Choice::fair().on(b.retire(), |_| false).on(other.recv(), |_| true);
+    assert_eq!(cx.now(choice.into_future()), (1, true));
+    assert_eq!(give.out(), Ok(()));
+    drop(cx.begin(b.retire()));
+    let mut behind = cx.begin(c.claim());
+    drop(held);
+    assert!(behind.run(), "those that were given up have left the line");
+    let mut claim = behind.out().expect("granted");
+    let send = cx.begin(claim.send(2));
+    assert_eq!(cx.now(rx.recv()), Ok(2), "nothing is retired");
+    assert_eq!(send.out(), Ok(()));
 }
 
 fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {

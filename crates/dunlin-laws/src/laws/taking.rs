@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use dunlin::{Operation, RecvError};
+use dunlin::{Operation, PATIENCE_TICKS, RecvError};
 
 use crate::kind::Kind;
 use crate::law::{Cx, HERE, Law, THERE, all, laws};
@@ -29,6 +29,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a party that acts within the wake that tells it finds the channel free: nothing deadlocks, nothing is lost";
         one_value_for_two_receivers if all, needs [Shared] =>
             "one value goes to one of two waiting receivers, and the other goes on waiting";
+        parked_receivers_pass_wakes_on if Kind::is_open, needs [Shared], at most 10 =>
+            "the wake limit: a value wakes at most 16 parked receivers of a shared end; one that is dropped passes its wake on, and if none takes the value by the next tick, all are woken";
     ]
 }
 
@@ -195,4 +197,28 @@ fn one_value_for_two_receivers<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(send.out(), Ok(()));
     let (first, second) = (first.out(), second.out());
     assert!(matches!((&first, &second), (Ok(1), Ok(2)) | (Ok(2), Ok(1))), "{first:?}, {second:?}");
+}
+
+fn parked_receivers_pass_wakes_on<X: Transport>(cx: &Cx<'_, X>) {
+    let (mut tx, rx) = cx.channel_from(THERE);
+    let mut handles = cx.handles::<_, 20>(rx.share());
+    let mut parked: Vec<_> = handles.iter_mut().map(|handle| cx.begin(handle.recv())).collect();
+    let send = cx.begin(tx.send(1));
+    let woken = parked.iter().filter(|recv| recv.is_woken()).count();
+    assert!(woken > 0);
+    // Over nodes others must be asked whether they want it, and a receiver that is asked has longer to answer.
+    let ticks = if cx.transport.has_nodes() { PATIENCE_TICKS + 1 } else { 1 };
+    assert!(woken <= 16 || ticks > 1, "{woken} were woken for one value");
+    let mut last = parked.pop().expect("there are many");
+    // All others are dropped, or never polled again.
+    parked.retain(|_| cx.below(2) == 0);
+    cx.settle();
+    let mut passed = 0;
+    while !last.run() {
+        assert!(passed < if ticks == 1 { 1 } else { 20 }, "receivers that are not polled keep the value");
+        cx.pass(ticks);
+        passed += 1;
+    }
+    assert_eq!(last.out(), Ok(1));
+    assert_eq!(send.out(), Ok(()));
 }

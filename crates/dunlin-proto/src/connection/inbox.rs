@@ -27,6 +27,8 @@ pub(crate) struct Inbox {
     pub(crate) acked: u64,
     /// Bytes seen and not yet acknowledged.
     pub(crate) unacked_bytes: usize,
+    /// So many of the numbered frames that come next have been seen already, on the socket before.
+    pub(crate) again: u64,
     /// A part of a frame has arrived.
     pub(crate) within_frame: bool,
     unfinished: BTreeMap<ChannelId, Unfinished>,
@@ -49,12 +51,18 @@ pub(crate) enum Arrived {
 const AHEAD: u64 = 16;
 
 impl Inbox {
+    /// So many numbered frames have come on the present socket, or before it took the connection up. Only these are acknowledged: of what is to come
+    /// again the other side would believe that it has been written.
+    pub(crate) fn heard(&self) -> u64 {
+        self.seen - self.again
+    }
+
     /// Whether so much has been seen that its acknowledgement waits for nothing to go along with.
     pub(crate) fn must_acknowledge(&self, config: &Config) -> bool {
         // Else the other side has said all it had to say, or waits for its window, which is as large as that.
         let more_comes = self.within_frame || !self.unfinished.is_empty();
         let bytes = if more_comes { config.ack_bytes } else { config.ack_bytes.saturating_mul(Config::QUIET) };
-        self.seen != self.acked && self.unacked_bytes >= bytes
+        self.heard() != self.acked && self.unacked_bytes >= bytes
     }
 
     /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.

@@ -5,17 +5,20 @@
 //! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
 //! side breaks the protocol; and then for both sides, because the next handshake names the run.
 
+pub(crate) mod death;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
 pub(crate) mod window;
 
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
+use death::Listeners;
 use inbox::Inbox;
 use outbox::Outbox;
 
@@ -53,6 +56,9 @@ pub enum Down {
         /// Why it would not.
         why: NoRelay,
     },
+    /// The other node has ended, and has not said so: where it listened itself, and had been reached, all dials are refused, or another node answers.
+    #[error("it has ended without a word: dials are refused at {0}")]
+    Died(String),
     /// The other side gave up first.
     #[error("the other side had given the connection up")]
     GivenUp,
@@ -74,9 +80,9 @@ pub enum Down {
 }
 
 impl Down {
-    /// Whether it could not be made, or made again, within the grace period.
+    /// Whether it could not be made, or made again, within the grace period, or will not be.
     pub(crate) fn is_out_of_reach(&self) -> bool {
-        matches!(self, Self::Unreachable(..) | Self::Unrelayed { .. })
+        matches!(self, Self::Unreachable(..) | Self::Unrelayed { .. } | Self::Died(_))
     }
 }
 
@@ -176,10 +182,13 @@ pub(crate) struct Connection {
     pub(crate) run: u64,
     /// So many lives of it are over at this side.
     pub(crate) lives: u64,
+    /// Whether everything had been acknowledged when the life before this one ended.
+    pub(crate) ended_flushed: bool,
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
     pub(crate) addresses: Vec<String>,
+    pub(crate) listeners: Listeners,
     /// Who has told of this node, the latest first.
     pub(crate) introducers: Vec<NodeId>,
     pub(crate) dialling: Dialling,
@@ -192,6 +201,14 @@ pub(crate) struct Connection {
     /// When something was last written to the socket, and heard from it.
     pub(crate) said: Time,
     pub(crate) heard: Time,
+    /// When the present socket took the connection up.
+    pub(crate) carried_at: Time,
+    /// When a socket was lost. Since then the other side has acknowledged nothing, and nothing else shows that what is
+    /// said is heard: the grace period runs from then, however many sockets there are meanwhile.
+    pub(crate) unproven: Option<Time>,
+    /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it shows the other side that the
+    /// socket carries.
+    pub(crate) resuming: bool,
     /// When an acknowledgement has to go, if nothing else takes it along.
     pub(crate) ack_at: Option<Time>,
     /// This node leaves, and has said so...
@@ -210,9 +227,11 @@ impl Connection {
             met: None,
             run: 1,
             lives: 0,
+            ended_flushed: false,
             was_up: false,
             carried: Carried::Idle,
             addresses: Vec::new(),
+            listeners: Listeners::default(),
             introducers: Vec::new(),
             dialling: Dialling::default(),
             attempts: 0,
@@ -221,6 +240,9 @@ impl Connection {
             inbox: Inbox::default(),
             said: Time::default(),
             heard: Time::default(),
+            carried_at: Time::default(),
+            unproven: None,
+            resuming: false,
             ack_at: None,
             leaving: false,
             goodbye_waits: false,
@@ -242,14 +264,42 @@ impl Connection {
         }
     }
 
+    /// Its socket is lost. Returns since when it counts as lost.
+    pub(crate) fn lose(&mut self, now: Time) -> Time {
+        *self.unproven.get_or_insert(now)
+    }
+
+    /// Something was heard. Where nothing is owed no acknowledgement will come: what comes later than the handshake says
+    /// that the socket carries.
+    pub(crate) fn hears(&mut self, now: Time, config: &Config) {
+        self.heard = now;
+        if self.unproven.is_some() && !self.outbox.owes() && now >= self.carried_at + config.first_heartbeat() / 2 {
+            self.unproven = None;
+        }
+    }
+
+    /// When the next heartbeat goes, if nothing is said before.
+    pub(crate) fn heartbeat_at(&self, config: &Config) -> Time {
+        let at = self.said + config.heartbeat;
+        if self.resuming { at.min(self.carried_at + config.first_heartbeat()) } else { at }
+    }
+
+    /// Something has been written.
+    pub(crate) fn says(&mut self, now: Time, config: &Config) {
+        self.said = now;
+        self.resuming &= now < self.carried_at + config.first_heartbeat();
+    }
+
     /// A new life begins, at least this one. What the old one had to say is gone.
     pub(crate) fn begin_life(&mut self, run: u64) {
         self.run = run;
         self.lives += 1;
+        self.ended_flushed = self.outbox.is_done();
         self.was_up = false;
         self.carried = Carried::Idle;
         self.outbox = Outbox::default();
         self.inbox = Inbox::default();
+        self.unproven = None;
         self.ack_at = None;
         self.leaving = false;
         self.goodbye_waits = false;

@@ -24,6 +24,15 @@ struct Written {
 }
 
 impl Written {
+    /// The frame.
+    fn read(&self) -> Option<Frame> {
+        let mut bytes = BytesMut::from(&self.head[..]);
+        bytes.extend(self.piece.iter().flatten());
+        let Ok(codec::Next::Frame { head, .. }) = codec::next(&bytes) else { return None };
+        let kind = bytes[0];
+        codec::decode(kind, bytes.split_off(head).freeze()).ok()
+    }
+
     fn len(&self) -> usize {
         self.head.len() + self.piece.as_ref().map_or(0, Bytes::len)
     }
@@ -32,9 +41,22 @@ impl Written {
 /// What one channel waits to say.
 #[derive(Clone, Debug, Default)]
 struct Stream {
+    /// Tells it from the streams of this channel before it.
+    born: u64,
+    /// How many of `waiting` have been taken out to be written.
+    begun: u64,
     /// The rest of a value whose head has been written.
     rest: Option<(Head, Bytes)>,
     waiting: VecDeque<ToHome>,
+}
+
+/// What one channel had to say when it was [marked](Outbox::mark), and has yet to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Unwritten {
+    channel: ChannelId,
+    born: u64,
+    /// Written once so many have been begun, and the last of these is complete.
+    begun: u64,
 }
 
 /// What waits to be said of a relayed socket. It is copied together: what a peer says in many small pieces takes no more memory than its bytes.
@@ -103,6 +125,8 @@ pub(crate) enum Recalled {
 pub(crate) struct Outbox {
     control: VecDeque<Frame>,
     streams: BTreeMap<ChannelId, Stream>,
+    /// How many streams there have been.
+    born: u64,
     relayed: BTreeMap<u64, Relayed>,
     /// The channels and relayed sockets that have something to say, in the order of their turns...
     turns: VecDeque<Speaker>,
@@ -143,7 +167,8 @@ impl Outbox {
                 let stream = self.streams.entry(channel).or_insert_with(|| {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
                         .push_back(Speaker::Channel(channel));
-                    Stream::default()
+                    self.born += 1;
+                    Stream { born: self.born, ..Stream::default() }
                 });
                 stream.waiting.push_back(said);
             }
@@ -363,6 +388,16 @@ impl Outbox {
         self.turns.is_empty() && self.newcomers.is_empty()
     }
 
+    /// Whether the other side can have seen so many frames.
+    pub(crate) fn can_resume(&self, seen: u64) -> bool {
+        planted!(ResendAll) || (self.acked..=self.acked + self.written.len() as u64).contains(&seen)
+    }
+
+    /// Whether something that was written has not been acknowledged.
+    pub(crate) fn owes(&self) -> bool {
+        !self.written.is_empty()
+    }
+
     /// A socket begins to carry the connection, of which nothing is known, and the other side has seen so many frames.
     ///
     /// `false`: that cannot be, and the connection cannot go on.
@@ -383,7 +418,7 @@ impl Outbox {
     }
 
     fn forget(&mut self, seen: u64) -> bool {
-        if seen < self.acked || seen > self.acked + self.written.len() as u64 {
+        if !(self.acked..=self.acked + self.written.len() as u64).contains(&seen) {
             return false;
         }
         let count = (seen - self.acked) as usize;
@@ -421,6 +456,52 @@ impl Outbox {
             Goodbye::Said => true,
         };
         self.written.is_empty() && all_said
+    }
+
+    /// What channels have to say now and has not been written.
+    pub(crate) fn mark(&self) -> Vec<Unwritten> {
+        let unwritten = self.streams.iter().map(|(channel, stream)| Unwritten {
+            channel: *channel,
+            born: stream.born,
+            begun: stream.begun + stream.waiting.len() as u64,
+        });
+        unwritten.collect()
+    }
+
+    /// Whether all of this has been written since.
+    pub(crate) fn has_written(&self, unwritten: &Unwritten) -> bool {
+        let Some(stream) = self.streams.get(&unwritten.channel) else { return true };
+        let last_is_begun = stream.begun == unwritten.begun && stream.rest.is_none();
+        stream.born != unwritten.born || stream.begun > unwritten.begun || last_is_begun
+    }
+
+    /// The number of the next frame: all that has been written is acknowledged once so many are.
+    pub(crate) fn written(&self) -> u64 {
+        self.acked + self.written.len() as u64
+    }
+
+    /// How many values of sends that are complete have not been written, or not been acknowledged, in whole.
+    pub(crate) fn unacked_sent(&self) -> u64 {
+        let is_sent = |said: &ToHome| matches!(said, ToHome::Value { head: Head::Sent, .. });
+        let mut count = 0;
+        // The channels of which the last piece that was written is one of such a value.
+        let mut last: BTreeMap<ChannelId, bool> = BTreeMap::new();
+        for written in &self.written {
+            match written.read() {
+                Some(Frame::ToHome(channel, said)) => {
+                    count += u64::from(is_sent(&said));
+                    last.insert(channel, is_sent(&said));
+                }
+                // (It may be a value of another send. That has its acknowledgement to wait for, too.)
+                Some(Frame::More(channel, _)) => count += u64::from(last.insert(channel, true).is_none()),
+                _ => {}
+            }
+        }
+        for (channel, stream) in &self.streams {
+            let begun = matches!(stream.rest, Some((Head::Sent, _))) && !last.contains_key(channel);
+            count += u64::from(begun) + stream.waiting.iter().filter(|said| is_sent(said)).count() as u64;
+        }
+        count
     }
 
     /// How many frames the other side is known to have seen.
@@ -473,10 +554,11 @@ impl Stream {
             self.rest = (!rest.is_empty()).then_some((head, rest));
             return Some(Frame::More(channel, piece));
         }
-        let ToHome::Value { head, total, first: mut value } = self.waiting.front()?.clone() else {
-            return self.waiting.pop_front().map(|said| Frame::ToHome(channel, said));
+        let said = self.waiting.pop_front()?;
+        self.begun += 1;
+        let ToHome::Value { head, total, first: mut value } = said else {
+            return Some(Frame::ToHome(channel, said));
         };
-        self.waiting.pop_front();
         if planted!(NewestFirst) {
             self.waiting.make_contiguous().reverse();
         }

@@ -34,8 +34,21 @@ pub enum DirectoryEvent {
         number: u64,
         /// What is there.
         there: Declaration,
-        /// Who has it.
+        /// The node that has it.
         holder: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
+    },
+    /// It stands, and a declaration of the other face has been refused, since it does not fit.
+    Unfit {
+        /// Its number.
+        number: u64,
+        /// What was refused.
+        refused: Declaration,
+        /// The node that had declared it.
+        by: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
     },
     /// It is joined, and the server it is declared to has somebody else's declaration that it does not fit. It goes on, beside that.
     /// Once for each holder.
@@ -258,14 +271,19 @@ impl Directory {
                     self.events.push_back(DirectoryEvent::Waiting { number });
                 }
             }
-            Names::Refused { number, there, holder } => match self.ends.get_mut(&number) {
+            Names::Refused { number, there, holder, addresses } => match self.ends.get_mut(&number) {
                 Some(end) if end.is_in_use() => {
                     if end.conflicts.insert(holder) {
                         self.events.push_back(DirectoryEvent::Conflict { number, there, holder });
                     }
                 }
-                _ => self.over(number, DirectoryEvent::Refused { number, there, holder }),
+                _ => self.over(number, DirectoryEvent::Refused { number, there, holder, addresses }),
             },
+            Names::Unfit { number, refused, by, addresses } => {
+                if self.ends.contains_key(&number) {
+                    self.events.push_back(DirectoryEvent::Unfit { number, refused, by, addresses });
+                }
+            }
             Names::BadName { number } => self.over(number, DirectoryEvent::BadName { number }),
             Names::Full { number, room, max } => self.over(number, DirectoryEvent::Full { number, room, max }),
             Names::Gone { number, partner } => self.gone(number, partner),

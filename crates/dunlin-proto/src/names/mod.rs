@@ -13,7 +13,9 @@
 //!   is joined.
 //! - A face has one holder, or any number if all declare it shared and the server [allows](RegistryConfig::several_holders) that. What each
 //!   says of the other face must be so.
-//! - What does not fit what is there is refused, and told what is there and who has it. What is there goes on.
+//! - What does not fit what is there is refused, and told what is there and which node has it. What is there
+//!   goes on; if what was refused is of the other face, or of the other kind, it is told of that
+//!   ([`Names::Unfit`](crate::wire::Names::Unfit)), once for each node.
 //! - Both sides of a pair are told. With an acceptor only the client is: it introduces itself to the acceptor's node
 //!   ([`Names::Guest`](crate::wire::Names::Guest)), and its declaration is over, so that an acceptor has any number of clients, shared or not.
 //! - A client cannot know whether there will be an acceptor. So several unshared clients may wait, until there is a

@@ -100,6 +100,8 @@ struct Declared {
     lease: Option<Time>,
     /// It has heard an answer since it was last declared.
     answered: bool,
+    /// The nodes of which it has heard that a declaration of theirs does not fit it.
+    unfit: Vec<NodeId>,
 }
 
 impl Declared {
@@ -121,10 +123,24 @@ impl Declared {
         !self.is_home() && self.status == Status::Joined(home.channel)
     }
 
+    /// Whether it hears that this declaration does not fit it. That another node wants the same face is no
+    /// news; and a node that declares it again and again is heard of once.
+    fn is_to_hear_of(&self, refused: &Self) -> bool {
+        let other_side = is_home(self.face.face) != is_home(refused.face.face);
+        let other_kind = is_of_bundle(self.face.face) != is_of_bundle(refused.face.face);
+        (other_side || other_kind)
+            && self.lease.is_none()
+            && self.unfit.len() < UNFIT_MAX
+            && !self.unfit.contains(&refused.life.node)
+    }
+
     fn bytes(&self, name: &str) -> usize {
         name.len() + self.face.schema.len()
     }
 }
+
+/// So many nodes at most one declaration hears of whose declarations do not fit it.
+const UNFIT_MAX: usize = 16;
 
 /// A node that declares.
 #[derive(Debug)]
@@ -330,6 +346,7 @@ impl Registry {
             // To a declarer, or to an acceptor's node.
             Names::Found { .. }
             | Names::Refused { .. }
+            | Names::Unfit { .. }
             | Names::BadName { .. }
             | Names::Full { .. }
             | Names::Waiting { .. }
@@ -447,7 +464,17 @@ impl Registry {
         // Who was admitted elsewhere is judged at once, others when it is quiet no more.
         let known = status == Status::Known;
         let status = if known { Status::New } else { status };
-        let end = Declared { life: from, number, face, channel, since: now, status, lease: None, answered: false };
+        let end = Declared {
+            life: from,
+            number,
+            face,
+            channel,
+            since: now,
+            status,
+            lease: None,
+            answered: false,
+            unfit: Vec::new(),
+        };
         let member = self.members.get_mut(&from.node).expect("it has just been heard");
         member.ends.insert(number, name.clone());
         member.bytes += end.bytes(&name);
@@ -506,8 +533,14 @@ impl Registry {
             && let Verdict::Refused(by) = verdict(ends, at, self.config.several_holders)
         {
             let (there, holder) = (ends[by].face.clone(), ends[by].life);
-            self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder }));
+            let addresses = self.addresses_of(holder);
+            self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder, addresses }));
         }
+    }
+
+    /// Where that node can be dialled, as far as is known here.
+    fn addresses_of(&self, life: Life) -> Vec<String> {
+        self.members.get(&life.node).map_or_else(Vec::new, |member| member.addresses.clone())
     }
 
     /// What is joined stays joined: the home is told of this end, or this home of all.
@@ -572,9 +605,17 @@ impl Registry {
             }
             Verdict::Refused(by) => {
                 let (there, holder) = (ends[by].face.clone(), ends[by].life);
+                let addresses = self.addresses_of(holder);
+                let life = ends[at].life;
+                if ends[by].is_to_hear_of(&ends[at]) {
+                    let (number, refused, addresses) =
+                        (ends[by].number, ends[at].face.clone(), self.addresses_of(life));
+                    ends[by].unfit.push(life.node);
+                    self.answers.push_back((holder, Names::Unfit { number, refused, by: life, addresses }));
+                }
                 let refused = ends.remove(at);
                 self.unaccount(name, &refused);
-                self.answers.push_back((refused.life, Names::Refused { number: refused.number, there, holder }));
+                self.answers.push_back((life, Names::Refused { number: refused.number, there, holder, addresses }));
             }
         }
         true
@@ -621,7 +662,7 @@ impl Registry {
 
     fn tell_found(&mut self, to: &Declared, partner: &Declared) {
         let channel = if partner.is_home() { partner.channel } else { to.channel };
-        let addresses = self.members.get(&partner.life.node).map_or_else(Vec::new, |member| member.addresses.clone());
+        let addresses = self.addresses_of(partner.life);
         let (partner, face) = (partner.life, partner.face.clone());
         self.answers.push_back((to.life, Names::Found { number: to.number, partner, addresses, channel, face }));
     }

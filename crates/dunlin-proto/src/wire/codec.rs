@@ -64,6 +64,7 @@ mod kind {
     pub(super) const HEARTBEAT: u8 = 0x01;
     pub(super) const ACK: u8 = 0x02;
     pub(super) const GOODBYE: u8 = 0x03;
+    pub(super) const CONFIRM: u8 = 0x04;
     pub(super) const ATTACHED: u8 = 0x10;
     pub(super) const REJECTED: u8 = 0x11;
     pub(super) const TAKEN: u8 = 0x12;
@@ -106,6 +107,7 @@ mod kind {
     pub(super) const NAME_WAITING: u8 = 0x37;
     pub(super) const NAME_GONE: u8 = 0x38;
     pub(super) const ELSEWHERE: u8 = 0x39;
+    pub(super) const NAME_UNFIT: u8 = 0x3a;
     pub(super) const WHERE: u8 = 0x40;
     pub(super) const AT: u8 = 0x41;
     pub(super) const FETCH: u8 = 0x42;
@@ -137,6 +139,7 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         Frame::Heartbeat => head(out, kind::HEARTBEAT, 0),
         Frame::Ack { seen } => short(out, kind::ACK, |body| number(body, *seen)),
         Frame::Goodbye => head(out, kind::GOODBYE, 0),
+        Frame::Confirm => head(out, kind::CONFIRM, 0),
         Frame::FromHome(channel, said) => from_home(out, *channel, said),
         Frame::ToHome(channel, ToHome::Value { head, total, first }) => {
             return value(out, *channel, head, *total, first);
@@ -520,10 +523,17 @@ fn names(out: &mut BytesMut, said: &Names) {
             out.put_u128(channel.0);
             declaration(out, face);
         }),
-        Names::Refused { number: n, there, holder } => long(out, kind::NAME_REFUSED, |out| {
+        Names::Refused { number: n, there, holder, addresses: list } => long(out, kind::NAME_REFUSED, |out| {
             number(out, *n);
-            declaration(out, there);
             life(out, *holder);
+            addresses(out, list);
+            declaration(out, there);
+        }),
+        Names::Unfit { number: n, refused, by, addresses: list } => long(out, kind::NAME_UNFIT, |out| {
+            number(out, *n);
+            life(out, *by);
+            addresses(out, list);
+            declaration(out, refused);
         }),
         Names::BadName { number: n } => short(out, kind::BAD_NAME, |out| number(out, *n)),
         Names::Full { number: n, room, max } => short(out, kind::NAME_FULL, |out| {
@@ -631,10 +641,25 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
     Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 })
 }
 
+/// Takes [`Frame::Confirm`] from the front of what has arrived. `false`: it is not all there.
+///
+/// # Errors
+/// It is something else, which is not waited for.
+pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<bool, WireError> {
+    if let Some(&kind) = arrived.first().filter(|kind| **kind != kind::CONFIRM) {
+        return Err(WireError::Invalid { what: "the kind of the first frame", value: kind.into() });
+    }
+    let whole = matches!(next(arrived)?, Next::Frame { .. });
+    if whole {
+        arrived.advance(2);
+    }
+    Ok(whole)
+}
+
 /// How long the body of a frame of this kind may be.
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
-        kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
+        kind::HEARTBEAT | kind::GOODBYE | kind::CONFIRM | kind::ELSEWHERE => 0,
         kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
             limits::CHUNK + 64
         }
@@ -692,7 +717,8 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::LAPSED
         | kind::ASK_DIAL
         | kind::DIAL_BACK
-        | kind::NAME_REFUSED => limits::FRAME,
+        | kind::NAME_REFUSED
+        | kind::NAME_UNFIT => limits::FRAME,
         unknown => return Err(WireError::UnknownKind(unknown)),
     })
 }
@@ -707,6 +733,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::HEARTBEAT => Frame::Heartbeat,
         kind::ACK => Frame::Ack { seen: r.number("a count of frames")? },
         kind::GOODBYE => Frame::Goodbye,
+        kind::CONFIRM => Frame::Confirm,
         kind::ATTACHED => {
             let channel = r.channel()?;
             Frame::FromHome(channel, FromHome::Attached(r.terms()?))
@@ -826,8 +853,15 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         }),
         kind::NAME_REFUSED => Frame::Names(Names::Refused {
             number: r.number("a declaration")?,
-            there: r.declaration()?,
             holder: r.life()?,
+            addresses: r.addresses()?,
+            there: r.declaration()?,
+        }),
+        kind::NAME_UNFIT => Frame::Names(Names::Unfit {
+            number: r.number("a declaration")?,
+            by: r.life()?,
+            addresses: r.addresses()?,
+            refused: r.declaration()?,
         }),
         kind::BAD_NAME => Frame::Names(Names::BadName { number: r.number("a declaration")? }),
         kind::NAME_FULL => Frame::Names(Names::Full {

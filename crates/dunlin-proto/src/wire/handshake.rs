@@ -23,6 +23,32 @@ pub struct Resume {
     pub seen: u64,
 }
 
+/// At which of its addresses a node listens itself, and when a refusal there says that it has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// A bit for each of the addresses, the least for the first.
+    pub which: u8,
+    /// Two refusals have to be so far apart, in milliseconds.
+    pub refused_ms: u64,
+}
+
+impl Bound {
+    /// Those of the addresses.
+    pub(crate) fn of(self, addresses: &[String]) -> impl Iterator<Item = &String> {
+        addresses
+            .iter()
+            .take(limits::ADDRESSES)
+            .enumerate()
+            .filter(move |(at, _)| self.which & (1 << at) != 0)
+            .map(|(_, a)| a)
+    }
+
+    fn encode(self, out: &mut BytesMut) {
+        out.put_u8(self.which);
+        codec::number(out, self.refused_ms);
+    }
+}
+
 /// What a dialler says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
@@ -42,6 +68,8 @@ pub struct Hello {
     pub resume: Resume,
     /// Where it can be dialled.
     pub addresses: Vec<String>,
+    /// Where it listens itself.
+    pub bound: Bound,
     /// Proof of who it is. Empty until a later version.
     pub identity: Bytes,
 }
@@ -66,6 +94,8 @@ pub struct Welcome {
     pub resume: Resume,
     /// Where it can be dialled.
     pub addresses: Vec<String>,
+    /// Where it listens itself.
+    pub bound: Bound,
     /// Proof of who it is. Empty until a later version.
     pub identity: Bytes,
 }
@@ -129,6 +159,7 @@ impl Hello {
             codec::number(out, self.attempt);
             resume(out, self.resume);
             codec::addresses(out, &self.addresses);
+            self.bound.encode(out);
             codec::string(out, &self.identity);
         })
     }
@@ -147,7 +178,7 @@ impl Hello {
         if common(versions).is_none() {
             return Err(WireError::Version(versions));
         }
-        let hello = Self {
+        let mut hello = Self {
             versions,
             application: r.text("an application", limits::APPLICATION)?,
             me: r.life()?,
@@ -156,8 +187,11 @@ impl Hello {
             attempt: r.number("an attempt")?,
             resume: r.resume()?,
             addresses: r.addresses()?,
-            identity: r.bytes("an identity", limits::IDENTITY)?,
+            bound: Bound::default(),
+            identity: Bytes::new(),
         };
+        hello.bound = r.bound(hello.addresses.len())?;
+        hello.identity = r.bytes("an identity", limits::IDENTITY)?;
         // What a newer version adds stands behind: it is not for us.
         if versions.1 <= VERSIONS.1 {
             r.finish()?;
@@ -178,6 +212,7 @@ impl Answer {
                 codec::life(out, welcome.me);
                 resume(out, welcome.resume);
                 codec::addresses(out, &welcome.addresses);
+                welcome.bound.encode(out);
                 codec::string(out, &welcome.identity);
             }),
             Self::Refused(why) => message(kind::REFUSED, |out| match why {
@@ -213,13 +248,13 @@ impl Answer {
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
         let Some((kind, mut r)) = open(arrived)? else { return Ok(None) };
         let answer = match kind {
-            kind::WELCOME => Self::Welcome(Welcome {
-                version: r.fixed16("a version")?,
-                me: r.life()?,
-                resume: r.resume()?,
-                addresses: r.addresses()?,
-                identity: r.bytes("an identity", limits::IDENTITY)?,
-            }),
+            kind::WELCOME => {
+                let (version, me, resume) = (r.fixed16("a version")?, r.life()?, r.resume()?);
+                let addresses = r.addresses()?;
+                let bound = r.bound(addresses.len())?;
+                let identity = r.bytes("an identity", limits::IDENTITY)?;
+                Self::Welcome(Welcome { version, me, resume, addresses, bound, identity })
+            }
             kind::REFUSED => Self::Refused(match r.byte("a refusal")? {
                 0 => Refusal::Version((r.fixed16("a version")?, r.fixed16("a version")?)),
                 1 => Refusal::Application(r.text("an application", limits::APPLICATION)?),
@@ -280,6 +315,14 @@ fn resume(out: &mut BytesMut, resume: Resume) {
 impl Reader {
     fn fixed16(&mut self, what: &'static str) -> Result<u16, WireError> {
         Ok(u16::from_be_bytes([self.byte(what)?, self.byte(what)?]))
+    }
+
+    fn bound(&mut self, addresses: usize) -> Result<Bound, WireError> {
+        let which = self.byte("which addresses are bound")?;
+        if addresses < 8 && which >> addresses != 0 {
+            return Err(WireError::Invalid { what: "which addresses are bound", value: which.into() });
+        }
+        Ok(Bound { which, refused_ms: self.number("a time between refusals")? })
     }
 
     fn resume(&mut self) -> Result<Resume, WireError> {

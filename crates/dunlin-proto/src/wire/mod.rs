@@ -11,7 +11,7 @@ use codec::WireError;
 use crate::id::{ChannelId, ChoiceId, Life, NodeId, Request, Ticket};
 
 /// The newest protocol version this crate speaks, and the oldest.
-pub const VERSIONS: (u16, u16) = (1, 1);
+pub const VERSIONS: (u16, u16) = (2, 2);
 
 /// Limits of what is read from a network, in bytes unless said otherwise.
 pub mod limits {
@@ -68,6 +68,8 @@ pub enum Frame {
     },
     /// The node leaves: nothing follows.
     Goodbye,
+    /// The dialler has read `Welcome`. It is the dialler's first frame on each socket, and never comes later.
+    Confirm,
     /// What a home says of a channel, to a node with a sending half.
     FromHome(ChannelId, FromHome),
     /// What a sending half says, to the home.
@@ -514,8 +516,22 @@ pub enum Names {
         number: u64,
         /// What is there instead.
         there: Declaration,
-        /// Who has it.
+        /// The node that has it.
         holder: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
+    },
+    /// A declaration of the other face has been refused, since it does not fit this one, which stands as
+    /// before.
+    Unfit {
+        /// The number of the declaration that stands.
+        number: u64,
+        /// What was refused.
+        refused: Declaration,
+        /// The node that had declared it.
+        by: Life,
+        /// Where that node can be dialled.
+        addresses: Vec<String>,
     },
     /// The name is not one.
     BadName {
@@ -579,7 +595,14 @@ impl Names {
                 check_addresses(addresses)?;
                 face.check()
             }
-            Self::Refused { there, .. } => there.check(),
+            Self::Refused { there, addresses, .. } => {
+                check_addresses(addresses)?;
+                there.check()
+            }
+            Self::Unfit { refused, addresses, .. } => {
+                check_addresses(addresses)?;
+                refused.check()
+            }
             Self::Undeclare { .. }
             | Self::BadName { .. }
             | Self::Guest { .. }
@@ -616,14 +639,16 @@ impl Frame {
             | Self::Cut(channel)
             | Self::Read(channel, _)
             | Self::Travel(channel, _) => Some(*channel),
-            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Names(_) | Self::Relay(_) => None,
+            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Confirm | Self::Names(_) | Self::Relay(_) => {
+                None
+            }
         }
     }
 
     /// Which way the frame takes.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Heartbeat | Self::Ack { .. } => Lane::Moment,
+            Self::Heartbeat | Self::Ack { .. } | Self::Confirm => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
             // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
             Self::Goodbye

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
-use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
 use dunlin_proto::{Action, Closed, Config, HomeHears, Leaving, Machine, ReceiverPlace, SenderPlace, State};
 
@@ -108,11 +108,13 @@ impl World {
                 attempt: 1,
                 resume: Resume { run: 1, seen: 0 },
                 addresses: vec!["there".to_owned()],
+                bound: Bound::default(),
                 identity: Bytes::new(),
             };
             let socket = self.open(None);
             self.machine.received(self.now, socket, hello.encode());
             let mut attach = BytesMut::new();
+            codec::encode(&Frame::Confirm, &mut attach);
             codec::encode(&Frame::ToHome(ChannelId(n), ToHome::Attach(face())), &mut attach);
             self.arrived += attach.len();
             self.machine.received(self.now, socket, attach.freeze());
@@ -150,7 +152,12 @@ impl World {
             }
             170..=174 => {
                 if let Some(dial) = self.dials.pop_first() {
-                    self.machine.dial_failed(self.now, dial, "nobody is there".to_owned());
+                    if bool::arbitrary(u)? {
+                        let near = bool::arbitrary(u)?;
+                        self.machine.dial_refused(self.now, dial, near, "refused".to_owned());
+                    } else {
+                        self.machine.dial_failed(self.now, dial, "nobody is there".to_owned());
+                    }
                 }
             }
             175..=189 => {
@@ -211,7 +218,11 @@ impl World {
         {
             let mut bytes = BytesMut::new();
             let (stream, node) = (messages::number(u)?, hello.me.node);
-            for said in [Relay::From { stream, node }, Relay::Bytes { stream, piece: hello.encode() }] {
+            for said in [
+                Relay::From { stream, node },
+                Relay::Bytes { stream, piece: hello.encode() },
+                Relay::Bytes { stream, piece: Bytes::from_static(b"\x04\x00") },
+            ] {
                 let piece = codec::encode(&Frame::Relay(said), &mut bytes);
                 bytes.extend_from_slice(&piece.unwrap_or_default());
             }
@@ -219,7 +230,14 @@ impl World {
         }
         let socket = self.open(None);
         self.settle();
-        self.arrive(u, socket, hello.encode())
+        self.arrive(u, socket, hello.encode())?;
+        if u8::arbitrary(u)? < 240 {
+            let mut confirm = BytesMut::new();
+            codec::encode(&Frame::Confirm, &mut confirm);
+            self.settle();
+            self.arrive(u, socket, confirm.freeze())?;
+        }
+        Ok(())
     }
 
     fn somebody_answers(&mut self, u: &mut Unstructured<'_>) -> Result<()> {

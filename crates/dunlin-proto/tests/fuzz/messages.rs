@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::wire::handshake::{Answer, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
     Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
@@ -89,7 +89,7 @@ pub(crate) fn declaration(u: &mut Unstructured<'_>) -> Result<Declaration> {
 
 pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
     let number = number(u)?;
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=10)? {
         0 => Names::Declare {
             number,
             name: text(u, limits::NAME)?,
@@ -109,12 +109,13 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
             channel: channel(u)?,
             face: declaration(u)?,
         },
-        3 => Names::Refused { number, there: declaration(u)?, holder: life(u)? },
+        3 => Names::Refused { number, there: declaration(u)?, holder: life(u)?, addresses: addresses(u)? },
         4 => Names::BadName { number },
         5 => Names::Full { number, room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes])?, max: number },
         6 => Names::Waiting { number },
         7 => Names::Gone { number, partner: life(u)? },
         8 => Names::Elsewhere,
+        9 => Names::Unfit { number, refused: declaration(u)?, by: life(u)?, addresses: addresses(u)? },
         _ => Names::Guest { acceptor: channel(u)?, guest: channel(u)? },
     })
 }
@@ -226,7 +227,8 @@ fn relay(u: &mut Unstructured<'_>) -> Result<Relay> {
 
 pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
     Ok(match u8::arbitrary(u)? {
-        0..=3 => Frame::Heartbeat,
+        0..=2 => Frame::Heartbeat,
+        3 => Frame::Confirm,
         4..=15 => Frame::Ack { seen: number(u)? },
         16..=17 => Frame::Goodbye,
         18..=90 => Frame::FromHome(channel(u)?, from_home(u)?),
@@ -248,7 +250,13 @@ pub(crate) fn resume(u: &mut Unstructured<'_>) -> Result<Resume> {
     Ok(Resume { run: number(u)?.min(limits::RUN - 10_000), seen: number(u)? })
 }
 
+fn bound(u: &mut Unstructured<'_>, addresses: usize) -> Result<Bound> {
+    let which = u8::arbitrary(u)? & ((1u16 << addresses.min(8)) - 1) as u8;
+    Ok(Bound { which, refused_ms: number(u)? })
+}
+
 pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
+    let addresses = addresses(u)?;
     Ok(Hello {
         versions: VERSIONS,
         application: text(u, limits::APPLICATION)?,
@@ -257,7 +265,8 @@ pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
         met: Incarnation(number(u)?),
         attempt: number(u)?,
         resume: resume(u)?,
-        addresses: addresses(u)?,
+        bound: bound(u, addresses.len())?,
+        addresses,
         identity: bytes(u, limits::IDENTITY)?,
     })
 }
@@ -272,12 +281,17 @@ pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
         5 => Answer::Refused(Refusal::Crossed),
         6 => Answer::Refused(Refusal::Myself),
         7 => Answer::Refused(Refusal::Busy),
-        _ => Answer::Welcome(Welcome {
-            version: number(u)? as u16,
-            me: life(u)?,
-            resume: resume(u)?,
-            addresses: addresses(u)?,
-            identity: bytes(u, limits::IDENTITY)?,
-        }),
+        _ => {
+            let addresses = addresses(u)?;
+            let bound = bound(u, addresses.len())?;
+            Answer::Welcome(Welcome {
+                version: number(u)? as u16,
+                me: life(u)?,
+                resume: resume(u)?,
+                addresses,
+                bound,
+                identity: bytes(u, limits::IDENTITY)?,
+            })
+        }
     })
 }

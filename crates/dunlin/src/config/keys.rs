@@ -115,6 +115,13 @@ pub(super) const GRACE: Key<Duration> = Key {
     read: |raw| time(raw).filter(|time| *time <= Duration::from_secs(168 * 60 * 60)),
 };
 
+pub(super) const REFUSED: Key<Duration> = Key {
+    name: "refused",
+    variable: Some("DUNLIN_REFUSED"),
+    form: r#"refused = "1s": a time from "0s" to "168h", in ms, s, m or h"#,
+    read: GRACE.read,
+};
+
 pub(super) const HEARTBEAT: Key<Duration> = Key {
     name: "heartbeat",
     variable: Some("DUNLIN_HEARTBEAT"),
@@ -187,11 +194,12 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 10] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 11] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
     &GRACE,
+    &REFUSED,
     &HEARTBEAT,
     &MESSAGE_MAX_BYTES,
     &BUFFERED_MAX_BYTES,

@@ -129,6 +129,8 @@ pub struct Config {
     pub advertise: Setting<Vec<String>>,
     /// For so long a connection may be without a socket.
     pub grace: Setting<Duration>,
+    /// So far apart two refusals at an address of the node's own have to be, until others take it for dead.
+    pub refused: Setting<Duration>,
     /// How often the node says that it lives.
     pub heartbeat: Setting<Duration>,
     /// The largest encoded message that it accepts.
@@ -161,6 +163,7 @@ impl Default for Config {
             listen: Setting::default(Vec::new()),
             advertise: Setting::default(Vec::new()),
             grace: Setting::default(machine.grace),
+            refused: Setting::default(machine.refused),
             heartbeat: Setting::default(machine.heartbeat),
             message_max_bytes: Setting::default(machine.value_max as u64),
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
@@ -231,6 +234,7 @@ impl Config {
             row("listen", &self.listen, list("127.0.0.1, the first free port from 7500")),
             row("advertise", &self.advertise, list("where it listens")),
             row("grace", &self.grace, time),
+            row("refused", &self.refused, time),
             row("heartbeat", &self.heartbeat, time),
             row("message_max_bytes", &self.message_max_bytes, number),
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
@@ -365,7 +369,7 @@ impl Sources {
 
     /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps. With the one that is nearest, if one is near.
     pub fn unknown_variables() -> Vec<(String, Option<&'static str>)> {
-        let known = || keys::variables().chain([NODE, CONFIG]);
+        let known = || keys::variables().chain([NODE, CONFIG, crate::watchdog::VARIABLE]);
         let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unknown = all.filter(|name| name.starts_with("DUNLIN_") && known().all(|known| known != name));
         unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
@@ -396,6 +400,7 @@ impl Sources {
         config.listen = self.find(&keys::LISTEN, &at, None)?.unwrap_or(config.listen);
         config.advertise = self.find(&keys::ADVERTISE, &at, None)?.unwrap_or(config.advertise);
         config.grace = self.find(&keys::GRACE, &at, None)?.unwrap_or(config.grace);
+        config.refused = self.find(&keys::REFUSED, &at, None)?.unwrap_or(config.refused);
         config.heartbeat = self.find(&keys::HEARTBEAT, &at, None)?.unwrap_or(config.heartbeat);
         config.message_max_bytes = self.find(&keys::MESSAGE_MAX_BYTES, &at, None)?.unwrap_or(config.message_max_bytes);
         config.buffered_max_bytes =

@@ -90,6 +90,7 @@ fn without_files_and_variables_there_are_defaults() {
             "listen = (127.0.0.1, the first free port from 7500)",
             "advertise = (where it listens)",
             r#"grace = "15s""#,
+            r#"refused = "1s""#,
             r#"heartbeat = "1s""#,
             "message_max_bytes = 67108864",
             "buffered_max_bytes = 16777216",
@@ -256,7 +257,7 @@ fn an_unknown_key_is_told_with_its_line() {
     );
     assert_eq!(
         refused("colour = 1"),
-        "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, heartbeat, \
+        "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, refused, heartbeat, \
          message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, role, channels, application, node"
     );
     assert_eq!(

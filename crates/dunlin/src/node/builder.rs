@@ -14,7 +14,7 @@ use super::events::Log;
 use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
-use super::{Inner, Node, Peer, id, listen, message, roles, serve};
+use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources};
 use crate::world;
 
@@ -31,6 +31,7 @@ pub struct NodeBuilder {
     serves_names: Option<bool>,
     networks: Networks,
     grace: Option<Duration>,
+    refused: Option<Duration>,
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
     buffered_max: Option<u64>,
@@ -117,9 +118,29 @@ impl NodeBuilder {
         self
     }
 
-    /// For so long a connection may be without a socket before it counts as dead. Default: 15 s.
+    /// How long a connection may be without a socket before it counts as dead, since it was lost after something last came through; see also
+    /// [`refused`](Self::refused). Default: 15 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
+        self
+    }
+
+    /// When this process dies without a word, no process listens any more where this node did: dials there are refused. Other nodes take that for its death, before their
+    /// [`grace`](Self::grace) is over, if dials are refused twice, so far apart, at all addresses at which this node listens itself (not those that it only [advertises](Self::advertise)) and at which they have
+    /// reached it. On the same host (loopback, unix sockets, memory) the second refusal counts at once. Default: 1 s. Zero: at once everywhere. A time that is longer than their grace:
+    /// never, but on the same host. Say a longer time if something on the way to this node's own addresses may refuse dials while the node lives, such as a firewall that is configured anew.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let node = Node::builder().app("tides").refused(Duration::from_secs(5)).listen("memory:").names("memory:refused").join().await?;
+    /// assert_eq!(node.config().refused.value, Duration::from_secs(5));
+    /// # node.leave().await }).unwrap();
+    /// ```
+    pub fn refused(mut self, apart: Duration) -> Self {
+        self.refused = Some(apart);
         self
     }
 
@@ -180,6 +201,7 @@ impl NodeBuilder {
         config.listen.overridden(said(&mut self.listen));
         config.advertise.overridden(said(&mut self.advertise));
         config.grace.overridden(self.grace);
+        config.refused.overridden(self.refused);
         config.heartbeat.overridden(self.heartbeat);
         config.message_max_bytes.overridden(self.message_max);
         config.buffered_max_bytes.overridden(self.buffered_max);
@@ -220,7 +242,9 @@ impl NodeBuilder {
         }
         config.addresses =
             if settings.advertise.value.is_empty() { listening.clone() } else { settings.advertise.value.clone() };
+        config.bound = listening.iter().filter(|address| config.addresses.contains(address)).cloned().collect();
         config.grace = settings.grace.value;
+        config.refused = settings.refused.value;
         if settings.heartbeat.origin != Origin::Default {
             config.heartbeat = settings.heartbeat.value;
             config.silence = config.heartbeat.mul_f32(3.5);
@@ -251,7 +275,7 @@ impl NodeBuilder {
         });
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.
-        world::spawn_own(driver.clone().run());
+        let run = world::spawn_own(driver.clone().run());
         let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
@@ -265,8 +289,9 @@ impl NodeBuilder {
         };
         tasks.push(world::spawn_own(serve::names(driver.clone(), networks, service)));
         let tasks = tasks.into();
-        let inner = Inner { driver, me, config: settings, addresses, listening, roles, tasks, host };
-        roles::enter(Node { inner: Arc::new(inner) }, self.roles).await
+        let inner = Arc::new(Inner { driver, me, config: settings, addresses, listening, roles, tasks, host });
+        leaving::joined(&inner, run);
+        roles::enter(Node { inner }, self.roles).await
     }
 }
 

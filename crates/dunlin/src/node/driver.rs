@@ -30,14 +30,12 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
+use super::leaving::{Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
 use crate::world::{self, Clock};
-
-/// So long a node that is merely dropped may take to fetch what its ends have said.
-const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// A receiver that has come and does not go on within this time is not only passed on.
 const REST: Duration = Duration::from_millis(10);
@@ -83,10 +81,12 @@ pub(crate) struct State {
     pub(crate) buffered_max: u64,
     /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
     pub(crate) straight_min: u64,
-    /// Wants to know when all that was said has been heard.
-    flushed: Option<oneshot::Sender<()>>,
-    /// Wants to know when this node has to answer for nothing that it has handed on.
-    settled: Option<oneshot::Sender<()>>,
+    /// Want to know when all that was said has been heard.
+    flushed: Vec<oneshot::Sender<()>>,
+    /// Want to know when this node has to answer for nothing that it has handed on.
+    pub(super) settled: Vec<oneshot::Sender<()>>,
+    /// Want to know when what had been said by some moment has been heard.
+    pub(super) flushes: Vec<Flush>,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
     /// How many heaps of it are being dropped.
@@ -156,8 +156,9 @@ impl Driver {
                 hub: Some(Box::new(hub)),
                 buffered_max: BUFFERED_MAX,
                 straight_min: STRAIGHT_MIN,
-                flushed: None,
-                settled: None,
+                flushed: Vec::new(),
+                settled: Vec::new(),
+                flushes: Vec::new(),
                 garbage: Vec::new(),
                 clearing: 0,
                 resting: VecDeque::new(),
@@ -217,11 +218,18 @@ impl Driver {
             let Some(action) = state.machine.poll() else { break };
             self.do_action(state, now, action);
         }
-        if state.flushed.is_some() && state.machine.is_flushed() {
-            let _ = state.flushed.take().map(|told| told.send(()));
+        if !state.flushes.is_empty() {
+            state.look_after_flushes();
         }
-        if state.settled.is_some() && state.machine.unsettled().next().is_none() && !state.owes() {
-            let _ = state.settled.take().map(|told| told.send(()));
+        if !state.flushed.is_empty() && state.machine.is_flushed() {
+            for told in state.flushed.drain(..) {
+                let _ = told.send(());
+            }
+        }
+        if !state.settled.is_empty() && state.machine.unsettled().next().is_none() && !state.owes() {
+            for told in state.settled.drain(..) {
+                let _ = told.send(());
+            }
         }
         if let Some(at) = state.next_alarm()
             && state.alarm.is_none_or(|alarm| at < alarm)
@@ -391,14 +399,14 @@ impl Driver {
     /// All that was said has been heard, or nobody is there to hear it.
     pub(crate) fn flushed(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (told, flushed) = oneshot::channel();
-        self.with(|state, _| state.flushed = Some(told));
+        self.with(|state, _| state.flushed.push(told));
         flushed
     }
 
     /// What this node has handed on does not need it any more.
     pub(crate) fn settled(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (told, settled) = oneshot::channel();
-        self.with(|state, _| state.settled = Some(told));
+        self.with(|state, _| state.settled.push(told));
         settled
     }
 
@@ -441,20 +449,22 @@ impl Driver {
         self.bell.ring();
     }
 
+    /// Whether it has left, or is given up.
+    pub(super) fn has_ended(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
+        let _watchdog = (!world::is_simulated()).then(|| Watchdog(self.clone()));
         let mut sleep = Box::pin(self.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
         let mut last_words = false;
         let mut look_at = None;
         loop {
-            if self.abandoned.load(Ordering::Acquire) && !std::mem::replace(&mut last_words, true) {
-                let driver = self.clone();
-                world::spawn_own(async move {
-                    world::within(LAST_WORDS, driver.all_said()).await;
-                    driver.with(|state, now| state.machine.leave(now));
-                    driver.close();
-                });
+            let abandoned = self.abandoned.load(Ordering::Acquire) && !std::mem::replace(&mut last_words, true);
+            if abandoned && !self.has_ended() {
+                world::spawn_own(self.clone().last_words());
             }
             let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
@@ -531,8 +541,16 @@ impl Driver {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
+                let is_local = socket.is_local();
                 let socket = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
+                if is_local {
+                    state.machine.is_near(socket);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let is_local = self.networks.is_local(&address);
+                state.machine.dial_refused(now, id, is_local, format!("{address}: {error}"));
             }
             Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
         });
@@ -544,8 +562,12 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
+            let is_local = socket.is_local();
             let socket = self.add_socket(state, socket, None);
             state.machine.accepted(now, socket);
+            if is_local {
+                state.machine.is_near(socket);
+            }
         });
     }
 
@@ -553,12 +575,13 @@ impl Driver {
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
         let (stretched, hub) = self.speak(|locked| {
-            let State { sockets, parting, stretched, hub, .. } = locked.state;
+            let State { sockets, parting, .. } = locked.state;
             for (socket, entry) in sockets {
                 parting.insert(*socket, Closed::Over);
                 entry.bell.ring();
             }
-            (std::mem::take(stretched), hub.take())
+            locked.state.flushes.clear();
+            (std::mem::take(&mut locked.state.stretched), locked.state.hub.take())
         });
         let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {

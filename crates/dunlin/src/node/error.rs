@@ -6,6 +6,7 @@ use std::{fmt, io};
 use dunlin_proto::schema::Difference;
 
 use super::Peer;
+use super::leaving::Unacknowledged;
 use super::roles::Member;
 use crate::config::{ConfigError, Origin};
 
@@ -33,9 +34,17 @@ pub enum NodeError {
         #[source]
         error: io::Error,
     },
-    /// Leaving, the others did not hear everything that was said within 5 seconds.
-    #[error("left, but not everything that was said had been heard by the other nodes")]
-    NotFlushed,
+    /// These nodes have not acknowledged everything that was sent to them: leaving, within 5 seconds; of a
+    /// [flush](super::Node::flush), before the connection with them ended.
+    #[error(
+        "not everything that this node sent was acknowledged{}; it may be lost. Check that the other nodes run and can be reached, and await \
+         `Node::flush`, which waits for longer, before the node leaves",
+        .peers.iter().enumerate().map(|(at, peer)| format!("{}{peer}", if at == 0 { " by " } else { ", " })).collect::<String>()
+    )]
+    NotFlushed {
+        /// Those nodes.
+        peers: Vec<Unacknowledged>,
+    },
     /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node that they left answers for them: so they
     /// are lost.
     #[error("left, and with it are lost: {}", .ends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
@@ -45,14 +54,17 @@ pub enum NodeError {
     },
     /// This node was to be the [main](super::Role::Main) one, and there is one already.
     #[error(
-        "the application {application:?} has a main node already: {holder}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
-         that one; if it has died, its place is free once its connection counts as dead (`grace`, 15 s by default)"
+        "the application {application:?} has a main node already: node {}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
+         that one; if it has died, its place is free once its connection counts as dead (`grace`, 15 s by default)",
+        at(.holder, .address.as_deref())
     )]
     SecondMain {
         /// The application.
         application: String,
-        /// Who it is.
+        /// Which node it is.
         holder: String,
+        /// Where that node can be dialled, if it is known.
+        address: Option<Box<str>>,
     },
     /// This node was to be a member, and no main node came within the time that it was [given](super::NodeBuilder::wait_for_main).
     #[error(
@@ -98,6 +110,11 @@ pub enum NodeError {
     },
 }
 
+/// A node, and where it can be dialled.
+pub(super) fn at(node: &str, address: Option<&str>) -> String {
+    address.map_or_else(|| node.to_owned(), |address| format!("{node} at {address}"))
+}
+
 /// An end that a node had handed on, and that was not in use elsewhere when the node left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -117,6 +134,43 @@ impl fmt::Display for UnsettledEnd {
     }
 }
 
+/// What to do if a name is [taken](NameError::Refused).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// One of the two is an end of a channel, the other a face of a bundle.
+    OneKind,
+    /// The two differ in what is shared.
+    SameSharing,
+    /// Another node has the same end of the channel.
+    Share,
+    /// Another node has the client's face.
+    Accept,
+    /// Another node has the server's face.
+    OtherName,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneKind => {
+                "One of the two is an end of a channel, the other a face of a bundle: declare both sides as the same, \
+                 or choose another name"
+            }
+            Self::SameSharing => "Make both sides say the same about what is shared (`.shared()`, `.expects()`)",
+            Self::Share => {
+                "To share it, declare it with `.shared()` at each of these nodes, or send a handle of it (`share()`) \
+                 in a message; otherwise choose another name"
+            }
+            Self::Accept => {
+                "For several clients, declare an acceptor in the place of the server (`node.acceptor`); otherwise \
+                 choose another name"
+            }
+            Self::OtherName => "One node serves a name: choose another name, or end that node first",
+        })
+    }
+}
+
 /// Why an end could not be declared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -128,26 +182,35 @@ pub enum NameError {
     #[error("{0:?}: names that begin with \"dunlin.\" are the nodes' own; choose another")]
     Reserved(String),
     /// It does not fit what is there under this name.
-    #[error("{name:?}: {mine} does not fit {theirs} of node {holder}")]
+    #[error("{name:?} is taken: node {} has {theirs}, and {mine} does not fit beside it. {next}", at(.holder, .address.as_deref()))]
     Refused {
         /// The name.
         name: String,
         /// What was declared here.
-        mine: String,
+        mine: Box<str>,
         /// What is there.
-        theirs: String,
-        /// Who has it.
+        theirs: Box<str>,
+        /// The node that has it.
         holder: String,
+        /// Where that node can be dialled, if it is known.
+        address: Option<Box<str>>,
+        /// What to do.
+        next: Advice,
     },
     /// The messages of the two ends are not the same: one side would write what the other cannot read. What may differ says [`Encoding`](super::Encoding).
-    #[error("{name:?}: the messages of node {holder} do not fit: {difference}")]
+    #[error(
+        "{name:?}: the messages of node {} do not fit: {difference}. Use the same type at both ends, or choose another name",
+        at(.holder, .address.as_deref())
+    )]
     Mismatch {
         /// The name.
         name: String,
         /// The first difference that matters.
         difference: Box<Difference>,
-        /// Who has the other end.
+        /// The node that has the other end.
         holder: String,
+        /// Where that node can be dialled, if it is known.
+        address: Option<Box<str>>,
     },
     /// The face is there already, shared as this one would be. One node has it.
     #[error(
@@ -156,8 +219,9 @@ pub enum NameError {
             "at this node: share that end (`share()`) and give its handles away, instead of declaring it again".to_owned()
         } else {
             format!(
-                "at node {holder}: let that node send handles of it in messages, give each node a name of its own, or serve the bundle with an \
-                 acceptor, which any number of clients may call"
+                "at node {}: let that node send handles of it in messages, give each node a name of its own, or serve the bundle with an \
+                 acceptor, which any number of clients may call",
+                at(holder, address.as_deref())
             )
         }
     )]
@@ -166,8 +230,10 @@ pub enum NameError {
         name: String,
         /// What it is: "sender", "server", ...
         what: &'static str,
-        /// Who has it.
+        /// The node that has it.
         holder: String,
+        /// Where that node can be dialled, if it is known.
+        address: Option<Box<str>>,
         /// Whether that is this node.
         here: bool,
     },

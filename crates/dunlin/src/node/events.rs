@@ -47,7 +47,9 @@ pub enum NodeEvent {
         /// Why, and what there is instead.
         why: NameError,
     },
-    /// Two ends of a name, or of a message, do not agree on what goes over their channel.
+    /// Two ends of a name, or of a message, do not agree on what goes over their channel. Of a name the end
+    /// that was declared first stands, and its node hears of this, once for each node; the other one is
+    /// refused.
     Mismatch {
         /// The name. `None`: of an end that came in a message.
         name: Option<String>,

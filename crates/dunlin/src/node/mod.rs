@@ -41,10 +41,15 @@
 //!
 //! # Programs of different age
 //!
-//! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields and variants, also of what ends in them carry. What one side
-//! writes has to be what the other one can read; [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
-//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". What a type looks like is found out from its `Deserialize`, which is called for
-//! that, once, without anything to be read; so a type has to write what it reads. What has to look at the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields
+//! and variants, also of what ends in them carry. What one side writes has to be what the other one can read;
+//! [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
+//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". The end that was declared first
+//! stands, and its node hears which node was refused and why: [`NodeEvent::Mismatch`], [`Node::waiting`], and
+//! the text of a deadline that passes at that end ([`Why::Unmatched`](dunlin_core::Why::Unmatched)). What a
+//! type looks like is found out from its `Deserialize`, which is called for that, once, without anything to
+//! be read; so a type has to write what it reads. What has to look at the bytes (`untagged`, internally and
+//! adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
 //!
 //! # Nodes that cannot dial each other
 //!
@@ -62,6 +67,50 @@
 //! on over the application by which they came (an enrolment over either). A shared face goes to
 //! who claims it first, and is then of that application; who claims it in the other one uses it through this program, and whatever can go over both goes over it.
 //!
+//! # How a node ends
+//!
+//! - **[`Node::leave`]** waits until the other nodes have acknowledged everything, for at most 5 seconds, and
+//!   returns an error with those that have not.
+//! - **`main` returns.** Under `#[dunlin::main]`, `#[dunlin::test]` and [`block_on`](crate::block_on), each
+//!   node that has not left leaves then, whether `main` returns `Ok` or an error, or panics. All nodes
+//!   together may take 1 second. A warning counts the values that were not acknowledged by then.
+//! - **The last handle of a node is dropped** while its runtime goes on: the node leaves in the background, as
+//!   `leave` does. Ends of it that are still held end.
+//! - **The runtime ends first**, such as one of `#[tokio::main]`: the node sends nothing more. A warning counts
+//!   the values that were not acknowledged; await `leave` before the runtime ends.
+//! - **The process exits** by `std::process::exit` or a signal: the same, without a warning.
+//!
+//! # What `Ok` means
+//!
+//! This is about sends to a receiver at another node. If both ends are at one node, nothing is on its way, and
+//! `Ok` means what the policy says.
+//!
+//! | the receiver's channel | a send returns `Ok` when | after `Ok` the value is lost if |
+//! |---|---|---|
+//! | rendezvous (the default) | the receiver has received it | never |
+//! | [`fifo`](crate::fifo), [`unbounded`](crate::unbounded) | a place in the buffer is promised to it; it may still be on its way | it is not acknowledged when the sender's node or the connection ends; or not received when the receiver or its node ends |
+//! | [`overwrite_oldest`](crate::overwrite_oldest), [`overwrite_newest`](crate::overwrite_newest), a bound on [pending senders](crate::Policy::pending_senders), a policy of one's own | the buffer at the receiver's node has admitted it | a later value overwrites it, as the policy says; or it is not received when the receiver or its node ends |
+//! | [`drop_newest`](crate::drop_newest) | it is at the receiver's node | the buffer was full; or it is not received when the receiver or its node ends |
+//! | a [call](crate::call()) | the reply is there | never |
+//! | a [broadcast](crate::broadcast()) | each receiver has received it | never |
+//!
+//! A [posted](crate::Sender::send_nowait) value is as one whose send has not returned: its handle has the
+//! outcome. A [reply](crate::Reply) to a call is given without waiting; the outcome is the caller's.
+//!
+//! | event | a value in a FIFO or unbounded buffer whose send has returned `Ok` |
+//! |---|---|
+//! | [`Node::flush`] returns `Ok` | is at the receiver's node: lost only if the receiver or its node ends before receiving it |
+//! | the sender is dropped, or [retires](crate::Sender::retire) the channel | is received before `Closed` |
+//! | the sender's node leaves, its last handle is dropped, or `main` returns | is received, unless the other node does not acknowledge it in time: that is an error of `leave`, otherwise a warning |
+//! | the sender's program is killed, or its runtime ends first | is lost if it is not acknowledged yet |
+//! | the connection breaks, and is back within the [grace](NodeBuilder::grace) | is received, once |
+//! | the connection breaks for longer | is received if it had arrived; otherwise it is lost, and the next send fails with `NodeLost` |
+//! | the receiver is dropped, its node leaves, or its program is killed | is lost if it is not received yet |
+//! | the channel is poisoned, from either end | is destroyed if it is not received yet |
+//!
+//! None of these means that the receiving program has done its work on a value. For that use a call: the
+//! server replies when the work is done.
+//!
 //! # What happens to a node
 //!
 //! [`Node::events`] is a channel of it: who joins and leaves, how connections are, who was refused and why, which limit was reached, that the application
@@ -70,7 +119,8 @@
 //!
 //! # What there is
 //!
-//! - [`Node`], [`NodeBuilder`]: join an application, leave it;
+//! - [`Node`], [`NodeBuilder`]: join an application, leave it; [`Unacknowledged`]: a node that had not
+//!   acknowledged everything;
 //! - [`roles`], [`Role`]: a main node and members;
 //! - [`NodeEvent`], [`Limit`]: what happens to a node;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
@@ -79,8 +129,9 @@
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
-//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket, `bridge/` stands between it and the
-//! channels of the core, `message.rs` and `codec` turn values into bytes, `hub/` knows names, `events.rs` tells what happens.
+//! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
+//! `bridge/` stands between it and the channels of the core, `message.rs` and `codec` turn values into bytes,
+//! `hub/` knows names, `events.rs` tells what happens, `leaving.rs` ends a node.
 
 mod bell;
 mod bridge;
@@ -94,6 +145,7 @@ mod events;
 mod hub;
 mod id;
 pub mod inquiry;
+mod leaving;
 mod listen;
 mod message;
 mod name;
@@ -130,11 +182,13 @@ pub(crate) use driver::{BUFFERED_MAX, STRAIGHT_MIN};
 pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
-pub use error::{NameError, NodeError, UnsettledEnd};
+pub use error::{Advice, NameError, NodeError, UnsettledEnd};
 pub use events::{Limit, NodeEvent};
 use hub::{Acceptance, Accepted, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;
+pub use leaving::Unacknowledged;
+pub(crate) use leaving::{Nodes, works_for};
 pub use listen::LISTEN_PORTS;
 pub use name::Expects;
 pub use records::Records;
@@ -178,11 +232,6 @@ struct Inner {
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     host: u64,
 }
-
-/// So long `leave` waits for the others to have heard everything...
-const LEAVE: Duration = Duration::from_secs(5);
-/// ... and before that, so long for what this node has handed on.
-const HANDED_ON: Duration = Duration::from_secs(4);
 
 impl Node {
     /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback, with the name service at port 7400, which this
@@ -228,7 +277,9 @@ impl Node {
 
     /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.
     ///
-    /// It is there at once: until somebody has the receiver, sends wait.
+    /// It is there at once: until a node has the receiver, sends wait. A [deadline](crate::Deadline) that
+    /// passes meanwhile says that no receiver has declared the name
+    /// ([`Why::Unmatched`](dunlin_core::Why::Unmatched)).
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited. What goes wrong later (a receiver that does not fit) poisons the channel.
@@ -327,7 +378,8 @@ impl Node {
             .with(|state, _| state.machine.traffic().map(|(life, traffic)| (Peer(life), traffic)).collect())
     }
 
-    /// The ends of this node that have not found their other end: every wait is visible.
+    /// The ends of this node that have not found their other end, and what was refused because it does not
+    /// fit them: every wait is visible.
     pub fn waiting(&self) -> Vec<WaitingEnd> {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
     }
@@ -345,57 +397,6 @@ impl Node {
     pub fn serves_names(&self) -> bool {
         self.inner.driver.with_hub_now(|hub, _| hub.serves_names())
     }
-
-    /// Leaves in order: everything that was said is heard by the others first, for at most 5 seconds. Ends of this node that
-    /// are still held end with [`NodeLost`](dunlin_core::Why::NodeLost).
-    ///
-    /// Ends that this node has sent to others need it until they are used there (until the first send or receive). So it first asks whoever has them to take them over as if they
-    /// were used, and waits for that, for at most 4 of these seconds; and so long for messages that were complete when they were sent, and wait because an end in them is
-    /// not at rest.
-    ///
-    /// A [main node](roles) first tells its members, and waits until they have left, for at most [`NodeBuilder::shutdown`]. A member first tells its main node.
-    ///
-    /// # Errors
-    /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::Unsettled`] if ends that were handed on are lost, [`NodeError::NotFlushed`] if only that is known that the others did not hear
-    /// everything in time. The node has left all the same.
-    pub async fn leave(self) -> crate::Result {
-        let driver = &self.inner.driver;
-        tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
-        let members = self.inner.roles.close(driver).await;
-        driver.with_hub_now(|hub, _| hub.leave());
-        let mut lost = Vec::new();
-        let mut late = false;
-        let flushed = world::within(LEAVE, async {
-            let handed_on = world::within(HANDED_ON, async {
-                driver.all_said().await;
-                driver.with(|state, now| state.machine.hurry(now));
-                let _ = driver.settled().await;
-            });
-            if handed_on.await.is_none() {
-                lost = driver.unsettled();
-                late = lost.is_empty();
-            }
-            driver.all_said().await;
-            driver.with(|state, now| state.machine.leave(now));
-            let _ = driver.flushed().await;
-            driver.all_said().await;
-        });
-        let flushed = flushed.await;
-        self.inner.driver.close();
-        let tasks = self.inner.stop();
-        for task in tasks {
-            // Once it has ended, its address is free.
-            task.ended().await;
-        }
-        self.inner.roles.over();
-        tracing::info!(target: "dunlin::node", application = self.application(), "left");
-        match flushed {
-            _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
-            _ if !lost.is_empty() => Err(NodeError::Unsettled { ends: lost }.into()),
-            Some(_) if !late => Ok(()),
-            _ => Err(NodeError::NotFlushed.into()),
-        }
-    }
 }
 
 impl Inner {
@@ -407,7 +408,7 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// Whoever forgets to leave says goodbye, but does not wait until that is heard.
+    /// A node that was not told to leave does so now, in a task of its own.
     fn drop(&mut self) {
         // Not here: a message may have had the last handle, and be dropped where the node is locked.
         drop(self.stop());
@@ -536,6 +537,7 @@ pub trait Kind: Sized {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<'a, E: Kind + 'a> IntoFuture for Naming<'a, E> {
     type Output = Result<E::End, NameError>;
     type IntoFuture = Named<'a, E::End>;

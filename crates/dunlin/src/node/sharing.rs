@@ -89,8 +89,8 @@ where
                 }
                 let asked = ask(driver, &handles).await.map_err(|error| match error {
                     // Of the name that was asked for, not of the one beside it.
-                    NameError::Mismatch { difference, holder, .. } => {
-                        NameError::Mismatch { name: name.clone(), difference, holder }
+                    NameError::Mismatch { difference, holder, address, .. } => {
+                        NameError::Mismatch { name: name.clone(), difference, holder, address }
                     }
                     error => error,
                 });

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin_core::Reason;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Ticket};
@@ -52,6 +53,8 @@ pub(crate) enum Told {
     ConnectionLost,
     /// What it waits for may have happened.
     Retry,
+    /// Until its other end is found, a deadline says this; `None`: it is found.
+    Unmatched(Option<Reason>),
     /// The receiver of this home has left in a message.
     Lent(CarriedEnd),
     /// This offer to the home is to go on to another node, and the ends in it cannot.
@@ -104,6 +107,11 @@ impl Says<'_> {
     /// Speaks to the machine. Code of users must not run within this.
     pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         self.driver.speak(f)
+    }
+
+    /// Whether this node leaves: what is lost is lost since it ends.
+    pub(super) fn own_node_leaves(&self) -> bool {
+        self.speak(|locked| locked.state.machine.is_leaving())
     }
 
     pub(super) fn end_proxy(&self, how: End) {
@@ -173,6 +181,7 @@ impl Job {
                 Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
                 Some(Told::Retry) => bridge.retry(&says),
+                Some(Told::Unmatched(text)) => bridge.unmatched(text),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
                 Some(Told::Read(ticket, message)) => bridge.read(ticket, message, &says),
@@ -380,6 +389,10 @@ impl Stretched {
         }
     }
 
+    fn owes(&self) -> bool {
+        !self.expected && self.bridge.as_ref().is_none_or(|bridge| bridge.owes())
+    }
+
     fn tell(&mut self, told: Told) {
         self.told.push_back(told);
         // Who works on it looks when that is done.
@@ -461,8 +474,25 @@ impl State {
 
     /// Whether messages for which nobody waits are still to go.
     pub(super) fn owes(&self) -> bool {
-        let owes = |stretched: &Stretched| stretched.bridge.as_ref().is_none_or(|bridge| bridge.owes());
-        self.stretched.values().any(|stretched| !stretched.expected && owes(stretched))
+        self.owing().next().is_some()
+    }
+
+    /// The halves of which messages are still to go for which nobody waits.
+    pub(super) fn owing(&self) -> impl Iterator<Item = Half> {
+        self.stretched.iter().filter(|(_, stretched)| stretched.owes()).map(|(half, _)| *half)
+    }
+
+    /// Whether such messages of this half are still to go.
+    pub(super) fn owes_of(&self, half: Half) -> bool {
+        self.stretched.get(&half).is_some_and(Stretched::owes)
+    }
+
+    /// How many values of complete sends the halves here have yet to say, and to which node.
+    pub(super) fn unsaid(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.stretched.values().filter_map(|stretched| {
+            let unsaid = stretched.bridge.as_ref().map_or(0, |bridge| bridge.unsaid());
+            stretched.peer.filter(|_| unsaid > 0).map(|peer| (peer, unsaid as u64))
+        })
     }
 
     /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use dunlin_core::__rt::{keep, wake_all};
 use dunlin_core::waits::{self, Doing, Pid, Watch};
 
 use super::error::{At, FinishError, ScopeError, Straggler};
@@ -202,14 +203,18 @@ impl Enrolled {
 
 impl Drop for Enrolled {
     fn drop(&mut self) {
+        let mut woken = Vec::new();
         for forks in self.forks.levels() {
             let mut state = lock(&forks.state);
             let gone = state.live.remove(&self.number);
-            let woken = if state.live.is_empty() { std::mem::take(&mut state.waiting) } else { Vec::new() };
+            if state.live.is_empty() {
+                woken.append(&mut state.waiting);
+            }
             drop(state);
             drop(gone);
-            woken.into_iter().for_each(Waker::wake);
         }
+        // When all levels know of it: a waker may panic.
+        wake_all(woken);
     }
 }
 
@@ -244,7 +249,7 @@ impl Future for Finishing {
             Some(fork) => fork.clone(),
         };
         if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
+            state.waiting.push(keep(cx.waker()));
         }
         drop(state);
         let patience = this.patience;

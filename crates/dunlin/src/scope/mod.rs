@@ -170,6 +170,7 @@ impl Scope {
     ///
     /// # Source
     /// Execution scopes of CoCoL.
+    #[track_caller]
     pub fn on(&self, place: Place) -> Self {
         self.within(true, place.open().map(Arc::new))
     }
@@ -393,6 +394,7 @@ impl Scope {
         self.isolated().start_alone(None, process, Location::caller())
     }
 
+    #[track_caller]
     fn start_alone<W: Wired>(&self, name: Option<&str>, process: W, at: error::At) -> Process<W::Output> {
         Prepared::new(self, name, process, &Gate::new(1), at).start(at)
     }

@@ -51,6 +51,7 @@ impl Place {
     }
 
     /// `None`: wherever one forks.
+    #[track_caller]
     pub(super) fn open(self) -> Option<Site> {
         if world::is_simulated() {
             return None;

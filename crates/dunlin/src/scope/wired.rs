@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use dunlin_core::__rt::Tether;
+use dunlin_core::__rt::{Tether, keep, wake_all};
 use dunlin_core::{CallError, ClaimError, Reason, RecvError, SendError, Why};
 
 use super::error::{At, ScopeError};
@@ -136,7 +136,7 @@ impl Gate {
             return Poll::Ready(Ok(()));
         }
         if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
+            state.waiting.push(keep(cx.waker()));
         }
         Poll::Pending
     }
@@ -156,7 +156,7 @@ impl Ticket {
         let open = state.missing == 0 || state.failed.is_some();
         let woken = if open { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        wake_all(woken);
     }
 }
 
@@ -203,6 +203,7 @@ impl<W: Wired> Prepared<W> {
         Self { name, enrolled, stage, ticket, gate: gate.clone(), site: scope.site() }
     }
 
+    #[track_caller]
     pub(super) fn start(self, at: At) -> Process<W::Output> {
         let Self { name, enrolled, stage, ticket, gate, site } = self;
         let fork = enrolled.fork().clone();

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use dunlin_core::__rt::wake_all;
+
 use super::network::Wires;
 use crate::node::lock;
 use crate::time::Instant;
@@ -236,6 +238,8 @@ impl Shared {
             // It has ended meanwhile.
             let Some((Some(mut future), flag)) = taken else { continue };
             flag.woken.store(false, Ordering::Release);
+            // What the thread did before has no influence on what happens in a simulation.
+            dunlin_core::__rt::renew();
             let polled = future.as_mut().poll(&mut Context::from_waker(&flag.into()));
             let mut tasks = lock(&self.tasks);
             if polled.is_pending()
@@ -263,7 +267,7 @@ impl Shared {
             let later = timers.split_off(&(self.now() + 1, 0));
             std::mem::replace(&mut *timers, later).into_values().collect()
         };
-        due.into_iter().for_each(Waker::wake);
+        wake_all(due);
         true
     }
 

@@ -97,6 +97,7 @@ impl Sim {
         let mut future = pin!(future);
         let end = self.elapsed() + self.limit;
         loop {
+            dunlin_core::__rt::renew();
             if main.take()
                 && let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&Waker::from(main.clone())))
             {
@@ -150,7 +151,7 @@ impl Sim {
         self.shared.network().heal(one.host(), other.host());
     }
 
-    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is refused at once, or has no answer at all, as the seed says. Sockets that there are go on.
+    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is told so at once, or has no answer at all, as the seed says. Sockets that there are go on.
     pub fn block(&self, from: &Node, to: &Node) {
         self.shared.network().block(from.host(), to.host());
     }

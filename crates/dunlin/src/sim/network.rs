@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use dunlin_core::__rt::wake_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::executor::{Shared, Timer};
@@ -83,7 +84,7 @@ impl Pipe {
 }
 
 fn wake(wakers: impl IntoIterator<Item = Option<Waker>>) {
-    wakers.into_iter().flatten().for_each(Waker::wake);
+    wake_all(wakers.into_iter().flatten());
 }
 
 /// What a simulation's owner can do to its network.
@@ -190,14 +191,16 @@ impl network::Network for Simulated {
                     return std::future::pending().await;
                 }
                 let text = format!("cannot dial `{address}`: a firewall is in between");
-                return Err(error(io::ErrorKind::ConnectionRefused, text));
+                // (A refusal would say that no process listens there.)
+                return Err(error(io::ErrorKind::HostUnreachable, text));
             }
             let mut state = lock(&self.sim.wires().0);
             let refused = |why| error(io::ErrorKind::ConnectionRefused, format!("cannot dial `{address}`: {why}"));
             let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("nobody listens there"))?;
             let there = lock(&backlog).host;
             if state.parted.contains(&pair(self.host, there)) {
-                return Err(refused("the two nodes are parted"));
+                let text = format!("cannot dial `{address}`: the two nodes are parted");
+                return Err(error(io::ErrorKind::HostUnreachable, text));
             }
             let pipes = [Arc::<Mutex<Pipe>>::default(), Arc::default()];
             state.sockets.push((pair(self.host, there), [Arc::downgrade(&pipes[0]), Arc::downgrade(&pipes[1])]));

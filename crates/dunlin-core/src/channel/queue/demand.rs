@@ -28,7 +28,6 @@ enum Source {
 
 /// What is open at the agent of one handle.
 pub(crate) struct Demands<T> {
-    handle: Handle,
     pub(crate) heard: Heard<FromSender<T>>,
     /// The next number of those that the half elsewhere knows.
     next: u64,
@@ -73,8 +72,7 @@ impl<T> Demands<T> {
 impl<T> Queue<T> {
     /// A handle of a shared receiver is elsewhere: an agent stands here for it.
     pub(crate) fn add_demands(&mut self, handle: Handle) {
-        self.demands.push(Demands {
-            handle,
+        let demands = Demands {
             heard: Heard::new(),
             next: 0,
             posted: 0,
@@ -83,11 +81,21 @@ impl<T> Queue<T> {
             reads: false,
             poisoned: false,
             over: false,
-        });
+        };
+        self.demands.insert(handle, demands);
     }
 
     pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
-        self.demands.iter_mut().find(|demands| demands.handle == handle)
+        self.demands.get_mut(&handle)
+    }
+
+    /// Changes the unanswered reservations of a handle, and keeps count of the handles that have some.
+    fn change_wants<R>(&mut self, handle: Handle, change: impl FnOnce(&mut VecDeque<u64>) -> R) -> Option<R> {
+        let wants = &mut self.demands.get_mut(&handle)?.wants;
+        self.wanting -= usize::from(!wants.is_empty());
+        let result = change(wants);
+        self.wanting += usize::from(!wants.is_empty());
+        Some(result)
     }
 
     /// What the agent says next. `leaving`: nothing can be offered to the half elsewhere any more.
@@ -144,15 +152,17 @@ impl<T> Queue<T> {
             demands.next += 1;
             return Some(Demanded::Post(demands.next));
         }
-        if has_something && let Some(number) = demands.wants.pop_front() {
+        if has_something && let Some(number) = self.change_wants(handle, VecDeque::pop_front).flatten() {
             return Some(Demanded::Try(number));
         }
+        let demands = self.demands_of(handle)?;
         after.stale.store(&mut demands.heard.waker, waker);
         if demands.wants_something() {
             // A bound on those who wait to receive is for those who are here.
             let _ = self.watch(handle, waker, after);
         } else {
-            self.unwatch(handle, after);
+            // If this agent was woken, a receive elsewhere tries again, and passes the wake on when it answers or gives up.
+            self.unwatch_quietly(handle, after);
         }
         None
     }
@@ -178,7 +188,7 @@ impl<T> Queue<T> {
             return true;
         }
         let blocked = ends.no_receivers || self.buffering.is_some() && !self.held.is_empty();
-        let reads = self.demands.iter().any(|demands| demands.handle == handle && demands.reads);
+        let reads = self.demands.get(&handle).is_some_and(|demands| demands.reads);
         !blocked
             && self.offers.iter().enumerate().any(|(index, offer)| {
                 offer.standing == Standing::Waiting
@@ -227,15 +237,20 @@ impl<T> Queue<T> {
         match found {
             Some((value, source)) => {
                 demands.given.insert(number, source);
+                self.taken();
                 self.unwatch(handle, after);
+                // This may have been the answer to a wake.
+                self.pass_on(after);
                 Some(value)
             }
             None => {
-                if !demands.wants.contains(&number) {
-                    demands.wants.push_back(number);
-                }
                 // It has yet to watch the channel.
                 after.wakes.add(demands.heard.waker.take());
+                self.change_wants(handle, |wants| {
+                    if !wants.contains(&number) {
+                        wants.push_back(number);
+                    }
+                });
                 None
             }
         }
@@ -345,14 +360,15 @@ impl<T> Queue<T> {
         let Some(demands) = self.demands_of(handle) else {
             return after.dropped.extend(value.and_then(Given::read));
         };
-        demands.wants.retain(|other| *other != number);
         if closed {
             demands.posted = demands.posted.saturating_sub(1);
         }
+        self.change_wants(handle, |wants| wants.retain(|other| *other != number));
+        let Some(demands) = self.demands_of(handle) else { return };
         if value.is_none() && why.is_none() {
             // If it was given under this number, it is on its way back.
             after.wakes.add(demands.heard.waker.take());
-            return;
+            return self.pass_on(after);
         }
         let source = demands.given.remove(&number);
         after.wakes.add(demands.heard.waker.take());
@@ -395,8 +411,8 @@ impl<T> Queue<T> {
 
     /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
     pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
-        let Some(at) = self.demands.iter().position(|demands| demands.handle == handle) else { return };
-        let demands = self.demands.swap_remove(at);
+        self.change_wants(handle, VecDeque::clear);
+        let Some(demands) = self.demands.remove(&handle) else { return };
         self.unwatch(handle, after);
         for source in demands.given.into_values() {
             match source {
@@ -426,7 +442,7 @@ impl<T> Queue<T> {
 
     /// The channel has changed: perhaps it has ended.
     pub(crate) fn wake_demands(&mut self, wakes: &mut Wakes) {
-        for demands in &mut self.demands {
+        for demands in self.demands.values_mut() {
             wakes.add(demands.heard.waker.take());
         }
     }

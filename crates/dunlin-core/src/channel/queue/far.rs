@@ -281,6 +281,12 @@ impl<T> Queue<T> {
         !self.offers.is_empty()
     }
 
+    /// How many values have gone out on credits that the agent has not heard of.
+    pub(crate) fn unsaid(&self) -> usize {
+        let events = self.outlet.iter().flat_map(|outlet| &outlet.events);
+        events.filter(|event| matches!(event, FromSender::Sent(_))).count()
+    }
+
     /// Tells a new agent of the offers that stand already.
     pub(crate) fn offer_all(&mut self, wakes: &mut Wakes) {
         let Some(outlet) = &mut self.outlet else { return };
@@ -476,7 +482,7 @@ impl<T> Queue<T> {
         self.lending.stop();
         self.lending.comes = false;
         self.lending.granted = 0;
-        self.wake_watchers(&mut after.wakes);
+        self.wake_all_watchers(&mut after.wakes);
     }
 
     /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no place was promised for it.
@@ -493,6 +499,10 @@ impl<T> Queue<T> {
         self.buffer.push_back(value);
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
+        if self.sealed && !self.awaits_values() {
+            // It was the last value: all other receivers find the channel closed.
+            self.wake_all_watchers(&mut after.wakes);
+        }
         Ok(self.buffer.len())
     }
 
@@ -722,12 +732,15 @@ impl<T> Queue<T> {
         let Some(far) = offer.far.as_mut().filter(|far| stands && far.unread != Unread::No) else {
             return Err(value);
         };
-        (far.unread, far.ask) = (Unread::No, None);
+        far.unread = Unread::No;
+        let ask = far.ask.take();
         offer.value = Value::Here(value);
         self.refill(after);
+        if let Some(ask) = ask {
+            // It may ask for another value now.
+            self.wake_watcher(ask.handle, &mut after.wakes);
+        }
         self.announce(ticket, handle, after);
-        // Who had asked for it may have asked for nothing else.
-        self.wake_watchers(&mut after.wakes);
         Ok(())
     }
 
@@ -805,13 +818,14 @@ impl<T> Queue<T> {
             return Err(value);
         }
         if ask.handle != Handle::BUFFER {
-            let (passes_on, ticket) = (ask.handle == Handle::OUTLET, offer.ticket);
+            let (handle, ticket) = (ask.handle, offer.ticket);
             ask.granted = Some(tick);
             offer.value = Value::Here(value);
-            if let Some(outlet) = self.outlet.as_mut().filter(|_| passes_on) {
+            if let Some(outlet) = self.outlet.as_mut().filter(|_| handle == Handle::OUTLET) {
                 outlet.tell(FromSender::Unlocked(ticket), &mut after.wakes);
             }
-            self.wake_watchers(&mut after.wakes);
+            // Only this receiver may take it.
+            self.wake_watcher(handle, &mut after.wakes);
             return Ok(());
         }
         match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
@@ -859,7 +873,7 @@ impl<T> Queue<T> {
         if let Some(outlet) = self.outlet.as_mut().filter(|_| handle == Handle::OUTLET) {
             outlet.tell(FromSender::Unlocked(ticket), &mut after.wakes);
         }
-        self.wake_watchers(&mut after.wakes);
+        self.wake_watcher(handle, &mut after.wakes);
         true
     }
 
@@ -900,9 +914,9 @@ impl<T> Queue<T> {
         if let (true, Some(outlet), None) = (is_choice, &mut self.outlet, self.credits) {
             outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
         }
-        if offer.far.is_some_and(|far| far.ask.is_some()) {
+        if let Some(ask) = offer.far.and_then(|far| far.ask) {
             // It asked for this one, and may now ask for another.
-            self.wake_watchers(&mut after.wakes);
+            self.wake_watcher(ask.handle, &mut after.wakes);
         }
         self.refill(after);
         Some(offer.value.back())
@@ -1170,6 +1184,11 @@ impl<T> Queue<T> {
         self.receiver_lost
     }
 
+    /// It is the node of the end here that is lost, or will be.
+    pub(crate) fn own_node_leaves(&mut self) {
+        self.own_node_left = true;
+    }
+
     /// The receiver's node is lost: nothing more will be taken.
     pub(crate) fn lose_receiver(&mut self, ends: Ends) {
         self.receiver_lost = !ends.no_receivers;
@@ -1203,7 +1222,8 @@ impl<T> Queue<T> {
                 outlet.tell(FromSender::AskedBack(offer.ticket), &mut after.wakes);
             }
         }
-        self.wake_watchers(&mut after.wakes);
+        // Receivers that had asked for them may ask for others.
+        self.wake_all_watchers(&mut after.wakes);
     }
 
     fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
@@ -1218,11 +1238,12 @@ impl<T> Queue<T> {
     pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, after: &mut After<T>) {
         let read = |value: Option<Given<T>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
+        let timed_out = self.timed_out();
         let offer = &mut self.offers[index];
         match &mut offer.standing {
             Standing::Away(away) => {
                 if away.asked_back && !away.abandoned {
-                    away.failing = Some(Why::TimedOut);
+                    away.failing = Some(timed_out);
                 }
                 if let Some(value) = value {
                     self.far_gave(ticket, value, true, after);

@@ -9,8 +9,9 @@
 mod buffer;
 pub(crate) mod demand;
 pub(crate) mod far;
+mod watchers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -18,6 +19,7 @@ use std::task::Waker;
 use buffer::Buffer;
 use demand::Demands;
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
+use watchers::{Due, Watchers};
 
 use super::after::{After, Wakes};
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
@@ -28,10 +30,11 @@ use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::lock::Lock;
 #[cfg(feature = "serde")]
 use crate::share::Line;
+use crate::turn::Turn;
 use crate::wakers;
 
 /// Which handle of an end acts: the end itself, or one of the clones of a shared one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(u32);
 
 impl Handle {
@@ -180,13 +183,6 @@ struct Stranded<T> {
     value: Option<T>,
 }
 
-struct Watcher {
-    handle: Handle,
-    /// Taken when it is woken; back when it is polled again.
-    waker: Option<Waker>,
-    expired: bool,
-}
-
 /// What a receive found.
 pub(crate) enum Took<T> {
     /// A value. For an extended receive with it the ticket to release, if the sender waits for that.
@@ -266,7 +262,9 @@ pub(crate) struct Queue<T> {
     /// In order of their tickets.
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
-    watchers: VecDeque<Watcher>,
+    watchers: Watchers,
+    /// A send waits for receivers that it has woken: the last of them to be polled wakes it.
+    pub(crate) has_turn: bool,
     /// Those who wait only for the channel to end.
     idle: Vec<Idle>,
     pub(crate) kind: policy::Kind,
@@ -291,7 +289,9 @@ pub(crate) struct Queue<T> {
     /// The agent that is the receiver here, and what it has not heard yet.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
     /// The agents of handles of a shared receiver that are elsewhere.
-    demands: Vec<Demands<T>>,
+    demands: BTreeMap<Handle, Demands<T>>,
+    /// How many of them have an unanswered reservation.
+    wanting: usize,
     /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
     credits: Option<u32>,
     /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all other sends.
@@ -314,6 +314,10 @@ pub(crate) struct Queue<T> {
     /// The node of the sender, or of the receiver, is lost for good.
     sender_lost: bool,
     receiver_lost: bool,
+    /// Lost is the node of the end that is here.
+    own_node_left: bool,
+    /// What a deadline says while nothing is at the other end.
+    pub(crate) unmatched: Option<Reason>,
     /// The broadcast that this channel is a receiver's part of.
     pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
@@ -333,7 +337,8 @@ impl<T> Queue<T> {
             held_offers: 0,
             offers: VecDeque::new(),
             next_ticket: super::state::FIRST_TICKET + 1,
-            watchers: VecDeque::new(),
+            watchers: Watchers::new(),
+            has_turn: false,
             idle: Vec::new(),
             kind: policy.kind,
             senders_bound: policy.senders,
@@ -350,7 +355,8 @@ impl<T> Queue<T> {
             kept: Vec::new(),
             patient: false,
             outlet: None,
-            demands: Vec::new(),
+            demands: BTreeMap::new(),
+            wanting: 0,
             credits: None,
             carried: 0,
             inlet: None,
@@ -363,6 +369,8 @@ impl<T> Queue<T> {
             sender_leaving: false,
             sender_lost: false,
             receiver_lost: false,
+            own_node_left: false,
+            unmatched: None,
             hub: Weak::new(),
         }
     }
@@ -401,7 +409,7 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
-        self.watchers.push_back(Watcher { handle: Handle::END, waker: Some(waker), expired: false });
+        self.watchers.adopt(waker);
     }
 
     /// Whether a receive may find something here.
@@ -460,10 +468,16 @@ impl<T> Queue<T> {
         self.buffer.len() + self.held.len()
     }
 
+    /// Why a deadline has ended a send.
+    pub(crate) fn timed_out(&self) -> Why {
+        self.unmatched.clone().map_or(Why::TimedOut, Why::Unmatched)
+    }
+
     /// Why nothing can be sent any more, if so.
     pub(crate) fn no_more_sends(&self, ends: Ends) -> Option<Why> {
         match &self.poison {
             Some(reason) => Some(Why::Poisoned(reason.clone())),
+            None if self.receiver_lost && self.own_node_left => Some(Why::OwnNodeLeft),
             None if self.receiver_lost => Some(Why::NodeLost),
             None if ends.no_receivers => Some(Why::Closed),
             None => None,
@@ -676,13 +690,13 @@ impl<T> Queue<T> {
     /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
-            if let Some(offer) = self.remove(index, after) {
-                let asked = offer.far.as_ref().is_some_and(|far| far.ask.is_some());
-                if let Some(far) = offer.far {
-                    self.tell_inlet(far.of, FromReceiver::Failed(far.number, offer.value.back(), why), after);
-                }
-                if asked {
-                    self.wake_watchers(&mut after.wakes);
+            if let Some(offer) = self.remove(index, after)
+                && let Some(far) = offer.far
+            {
+                self.tell_inlet(far.of, FromReceiver::Failed(far.number, offer.value.back(), why), after);
+                if let Some(ask) = far.ask {
+                    // It may ask for another one.
+                    self.wake_watcher(ask.handle, &mut after.wakes);
                 }
             }
             return index;
@@ -740,6 +754,11 @@ impl<T> Queue<T> {
         Stand::Pending
     }
 
+    /// Whether an extended receive holds the value of this offer.
+    pub(crate) fn is_held(&self, ticket: u64) -> bool {
+        self.find(ticket).is_some_and(|index| matches!(self.offers[index].standing, Standing::Held(_)))
+    }
+
     /// Takes an offer back. `Pending` if an extended receive holds its value, or an agent has it and is asked for it; else it is
     /// back at its source, or was taken. `for_good`: nobody will look at this ticket again.
     pub(crate) fn withdraw(
@@ -783,6 +802,7 @@ impl<T> Queue<T> {
         }
         // Those behind it may have waited only for their turn.
         self.refill(after);
+        self.settle_wakes(self.watchers.due(), after);
         Stand::Taken
     }
 
@@ -891,11 +911,11 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Took<T> {
         self.begin_use(&mut after.wakes);
-        if let Some(index) = self.watchers.iter().position(|w| w.handle == handle && w.expired) {
+        if self.receivers_bound.is_some() && self.watchers.is_expired(handle) {
             if !commit(own) {
                 return Took::ChoiceGone;
             }
-            after.stale.add(self.watchers.remove(index).and_then(|w| w.waker));
+            self.watchers.remove(handle, &mut after.stale);
             return Took::Ended(RecvError::Expired);
         }
         self.release_forgotten(handle, after);
@@ -936,7 +956,11 @@ impl<T> Queue<T> {
             }
         }
         if ends.no_senders && !self.awaits_values() {
-            let why = if self.sender_lost { RecvError::NodeLost } else { RecvError::Closed };
+            let why = match self.sender_lost {
+                true if self.own_node_left => RecvError::OwnNodeLeft,
+                true => RecvError::NodeLost,
+                false => RecvError::Closed,
+            };
             return if commit(own) { Took::Ended(why) } else { Took::ChoiceGone };
         }
         Took::Nothing
@@ -996,43 +1020,108 @@ impl<T> Queue<T> {
 
     /// Registers a receive that found nothing. An error: the bound on pending receivers refuses it.
     pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
-        if let Some(watcher) = self.watchers.iter_mut().find(|w| w.handle == handle) {
-            after.stale.store(&mut watcher.waker, waker);
-            return Ok(());
-        }
         if let Some(bound) = self.receivers_bound
-            && self.watchers.iter().filter(|w| !w.expired).count() >= bound.max
+            && !self.watchers.has(handle)
+            && self.watchers.counted() >= bound.max
         {
-            let expires = match bound.overflow {
-                Overflow::Fifo => self.watchers.iter_mut().find(|w| !w.expired),
-                Overflow::Lifo => self.watchers.iter_mut().rfind(|w| !w.expired),
+            let was_woken = match bound.overflow {
+                Overflow::Fifo => self.watchers.expire(true, &mut after.wakes),
+                Overflow::Lifo => self.watchers.expire(false, &mut after.wakes),
                 Overflow::Reject => return Err(RecvError::Refused),
             };
-            if let Some(watcher) = expires {
-                watcher.expired = true;
-                after.wakes.add(watcher.waker.take());
+            if was_woken {
+                self.pass_on(after);
             }
         }
-        self.watchers.push_back(Watcher { handle, waker: Some(wakers::keep(waker)), expired: false });
+        let due = self.watchers.watch(handle, waker, &mut after.stale);
+        self.end_turn(&mut after.wakes);
+        // The receiver has seen everything here. Whatever turned it away (a busy choice, a claim) wakes receivers later. An absent
+        // value that it could not ask for, because it has asked for another one, is left to the next receiver.
+        if due.pass_on && (self.inlet.is_some() || !self.lone_inlets.is_empty()) {
+            self.settle_wakes(due, after);
+        }
         Ok(())
     }
 
+    /// Unregisters a receive that is done or dropped.
     pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After<T>) {
-        if let Some(index) = self.watchers.iter().position(|w| w.handle == handle) {
-            after.stale.add(self.watchers.remove(index).and_then(|w| w.waker));
-        }
+        let due = self.watchers.remove(handle, &mut after.stale);
+        self.end_turn(&mut after.wakes);
+        self.release_asks(handle, after);
+        self.settle_wakes(due, after);
+    }
+
+    /// The same for an agent that has passed its wake on to a receive at another node.
+    pub(super) fn unwatch_quietly(&mut self, handle: Handle, after: &mut After<T>) {
+        self.watchers.remove(handle, &mut after.stale);
+        self.end_turn(&mut after.wakes);
         self.release_asks(handle, after);
     }
 
-    /// Wakes all who wait to receive: any of them may take, and one that is never polled again keeps nobody from it.
-    /// `true` if there was one.
-    pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
-        let mut woke = false;
-        for watcher in &mut self.watchers {
-            woke |= watcher.waker.is_some();
-            wakes.add(watcher.waker.take());
+    /// A receive was polled and has not looked, because its choice is decided, or reserved, for another branch.
+    pub(crate) fn step_aside(&mut self, handle: Handle, after: &mut After<T>) {
+        let due = self.watchers.step_aside(handle);
+        self.end_turn(&mut after.wakes);
+        self.settle_wakes(due, after);
+    }
+
+    /// Notes that a receive has taken a value.
+    #[inline]
+    pub(crate) fn taken(&mut self) {
+        self.watchers.taken();
+    }
+
+    /// After a woken receive has looked or left: passes its wake on if something is left.
+    #[inline]
+    fn settle_wakes(&mut self, due: Due, after: &mut After<T>) {
+        if !due.is_nothing() {
+            self.settle_wakes_due(due, after);
         }
-        woke
+    }
+
+    /// Wakes the next receive that has not looked in this round, if something is left.
+    pub(super) fn pass_on(&mut self, after: &mut After<T>) {
+        self.settle_wakes_due(Due { pass_on: true, patience: false }, after);
+    }
+
+    #[cold]
+    fn settle_wakes_due(&mut self, due: Due, after: &mut After<T>) {
+        if !self.has_left() {
+            self.watchers.nothing_left();
+        } else if due.pass_on && !self.receiver_claimed {
+            self.watchers.pass_on(&mut after.wakes);
+        }
+    }
+
+    /// Whether another receive may take something, or ask for it.
+    fn has_left(&self) -> bool {
+        let left = |offer: &Offer<T>| {
+            offer.standing == Standing::Waiting
+                && self.acts(offer.handle)
+                && offer.far.as_ref().is_none_or(|far| far.ask.is_none())
+        };
+        !self.buffer.is_empty() || self.offers.iter().any(left)
+    }
+
+    /// Something can be taken, or asked for, that could not be before: wakes some of the parked receivers. They wake the others
+    /// where that is needed ([`watchers`]). `true` if one was parked.
+    pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
+        if !self.receiver_claimed {
+            return self.watchers.wake_some(wakes);
+        }
+        // Only the claimer may take it. The end of the claim is news for the others.
+        let woke = self.watchers.wake_one(Handle::END, wakes);
+        self.receiver_claimer != Handle::END && self.watchers.wake_one(self.receiver_claimer, wakes) || woke
+    }
+
+    /// Wakes one receiver: only it can do something that it could not before.
+    pub(super) fn wake_watcher(&mut self, handle: Handle, wakes: &mut Wakes) {
+        self.watchers.wake_one(handle, wakes);
+    }
+
+    /// Wakes all parked receivers: what they may do has changed.
+    pub(super) fn wake_all_watchers(&mut self, wakes: &mut Wakes) {
+        self.watchers.wake_all(wakes);
     }
 
     /// Whether agents stand here for handles of a shared receiver that are elsewhere.
@@ -1040,17 +1129,32 @@ impl<T> Queue<T> {
         !self.demands.is_empty()
     }
 
-    /// Whether an agent stands here for a receiver elsewhere.
-    pub(crate) fn is_far(&self) -> bool {
-        self.outlet.is_some() || self.demands.iter().any(Demands::wants_something)
+    /// What a send that is out here may still wait for.
+    pub(crate) fn turn(&self) -> Turn {
+        if self.watchers_unpolled() {
+            return Turn::Here;
+        }
+        let elsewhere = self.outlet.is_some() && self.credits.is_none() || self.wanting > 0;
+        if elsewhere { Turn::Elsewhere } else { Turn::Over }
     }
 
     /// Whether a receiver that was woken has not been polled since.
-    pub(crate) fn watchers_unpolled(&self) -> bool {
-        // Of a receiver elsewhere one cannot know; it gets the same time.
-        self.outlet.is_some() && self.credits.is_none()
-            || self.demands.iter().any(Demands::wants_something)
-            || self.watchers.iter().any(|w| w.waker.is_none() && !w.expired)
+    fn watchers_unpolled(&self) -> bool {
+        self.watchers.has_unpolled()
+    }
+
+    /// A receiver has been polled, or is gone: the sends whose turn that ends look again.
+    pub(crate) fn end_turn(&mut self, wakes: &mut Wakes) {
+        if !self.has_turn || self.watchers_unpolled() {
+            return;
+        }
+        self.has_turn = false;
+        for offer in &mut self.offers {
+            wakes.add(offer.waker.take());
+            if let Some((decision, _)) = &offer.choice {
+                decision.nudge(wakes);
+            }
+        }
     }
 
     /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
@@ -1107,7 +1211,7 @@ impl<T> Queue<T> {
     pub(crate) fn has_retired(&mut self, after: &mut After<T>) {
         if matches!(self.retires, Retires::Asked) {
             self.retires = Retires::Done;
-            self.wake_watchers(&mut after.wakes);
+            self.wake_all_watchers(&mut after.wakes);
         }
     }
 
@@ -1133,7 +1237,7 @@ impl<T> Queue<T> {
 
     /// Everybody looks again.
     pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
-        self.wake_watchers(wakes);
+        self.wake_all_watchers(wakes);
         self.wake_demands(wakes);
         for offer in &mut self.offers {
             wakes.add(offer.waker.take());
@@ -1149,7 +1253,17 @@ impl<T> Queue<T> {
     /// An offer's choice is open again, or a claim has been given back: who was passed over, or held back, looks again.
     pub(crate) fn rouse(&mut self, after: &mut After<T>) {
         self.refill(after);
-        self.wake_watchers(&mut after.wakes);
+        if self.has_left() {
+            self.wake_watchers(&mut after.wakes);
+        }
+    }
+
+    /// A claim of the receiver has ended. Receives that it held back look again; if the channel has ended meanwhile, all of them return.
+    pub(crate) fn end_receiver_claim(&mut self, ends: Ends, after: &mut After<T>) {
+        self.rouse(after);
+        if ends.no_senders {
+            self.wake_all_watchers(&mut after.wakes);
+        }
     }
 
     /// Destroys what is buffered; offers stay for their owners to take back.

@@ -37,6 +37,10 @@ pub(crate) trait Bridge: Send {
     fn owes(&self) -> bool {
         false
     }
+    /// How many values it has yet to say of which the sends are complete.
+    fn unsaid(&self) -> usize {
+        0
+    }
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
     /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`: there are none.
@@ -49,6 +53,8 @@ pub(crate) trait Bridge: Send {
     fn hear_sender(&mut self, from: Contact, heard: HomeHears, says: &Says<'_>);
     /// A sender that one of its messages waits for may be at rest.
     fn retry(&mut self, _: &Says<'_>) {}
+    /// Until its other end is found, a deadline says this; `None`: it is found.
+    fn unmatched(&mut self, _: Option<Reason>) {}
     /// The receiver of this home has left in a message.
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.

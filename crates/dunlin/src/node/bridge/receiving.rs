@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use dunlin_core::Why;
 use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_core::{Reason, Why};
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
@@ -336,7 +336,7 @@ impl ReceivingBridge {
         if self.over == Some(End::Lost)
             && let Some(inlet) = inlet
         {
-            inlet.down();
+            lose(inlet, says);
         }
     }
 
@@ -499,6 +499,10 @@ impl Bridge for ReceivingBridge {
 
     fn rests(&self) -> bool {
         self.early_ends.is_empty() && self.over.is_none() && !self.retired && self.poisoned.is_none()
+    }
+
+    fn unmatched(&mut self, text: Option<Reason>) {
+        self.inlet.iter().for_each(|inlet| inlet.unmatched(text.clone()));
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
@@ -687,7 +691,7 @@ impl Bridge for ReceivingBridge {
             HomeHears::Failed(how) => {
                 let inlet = self.inlet.take();
                 match (how, inlet) {
-                    (End::Lost, Some(inlet)) => inlet.down(),
+                    (End::Lost, Some(inlet)) => lose(inlet, says),
                     (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
                     _ => {}
                 }
@@ -761,10 +765,19 @@ impl Bridge for ReceivingBridge {
     }
 }
 
+/// The sender is lost, with its node or with this one.
+fn lose(inlet: AnyInlet, says: &Says<'_>) {
+    if says.own_node_leaves() {
+        inlet.own_node_leaves();
+    }
+    inlet.down();
+}
+
 /// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
 impl Drop for ReceivingBridge {
     fn drop(&mut self) {
         if let Some(inlet) = self.inlet.take() {
+            inlet.own_node_leaves();
             inlet.down();
         }
     }

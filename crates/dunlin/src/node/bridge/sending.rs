@@ -538,6 +538,8 @@ impl SendingBridge {
     fn lost(&mut self, unknown: &[Ticket], taken: &[Ticket], says: &Says<'_>) {
         let Some(outlet) = self.outlet.take() else { return };
         let channel = outlet.channel();
+        let leaves = says.own_node_leaves();
+        let why = if leaves { Why::OwnNodeLeft } else { Why::NodeLost };
         for ticket in taken {
             outlet.taken(*ticket);
         }
@@ -546,12 +548,15 @@ impl SendingBridge {
                 let id = MessageId { channel: channel.as_u64(), number: ticket };
                 outlet.lost(ticket, kept.doubtful(says), id);
             } else {
-                outlet.failed(ticket, Some(kept.back(says)), Why::NodeLost);
+                outlet.failed(ticket, Some(kept.back(says)), why.clone());
             }
         }
-        fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        fail_early(&outlet, &mut self.early, &why);
         self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
-        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
+        fail_blocked(&outlet, &mut self.blocked, &why);
+        if leaves {
+            outlet.own_node_leaves();
+        }
         outlet.down();
     }
 
@@ -720,9 +725,10 @@ impl Drop for SendingBridge {
         for (ticket, kept) in std::mem::take(&mut self.kept) {
             outlet.lost(ticket, kept.value, MessageId { channel, number: ticket });
         }
-        fail_early(&outlet, &mut self.early, &Why::NodeLost);
+        fail_early(&outlet, &mut self.early, &Why::OwnNodeLeft);
         self.blocked.extend(self.anew.drain(..).map(|(ticket, value)| Event::FirmOffer(ticket, value)));
-        fail_blocked(&outlet, &mut self.blocked, &Why::NodeLost);
+        fail_blocked(&outlet, &mut self.blocked, &Why::OwnNodeLeft);
+        outlet.own_node_leaves();
         outlet.down();
     }
 }
@@ -779,6 +785,15 @@ impl Bridge for SendingBridge {
     fn owes(&self) -> bool {
         self.outlet.is_some()
             && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone)) || self.holds_buffered())
+    }
+
+    fn unmatched(&mut self, text: Option<Reason>) {
+        self.outlet.iter().for_each(|outlet| outlet.unmatched(text.clone()));
+    }
+
+    fn unsaid(&self) -> usize {
+        let blocked = self.blocked.iter().filter(|event| matches!(event, Event::Sent(_))).count();
+        blocked + self.outlet.as_ref().map_or(0, AnyOutlet::unsaid)
     }
 
     fn retry(&mut self, says: &Says<'_>) {

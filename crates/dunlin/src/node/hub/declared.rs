@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin_core::Reason;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
@@ -17,10 +18,11 @@ use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
 use crate::node::driver::{Driver, Locked};
-use crate::node::error::NameError;
+use crate::node::error::{Advice, NameError, at};
 use crate::node::events::{Limit, NodeEvent};
 use crate::node::message::{OVERHEAD, WINDOW};
 use crate::node::name::{RESERVED, describe, split, word};
+use crate::node::work::Told;
 use crate::node::{Peer, id};
 
 /// How an end is declared.
@@ -111,6 +113,7 @@ impl Hub {
             answer: Some(told),
             at: at.clone(),
             conflicts: Vec::new(),
+            unfit: None,
             over: None,
         };
         self.ends.insert(number, end);
@@ -296,21 +299,28 @@ impl Hub {
 
     pub(super) fn event(&mut self, cx: &mut Locked<'_>, event: DirectoryEvent) {
         match event {
-            DirectoryEvent::Waiting { number } => self.answer(number),
+            DirectoryEvent::Waiting { number } => {
+                self.answer(number);
+                self.say_unmatched(cx, number);
+            }
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
+                self.set_unmatched(cx, number, None);
                 self.found(cx, number, partner, &addresses, channel, &face);
                 self.answer(number);
             }
-            DirectoryEvent::Refused { number, there, holder } => {
+            DirectoryEvent::Refused { number, there, holder, addresses } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let (name, mine, holder, here) =
-                        (end.name.clone(), &end.declaration, holder.node.to_string(), holder == self.me);
+                    let (name, mine, here) = (end.name.clone(), &end.declaration, holder == self.me);
+                    let (holder, address) =
+                        (holder.node.to_string(), addresses.into_iter().next().map(String::into_boxed_str));
                     let error = if let Some(difference) = difference(mine, &there) {
-                        NameError::Mismatch { name, difference: Box::new(difference), holder }
+                        NameError::Mismatch { name, difference: Box::new(difference), holder, address }
                     } else if mine.face == there.face && mine.shared && there.shared {
-                        NameError::Shared { name, what: word(mine.face), holder, here }
+                        NameError::Shared { name, what: word(mine.face), holder, address, here }
                     } else {
-                        NameError::Refused { name, mine: describe(mine), theirs: describe(&there), holder }
+                        let next = advice(mine, &there);
+                        let (mine, theirs) = (describe(mine).into_boxed_str(), describe(&there).into_boxed_str());
+                        NameError::Refused { name, mine, theirs, holder, address, next }
                     };
                     let (name, why) = (end.name.clone(), error.clone());
                     // A main node that tries to have its name back is no news.
@@ -323,6 +333,21 @@ impl Hub {
                         });
                     }
                     self.fail(cx, number, error);
+                }
+            }
+            DirectoryEvent::Unfit { number, refused, by, addresses } => {
+                if let Some(end) = self.ends.get_mut(&number) {
+                    let mine = &end.declaration;
+                    let differs = difference(mine, &refused).map(|difference| difference.to_string());
+                    let differs = differs.unwrap_or_else(|| format!("{} is here", describe(mine)));
+                    let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
+                    let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
+                    if end.unfit.as_ref() != Some(&text) {
+                        end.unfit = Some(text.clone());
+                        let name = Some(shown(&end.name).to_owned());
+                        self.tell(NodeEvent::Mismatch { name, difference: text });
+                        self.say_unmatched(cx, number);
+                    }
                 }
             }
             DirectoryEvent::Conflict { number, there, holder } => {
@@ -353,6 +378,87 @@ impl Hub {
                 }
             }
         }
+    }
+}
+
+impl Hub {
+    /// Until its other face is found, a deadline at this end says that it is missing.
+    fn say_unmatched(&mut self, cx: &mut Locked<'_>, number: u64) {
+        let Some(end) = self.ends.get(&number) else { return };
+        // Who asks for a handle of a shared end, or for the main node, says what is missing itself.
+        if end.options.reserved || !self.is_waiting(number) {
+            return;
+        }
+        let missing = match end.declaration.face {
+            Face::Sender => "receiver",
+            Face::Receiver => "sender",
+            Face::Client => "server",
+            Face::Server => "client",
+            Face::Acceptor => return,
+        };
+        let (name, mine) = (&end.name, word(end.declaration.face));
+        let application = cx.driver.log.application();
+        let place = match (&end.at, &self.names_at) {
+            (Some(address), _) => format!("at {address}"),
+            (None, Some(address)) => format!("in application {application:?}, names at {address}"),
+            (None, None) => format!("in application {application:?}"),
+        };
+        let unfit = end.unfit.as_ref().map(|unfit| format!("; {unfit}")).unwrap_or_default();
+        let text = format!(
+            "the deadline passed, and no {missing} has declared {name:?}: only this {mine} is declared, {place}{unfit}. Start the program \
+             that declares the {missing}, or check that it uses this name, application and name service"
+        );
+        self.set_unmatched(cx, number, Some(text.as_str().into()));
+    }
+
+    fn is_waiting(&self, number: u64) -> bool {
+        let mut directories = std::iter::once(&self.directory).chain(self.others.values());
+        directories.any(|directory| directory.waiting().any(|end| end.number == number))
+    }
+
+    /// What a deadline at this end says as long as nothing is at the other one.
+    fn set_unmatched(&mut self, cx: &mut Locked<'_>, number: u64, text: Option<Reason>) {
+        let Some(end) = self.ends.get(&number) else { return };
+        let mut tell = |channel, which| cx.state.tell((channel, which), Told::Unmatched(text.clone()));
+        match &end.role {
+            Role::Sender => tell(end.channel, Which::Sender),
+            Role::Receiver => tell(end.channel, Which::Receiver),
+            Role::Client(agents) => {
+                agents.iter().flatten().for_each(|agent| set_unmatched(agent, text.as_ref()));
+            }
+            Role::Server(outlets) => {
+                self.channels.of(number).for_each(|channel| tell(channel, Which::Receiver));
+                outlets.iter().flatten().for_each(|(_, outlet)| outlet.unmatched(text.clone()));
+            }
+            Role::Acceptor(_) => {}
+        }
+    }
+}
+
+/// A name as programs know it: handles of a shared end are declared beside its own.
+fn shown(name: &str) -> &str {
+    let handles = name.strip_prefix("dunlin.handles.").and_then(|rest| rest.split_once('.'));
+    handles.map_or(name, |(_, name)| name)
+}
+
+/// What to do if the name is taken.
+fn advice(mine: &Declaration, theirs: &Declaration) -> Advice {
+    let is_home = |face| matches!(face, Face::Receiver | Face::Server | Face::Acceptor);
+    let is_channel = |face| matches!(face, Face::Sender | Face::Receiver);
+    match mine.face {
+        face if is_channel(face) != is_channel(theirs.face) => Advice::OneKind,
+        face if is_home(face) != is_home(theirs.face) => Advice::SameSharing,
+        Face::Sender | Face::Receiver => Advice::Share,
+        Face::Client => Advice::Accept,
+        Face::Server | Face::Acceptor => Advice::OtherName,
+    }
+}
+
+fn set_unmatched(agent: &Agent, text: Option<&Reason>) {
+    match agent {
+        Agent::Outlet(outlet) => outlet.unmatched(text.cloned()),
+        Agent::Inlet(inlet) => inlet.unmatched(text.cloned()),
+        Agent::Several(agents) => agents.agents.iter().for_each(|agent| set_unmatched(agent, text)),
     }
 }
 

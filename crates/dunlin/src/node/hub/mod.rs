@@ -46,6 +46,9 @@ pub struct WaitingEnd {
     pub what: String,
     /// For how long it has waited.
     pub waited: Duration,
+    /// The last declaration of another node that was refused because it does not fit this end: which node,
+    /// and what differs.
+    pub refused: Option<String>,
 }
 
 /// What a [`Hub`] hears.
@@ -85,6 +88,8 @@ struct DeclaredEnd {
     /// Who was asked: the node at this address, or the application's name service.
     at: Option<String>,
     conflicts: Vec<NameConflict>,
+    /// The last declaration that was refused since it does not fit this one.
+    unfit: Option<String>,
     /// Dropped with it: who wants to know that it is over.
     over: Option<oneshot::Sender<()>>,
 }
@@ -193,6 +198,7 @@ impl Hub {
             name: end.name.to_owned(),
             what: word(end.face).to_owned(),
             waited: now.since(end.since),
+            refused: self.ends.get(&end.number).and_then(|declared| declared.unfit.clone()),
         });
         waiting.collect()
     }
@@ -243,7 +249,7 @@ impl Hub {
             }
             while let Some(event) = self.own.poll() {
                 // Whether a home is admitted says the application's name service; here it is only found.
-                if matches!(event, DirectoryEvent::Found { .. }) {
+                if matches!(event, DirectoryEvent::Found { .. } | DirectoryEvent::Unfit { .. }) {
                     events.push(event);
                 }
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use dunlin_core::carrier::Agent;
+use dunlin_core::carrier::{Agent, AnyOutlet};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Down, State};
@@ -158,12 +158,12 @@ impl Hub {
         for end in std::mem::take(&mut self.ends).into_values() {
             match end.role {
                 Role::Client(Some(agents)) => agents.into_iter().for_each(down),
-                Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| outlet.down()),
+                Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet)),
                 Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
             }
         }
         for client in std::mem::take(&mut self.introductions).into_values() {
-            client.outlets.into_iter().for_each(|(_, outlet)| outlet.down());
+            client.outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet));
         }
         for life in std::mem::take(&mut self.lives).into_values() {
             self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Leaving)));
@@ -262,11 +262,20 @@ impl Hub {
     }
 }
 
+/// As [`down`].
+fn own_node_leaves(outlet: AnyOutlet) {
+    outlet.own_node_leaves();
+    outlet.down();
+}
+
 /// Its node has left.
 fn down(agent: Agent) {
     match agent {
-        Agent::Outlet(outlet) => outlet.down(),
-        Agent::Inlet(inlet) => inlet.down(),
+        Agent::Outlet(outlet) => own_node_leaves(outlet),
+        Agent::Inlet(inlet) => {
+            inlet.own_node_leaves();
+            inlet.down();
+        }
         Agent::Several(agents) => agents.agents.into_iter().for_each(down),
     }
 }

@@ -42,8 +42,12 @@ impl Network for Memory {
             let backlog = listening().get(address).cloned().ok_or_else(refused)?;
             let (here, there) = duplex(PIPE_BYTES);
             backlog.send(there).await.map_err(|_| refused())?;
-            Ok(Box::new(Named { stream: here, peer: format!("memory:{address}") }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream: here, peer: format!("memory:{address}"), is_local: true }) as Box<dyn Socket>)
         })
+    }
+
+    fn is_local(&self, _: &str) -> bool {
+        true
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
@@ -80,7 +84,8 @@ impl Listener for MemoryListener {
             // The other half is in the table as long as this is here.
             let Some(stream) = self.dialled.recv().await else { return Err(io::ErrorKind::NotConnected.into()) };
             self.accepted += 1;
-            Ok(Box::new(Named { stream, peer: format!("memory:{}#{}", self.name, self.accepted) }) as Box<dyn Socket>)
+            let peer = format!("memory:{}#{}", self.name, self.accepted);
+            Ok(Box::new(Named { stream, peer, is_local: true }) as Box<dyn Socket>)
         })
     }
 

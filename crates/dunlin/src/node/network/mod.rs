@@ -8,8 +8,6 @@
 //! | `unix:/run/dunlin/a.sock` | [`Unix`], where the system has them |
 //! | `memory:name` | [`Memory`]: inside one program |
 
-#[cfg(any(test, feature = "sim"))]
-#[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub mod contract;
 mod memory;
 mod tcp;
@@ -49,6 +47,13 @@ pub trait Network: Send + Sync + 'static {
     /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
+    /// Whether `address` is on this host, or in this program, whatever host it is used on. A refusal there is the word of this host: two of them in succession say that the node that
+    /// listened there has ended, while elsewhere some time has to lie between ([`refused`](crate::node::NodeBuilder::refused)). Default: no.
+    fn is_local(&self, address: &str) -> bool {
+        let _ = address;
+        false
+    }
+
     /// Listens at `address`, until the listener is dropped.
     ///
     /// # Errors
@@ -79,6 +84,11 @@ pub trait Listener: Send {
 pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
     /// Who is at the other end, for people to read. Not to be dialled.
     fn peer(&self) -> String;
+
+    /// Whether the other end is on this host, or in this program. Default: no.
+    fn is_local(&self) -> bool {
+        false
+    }
 }
 
 /// Whether a listener whose `accept` failed like this is worth keeping.
@@ -182,6 +192,11 @@ impl Networks {
         network.dial(rest).await
     }
 
+    /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is not.
+    pub fn is_local(&self, address: &str) -> bool {
+        self.pick(address).is_ok_and(|(network, rest)| network.is_local(rest))
+    }
+
     /// Listens at `address`: see [`Network::listen`]. The listener's address has the prefix.
     ///
     /// # Errors
@@ -245,11 +260,16 @@ impl Listener for Prefixed {
 struct Named<S> {
     stream: S,
     peer: String,
+    is_local: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
     fn peer(&self) -> String {
         self.peer.clone()
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_local
     }
 }
 
@@ -318,6 +338,28 @@ mod tests {
         ] {
             let (network, found) = networks.pick(address).unwrap();
             assert_eq!((network.scheme(), found), (scheme, rest), "{address}");
+        }
+    }
+
+    #[test]
+    fn loopback_unix_sockets_and_memory_are_local() {
+        let networks = Networks::default();
+        for (address, is_local) in [
+            ("127.0.0.1:7500", true),
+            ("tcp://127.1.2.3:7500", true),
+            ("localhost:7500", true),
+            ("[::1]:7500", true),
+            (":7500", true),
+            ("0.0.0.0:7500", true),
+            ("memory:a", true),
+            #[cfg(unix)]
+            ("unix:/a", true),
+            ("192.0.2.1:7500", false),
+            ("[2001:db8::1]:7500", false),
+            ("localhost.example:7500", false),
+            ("nothing", false),
+        ] {
+            assert_eq!(networks.is_local(address), is_local, "{address}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! TCP.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
@@ -45,6 +45,12 @@ impl Network for Tcp {
             };
             dialled.await.map_err(|error| explain(&error, format_args!("cannot connect to `{address}`")))
         })
+    }
+
+    fn is_local(&self, address: &str) -> bool {
+        // What is not specified is dialled on this host.
+        let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+        parse(address).is_ok_and(|(host, _)| host == "localhost" || host.parse().is_ok_and(is_here))
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
@@ -132,7 +138,9 @@ fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
     stream.set_nodelay(true)?;
     #[cfg(any(target_os = "android", target_os = "linux"))]
     socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-    Ok(Box::new(Named { stream, peer: peer.to_string() }))
+    // From one address of this host to the same one.
+    let is_local = peer.ip().is_loopback() || stream.local_addr().is_ok_and(|here| here.ip() == peer.ip());
+    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local }))
 }
 
 #[cfg(test)]
@@ -222,7 +230,7 @@ mod tests {
             let mut here = if bounded {
                 socket(here, peer).unwrap()
             } else {
-                Box::new(Named { stream: here, peer: String::new() }) as Box<dyn Socket>
+                Box::new(Named { stream: here, peer: String::new(), is_local: true }) as Box<dyn Socket>
             };
             let (chunk, mut count) = ([7; 16 * 1024], 0);
             loop {

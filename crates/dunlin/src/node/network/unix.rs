@@ -30,8 +30,12 @@ impl Network for Unix {
             let stream = UnixStream::connect(address)
                 .await
                 .map_err(|error| explain(&error, format_args!("cannot connect to `unix:{address}`")))?;
-            Ok(Box::new(Named { stream, peer: format!("unix:{address}") }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer: format!("unix:{address}"), is_local: true }) as Box<dyn Socket>)
         })
+    }
+
+    fn is_local(&self, _: &str) -> bool {
+        true
     }
 
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
@@ -71,7 +75,7 @@ impl Listener for Bound {
                 Some(process) => format!("unix:{path} (process {process})"),
                 None => format!("unix:{path}"),
             };
-            Ok(Box::new(Named { stream, peer }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true }) as Box<dyn Socket>)
         })
     }
 

@@ -43,7 +43,9 @@ pub(super) async fn enter(
     application: &str,
 ) -> Result<Own, NodeError> {
     let guests = declare(driver).await.map_err(|why| match why {
-        NameError::Refused { holder, .. } => NodeError::SecondMain { application: application.to_owned(), holder },
+        NameError::Refused { holder, address, .. } => {
+            NodeError::SecondMain { application: application.to_owned(), holder, address }
+        }
         why => unusable(why),
     })?;
     Ok(world::spawn_own(receive(roles.clone(), driver.clone(), me, guests)))

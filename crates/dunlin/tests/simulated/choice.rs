@@ -1,7 +1,6 @@
 //! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended receives, lone sends of a shared end, claims, calls
 //! that are accepted, timers. In three of four seeds their ends go from node to node between the choices.
 //! Each send that happened is received once, each that did not has its value, and nobody waits for ever.
-#![cfg(feature = "sim")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +9,7 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{CallError, Callee, Caller, RecvError, Why};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{Wanderer, carry, nothing_is_left};
+use crate::support::{Wanderer, carry, nothing_is_left};
 
 type Word = u32;
 

@@ -1,14 +1,10 @@
 //! Both ends of one channel in one message: they are a channel where they arrive.
-#![cfg(feature = "sim")]
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Callee, call, rendezvous};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::along;
+use crate::support::along;
 
 /// With so many seeds each.
 const SEEDS: u64 = 50;

@@ -1,6 +1,5 @@
 //! Values with ends in them that go from one node to another through a third one, which keeps the shared end between the two: in simulations, with random
 //! schedules, deadlines, choices, claims, and connections that are cut. Each end is where its value was received, or with its sender as it was; it works there, and nothing of it is left in between.
-#![cfg(feature = "sim")]
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,10 +10,7 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use serde::{Deserialize, Serialize};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{carry, nothing_is_left};
+use crate::support::{carry, nothing_is_left};
 
 /// An end that travels; whoever has it hears, says or asks a number with it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,5 +1,4 @@
 //! Simulations: virtual time, one seed, nodes over a network that is cut.
-#![cfg(feature = "sim")]
 
 use std::sync::{Arc, Mutex};
 
@@ -143,7 +142,7 @@ fn two_pairs_of_a_name_meet() {
             assert_eq!((sent?, received?), ((), 4));
             // What was not joined: one fits nobody, the other is found by who comes to the first.
             let error = other_lone.send(5).await.unwrap_err();
-            assert!(error.to_string().contains("does not fit an unshared sender"), "{error}");
+            assert!(error.to_string().contains("an unshared sender (cbor) does not fit beside it"), "{error}");
             let mut early = b.sender::<u32>("late").await?;
             let (sent, received) = par!(early.send(6), late.recv());
             assert_eq!((sent?, received?), ((), 6));

@@ -1,5 +1,4 @@
 //! Channels that are retired, or go on, while their ends are on their way; in simulations.
-#![cfg(feature = "sim")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,10 +7,7 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{overwrite_oldest, rendezvous};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::nothing_is_left;
+use crate::support::nothing_is_left;
 
 /// Runs it for each seed, and tells of all for which it does not give what it should, or hangs.
 fn for_all<T: PartialEq + std::fmt::Debug>(

@@ -1,6 +1,5 @@
 //! Broadcasts over nodes under random schedules and cuts: joiners and receivers are at four nodes and go on, the sending end goes round; each receiver gets what was
 //! sent while it was there, in order and once, and a value is sent when all who had joined have returned it or left.
-#![cfg(feature = "sim")]
 
 use std::sync::{Arc, Mutex};
 
@@ -8,10 +7,7 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Broadcast, BroadcastError, Joiner, RecvError, Why, broadcast_with, fifo, rendezvous};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{carry, nothing_is_left};
+use crate::support::{carry, nothing_is_left};
 
 const NODES: usize = 4;
 const VALUES: u32 = 25;
@@ -228,6 +224,61 @@ fn a_long_way(seed: u64) {
         nothing_is_left(&nodes).await
     })
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+}
+
+/// One of the receivers' nodes is silent, and one receiver does not receive: the send ends soon after its bound, and says what it knows of each.
+#[test]
+fn complete_within_does_not_wait_for_a_silent_node() {
+    for seed in seeds(20) {
+        let sim = Sim::new(seed);
+        sim.run(async {
+            let mut nodes = Vec::new();
+            for _ in 0..3 {
+                nodes.push(Node::join("complete").await?);
+            }
+            let (mut clock, joiner) = broadcast_with::<u32>(rendezvous());
+            let mut here = joiner.join();
+            let mut quick = carry(joiner.join(), &nodes[0], &nodes[1], "quick").await?;
+            let mut slow = carry(joiner.join(), &nodes[0], &nodes[1], "slow").await?;
+            let mut silent = carry(joiner.join(), &nodes[0], &nodes[2], "silent").await?;
+            let (sent, ..) = par!(clock.send(1), here.recv(), quick.recv(), slow.recv(), silent.recv());
+            assert_eq!(sent, Ok(()));
+            let (bound, began) = (Duration::from_millis(500), sim.elapsed());
+            let (sent, first, second, ()) =
+                par!(clock.send(2).complete_within(bound), here.recv(), quick.recv(), async {
+                    // By then the value is at the node, and nothing that it says arrives any more.
+                    sleep(Duration::from_millis(20)).await;
+                    sim.part(&nodes[0], &nodes[2]);
+                });
+            let took = sim.elapsed() - began;
+            assert_eq!((first, second), (Ok(2), Ok(2)));
+            let Err(CompleteError::Incomplete { value, received, withdrawn, unknown }) = sent else {
+                panic!("{sent:?}");
+            };
+            assert_eq!((value, received, withdrawn, unknown), (2, 2, 1, 1), "seed {seed}");
+            assert!(took >= bound && took < bound + Duration::from_millis(300), "{took:?}");
+            // Where nothing is silent it is over as soon as the answer is there.
+            sim.heal(&nodes[0], &nodes[2]);
+            let (sent, ()) = par!(clock.send(3), async {
+                let (.., got, ()) = par!(here.recv(), quick.recv(), slow.recv(), async {
+                    // It may have received the value of which that was unknown.
+                    while silent.recv().await != Ok(3) {}
+                });
+                assert_eq!(got, Ok(3), "it never gets what was withdrawn");
+            });
+            assert_eq!(sent, Ok(()));
+            let began = sim.elapsed();
+            let (sent, ..) = par!(clock.send(4).complete_within(bound), here.recv(), quick.recv(), silent.recv());
+            let took = sim.elapsed() - began;
+            assert!(
+                matches!(sent, Err(CompleteError::Incomplete { received: 3, withdrawn: 1, unknown: 0, .. })),
+                "{sent:?}"
+            );
+            assert!(took >= bound && took < bound + Duration::from_millis(50), "{took:?}");
+            Ok::<_, dunlin::Error>(())
+        })
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
 }
 
 #[test]

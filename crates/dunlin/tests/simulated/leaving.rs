@@ -1,15 +1,11 @@
 //! Nodes that hand on ends and leave at once: those work afterwards.
-#![cfg(feature = "sim")]
 
 use dunlin::node::NodeError;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Reply, call};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{along, way};
+use crate::support::{along, way};
 
 /// With so many seeds each.
 const SEEDS: u64 = 30;

@@ -1,5 +1,4 @@
 //! A main node and its members: joining, shutdown, and what they hear of each other; in virtual time.
-#![cfg(feature = "sim")]
 
 use std::sync::{Arc, Mutex};
 
@@ -124,7 +123,7 @@ fn there_is_one_main_node() {
     run(async |_| {
         let _names = names().await?;
         let main = main_node().await?;
-        let Err(NodeError::SecondMain { application, holder }) = main_node().await else {
+        let Err(NodeError::SecondMain { application, holder, .. }) = main_node().await else {
             panic!("there is a main node already")
         };
         assert_eq!((application, holder), ("roles".to_owned(), main.me().to_string()));

@@ -1,5 +1,4 @@
 //! What operations between nodes cost, in messages: told by virtual time, where a message takes exactly ten milliseconds.
-#![cfg(feature = "sim")]
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;

@@ -1,5 +1,4 @@
 //! At rest nothing is left: whatever ends of channels have been through, when nobody has one any more all nodes have forgotten them.
-#![cfg(feature = "sim")]
 
 use std::sync::{Arc, Mutex};
 
@@ -8,10 +7,7 @@ use dunlin::sim::Sim;
 use dunlin::{overwrite_oldest, rendezvous};
 use serde::{Deserialize, Serialize};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{carry, nothing_is_left};
+use crate::support::{carry, nothing_is_left};
 
 /// Any end of a channel of numbers.
 #[derive(Debug, Serialize, Deserialize)]

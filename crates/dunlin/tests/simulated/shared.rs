@@ -1,6 +1,5 @@
 //! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are cut: nobody comes between the values of a
 //! claim, and each send that is `Ok` is received once.
-#![cfg(feature = "sim")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,10 +8,7 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{RecvError, Why};
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::{Wanderer, carry, nothing_is_left};
+use crate::support::{Wanderer, carry, nothing_is_left};
 
 /// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
 type Word = (u32, u32, u32);

@@ -1,5 +1,4 @@
 //! Nodes that cannot dial each other: who has brought them together asks for a dial-back, or relays.
-#![cfg(feature = "sim")]
 
 use std::io;
 
@@ -8,10 +7,7 @@ use dunlin::node::{ConnectionState, Down, NoRelay, Peer, Route};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 
-#[allow(dead_code, reason = "each test needs a part of it")]
-#[path = "support/nodes.rs"]
-mod support;
-use support::way;
+use crate::support::way;
 
 const SEEDS: u64 = 20;
 

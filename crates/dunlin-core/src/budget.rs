@@ -1,0 +1,137 @@
+//! How many operations may be ready one after the other before their task gives way to its neighbours.
+//!
+//! A loop of operations that are all ready never returns to its runtime, so no other task, timer or deadline gets its turn. Therefore each
+//! thread counts the operations that were ready. Once [`OPERATIONS_MAX`] were, the next one wakes itself and returns `Pending`,
+//! before it has offered or taken anything: it is *refused*. The forms that never wait (`try_recv` and the like) are exempt.
+//!
+//! 1. An operation is refused in its first poll only. In a later poll its task has been elsewhere, so it goes on and renews
+//!    the budget. The core knows no runtime, and this is the only sign of one in a task that is no process of dunlin's. The processes
+//!    of the crate `dunlin` and its simulation renew the budget at each poll ([`renew`]).
+//! 2. The budget stays spent until then: of several branches of another crate's `select!` each is refused, so none of them takes
+//!    the place of another. A loop that drops every operation it was refused gets on after [`REFUSALS_MAX`].
+//! 3. A choice asks once for all its branches. What its branches poll inside (`future(f)`, a deadline) may be refused, there or by the
+//!    runtime's own budget ([`give_way_to_runtime`]). Then the choice gives way too: it goes on neither to lower branches nor to `skip`.
+//! 4. A `par!` lets its other branches go on where one was refused, and ends its poll after as many operations as it may do polls.
+//! 5. The runtime may say how a task that gives way is woken ([`set_waking`]): after its neighbours, timers and sockets.
+//!
+//! An executor in which all follows from a seed renews the budget at each poll: what is left depends on what the thread did before. In
+//! loom and shuttle models the budget is never spent.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+
+/// How many operations may be ready in a row: as many as in a task of tokio's.
+pub const OPERATIONS_MAX: u32 = 128;
+
+/// How many operations are refused in a row before the budget is renewed: more than the branches of any `select!`.
+const REFUSALS_MAX: u32 = 64;
+
+thread_local! {
+    /// How many are left. Not above 0: the budget is spent.
+    static LEFT: Cell<i32> = const { Cell::new(OPERATIONS_MAX as i32) };
+    /// How many operations were refused since the budget was renewed.
+    static REFUSED: Cell<u32> = const { Cell::new(0) };
+    /// How many were refused in all, also by the runtime's budget. Wraps.
+    static REFUSALS: Cell<u32> = const { Cell::new(0) };
+}
+
+static WAKING: OnceLock<fn(&Waker)> = OnceLock::new();
+
+const IS_MODEL: bool = cfg!(any(loom, shuttle));
+
+/// Counts an operation that is about to be ready. `false`: the budget is spent.
+#[inline(always)]
+pub(crate) fn take_one() -> bool {
+    let left = LEFT.get() - i32::from(!IS_MODEL);
+    LEFT.set(left);
+    left >= 0
+}
+
+#[inline(always)]
+pub(crate) fn is_spent() -> bool {
+    LEFT.get() <= 0
+}
+
+/// Counts an operation that was ready, and was not refused.
+#[inline]
+pub(crate) fn count() {
+    if !take_one() {
+        renew();
+    }
+}
+
+/// The whole budget again: a task's poll begins.
+#[inline]
+pub fn renew() {
+    LEFT.set(OPERATIONS_MAX as i32);
+    REFUSED.set(0);
+}
+
+/// How many operations have been refused on this thread. If two answers differ, one was refused in between.
+#[inline]
+pub(crate) fn refusals() -> u32 {
+    REFUSALS.get()
+}
+
+/// The budget is spent: refuses the operation that asks in its first poll. `false`: it is to go on, with a new budget.
+#[cold]
+pub(crate) fn refuse(cx: &Context<'_>) -> bool {
+    LEFT.set(0);
+    REFUSED.set(REFUSED.get() + 1);
+    if REFUSED.get() > REFUSALS_MAX {
+        renew();
+        return false;
+    }
+    give_way(cx.waker(), OPERATIONS_MAX);
+    true
+}
+
+/// The budget of the runtime is spent, so nothing that asks for it can be ready: the task is polled again, and until then no choice
+/// goes on to another branch because of that.
+#[cold]
+pub fn give_way_to_runtime(cx: &Context<'_>) {
+    give_way(cx.waker(), u32::MAX);
+}
+
+/// An operation was refused, after so many that were ready. Its task, or its branch of a `par!`, is polled again.
+fn give_way(waker: &Waker, operations: u32) {
+    REFUSALS.set(REFUSALS.get().wrapping_add(1));
+    if crate::par::ready::is_inside() {
+        // First woken, so that it waits for the next poll of the `par!` if this one is to end.
+        waker.wake_by_ref();
+        crate::par::ready::spend(operations);
+    } else {
+        wake_later(waker);
+    }
+}
+
+/// Sets how a task that gives way is woken. The first one stands.
+pub fn set_waking(waking: fn(&Waker)) {
+    let _ = WAKING.set(waking);
+}
+
+/// Wakes a task that gives way.
+pub(crate) fn wake_later(task: &Waker) {
+    match WAKING.get() {
+        Some(waking) => waking(task),
+        None => task.wake_by_ref(),
+    }
+}
+
+/// Polls an operation that is not a branch. `again`: it has been polled before.
+#[inline]
+pub(crate) fn counted<'a, R>(
+    again: bool,
+    cx: &mut Context<'a>,
+    poll: impl FnOnce(&mut Context<'a>) -> Poll<R>,
+) -> Poll<R> {
+    if is_spent() && !again && refuse(cx) {
+        return Poll::Pending;
+    }
+    let polled = poll(cx);
+    if polled.is_ready() {
+        count();
+    }
+    polled
+}

@@ -1,0 +1,78 @@
+//! Turns: how long a send that cannot wait still waits for the receivers that it has woken.
+//!
+//! A send whose deadline has passed, or whose choice would go on to another branch, gives the receivers that it woke the chance to take its
+//! value. Its turn ends when each of them has been polled: the queue notes that and wakes the sender. A receiver that is not polled
+//! ends no turn, so a turn also ends after a millisecond. The core has no clock: a runtime that has one hands in how a turn is ended
+//! later ([`set_timer`]). Without it the sender is polled again and again instead, a fixed number of times.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::task::Waker;
+
+use crate::lock::Lock;
+use crate::sync::{AtomicU32, Ordering, global};
+use crate::wakers;
+
+/// What a send waits for that would have to end now.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// For nothing: it has its answer, or woke no receiver.
+    Over,
+    /// Receivers that it woke have not been polled since.
+    Here,
+    /// A receiver elsewhere, of which it cannot know.
+    Elsewhere,
+}
+
+static TIMER: OnceLock<fn(u32) -> bool> = OnceLock::new();
+
+global! { static NEXT: AtomicU32 = AtomicU32::new(1); }
+global! { static TURNS: Lock<BTreeMap<u32, Waker>> = Lock::new(BTreeMap::new()); }
+
+/// Sets what is called with the number of a turn that begins. It has [`end`] called with that number one millisecond later, on another
+/// thread or by another task. `false`: it cannot. The first one stands.
+pub fn set_timer(timer: fn(u32) -> bool) {
+    let _ = TIMER.set(timer);
+}
+
+/// Begins a turn, whose end wakes `waker`. `None`: nothing could end it.
+pub(crate) fn begin(waker: &Waker) -> Option<u32> {
+    let timer = *TIMER.get()?;
+    // The highest bit is for the callers.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
+    let waker = wakers::keep(waker);
+    let stale = TURNS.lock().insert(number, waker);
+    drop(stale);
+    if timer(number) {
+        return Some(number);
+    }
+    forget(number);
+    None
+}
+
+/// Whether the turn is over. If not, its end wakes `waker`.
+pub(crate) fn is_over(number: u32, waker: &Waker) -> bool {
+    let waker = wakers::keep(waker);
+    let mut turns = TURNS.lock();
+    let Some(kept) = turns.get_mut(&number) else {
+        drop(turns);
+        return true;
+    };
+    let stale = std::mem::replace(kept, waker);
+    drop(turns);
+    drop(stale);
+    false
+}
+
+/// Ends a turn, if it is not over.
+pub fn end(number: u32) {
+    let waker = TURNS.lock().remove(&number);
+    waker.into_iter().for_each(wakers::wake);
+}
+
+/// Its sender needs the turn no more.
+pub(crate) fn forget(number: u32) {
+    let stale = TURNS.lock().remove(&number);
+    drop(stale);
+}

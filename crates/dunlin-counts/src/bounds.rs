@@ -1,0 +1,221 @@
+//! The bounds: a file that people read, and that `--record` writes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::measure::{Figure, Kind};
+use crate::programs::{self, Program};
+
+/// What each figure was when it was recorded.
+pub(crate) struct Bounds(Vec<Bound>);
+
+struct Bound {
+    program: String,
+    kind: String,
+    value: f64,
+    slack: f64,
+}
+
+/// How a figure stands to its bound.
+pub(crate) struct Verdict {
+    /// The recorded figure, and by how many percent this one may be above it. `None`: there is none.
+    bound: Option<(f64, f64)>,
+}
+
+/// Counts are differences of whole numbers, divided: below this it is rounding.
+const ROUNDING: f64 = 0.01;
+
+const HEAD: &str = "\
+# What communications cost, for each unit: the gate fails when a figure is above its bound by more than the slack (`bash .ci/run counts`).
+# Written by `cargo run --profile measured -p dunlin-counts -- --record`. A commit that raises a bound says what for.
+#
+# Instructions are those of valgrind's callgrind on the communicating thread; bytes and allocations are what its allocator was asked for
+# (of a parked process: the bytes that it and its channel hold).
+";
+
+fn path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/bounds.txt"))
+}
+
+impl Bounds {
+    pub(crate) fn read() -> Result<Self, String> {
+        match fs::read_to_string(path()) {
+            Ok(text) => Self::parse(&text).map_err(|error| format!("{}: {error}", path().display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self(Vec::new())),
+            Err(error) => Err(format!("cannot read {}: {error}", path().display())),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines
+            .map(|line| Bound::parse(line).ok_or_else(|| format!("cannot read the line `{line}`")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    fn of(&self, figure: &Figure) -> Option<&Bound> {
+        self.0.iter().find(|bound| bound.program == figure.program.name && bound.kind == figure.kind.name())
+    }
+
+    pub(crate) fn judge(&self, figure: &Figure) -> Verdict {
+        Verdict { bound: self.of(figure).map(|bound| (bound.value, bound.slack)) }
+    }
+
+    /// This figure is the bound from now on.
+    pub(crate) fn record(&mut self, figure: &Figure) {
+        self.0.retain(|bound| bound.program != figure.program.name || bound.kind != figure.kind.name());
+        let (program, kind) = (figure.program.name.to_owned(), figure.kind.name().to_owned());
+        let slack = if figure.kind == Kind::Instructions { figure.program.slack.0 } else { figure.program.slack.1 };
+        self.0.push(Bound { program, kind, value: figure.value, slack });
+    }
+
+    pub(crate) fn write(&self) -> Result<(), String> {
+        fs::write(path(), self.text()).map_err(|error| format!("cannot write {}: {error}", path().display()))?;
+        println!("{} is written", path().display());
+        Ok(())
+    }
+
+    /// In the order of the programs, each with what a unit is.
+    fn text(&self) -> String {
+        let mut text = format!("{HEAD}\n# {:<22}{:<14}{:>10}   slack\n", "program", "figure", "bound");
+        for program in &programs::ALL {
+            let all = Kind::ALL.iter();
+            for bound in
+                all.filter_map(|kind| self.0.iter().find(|b| b.program == program.name && b.kind == kind.name()))
+            {
+                let Bound { program: name, kind, value, slack } = bound;
+                writeln!(text, "  {name:<22}{kind:<14}{value:>10.2}   {slack} %").expect("a string has room");
+            }
+        }
+        text
+    }
+}
+
+impl Bound {
+    fn parse(line: &str) -> Option<Self> {
+        let [program, kind, value, slack, "%"] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let (value, slack) = (value.parse().ok()?, slack.parse().ok()?);
+        Some(Self { program: program.to_owned(), kind: kind.to_owned(), value, slack })
+    }
+}
+
+impl Verdict {
+    fn is_above(&self, figure: &Figure) -> bool {
+        self.bound.is_none_or(|(bound, slack)| figure.value > bound * (1.0 + slack / 100.0) + ROUNDING)
+    }
+
+    /// For the table.
+    pub(crate) fn line(&self, figure: &Figure) -> String {
+        let Figure { program: Program { name, unit, .. }, kind, value } = figure;
+        let measure = format!("{} for each {unit}", kind.name());
+        let beside = match self.bound {
+            None => "no bound: ABOVE".to_owned(),
+            Some((bound, slack)) if self.is_above(figure) => format!("{bound:>10.2} + {slack} %: ABOVE"),
+            Some((bound, slack)) if *value < bound * (1.0 - slack / 100.0) - ROUNDING => {
+                format!("{bound:>10.2} + {slack} %: lower; --record holds it there")
+            }
+            Some((bound, slack)) => format!("{bound:>10.2} + {slack} %"),
+        };
+        format!("{name:<22} {measure:<34} {value:>10.2}   bound {beside}")
+    }
+
+    /// What to say of a figure that is above its bound.
+    pub(crate) fn complaint(&self, figure: &Figure) -> Option<String> {
+        let Figure { program, kind, value } = figure;
+        let (name, unit, kind) = (program.name, program.unit, kind.name());
+        let run = "cargo run --profile measured -p dunlin-counts --";
+        let Some((bound, slack)) = self.bound else {
+            return Some(format!(
+                "{name}: {value:.2} {kind} for each {unit}, and bounds.txt has no bound for that. `{run} --record {name}` writes it."
+            ));
+        };
+        self.is_above(figure).then(|| {
+            let n = program.shorter;
+            format!(
+                "{name}: {value:.2} {kind} for each {unit}; the bound is {bound:.2} + {slack} %.\n\
+                 Some change made it dearer. Where instructions go, line by line, before the change and after it:\n  \
+                 valgrind --tool=callgrind --callgrind-out-file=/tmp/{name} target/measured/dunlin-counts run {name} {n}\n  \
+                 callgrind_annotate --auto=yes /tmp/{name}\n\
+                 A look at what is not inlined any more comes first: one outcome that goes through memory costs as much as all else.\n\
+                 If the cost is meant: `{run} --record {name}`, and the commit says what it is for."
+            )
+        })
+    }
+
+    /// One line of `--json`.
+    pub(crate) fn json(&self, figure: &Figure) -> String {
+        let Figure { program: Program { name, unit, .. }, kind, value } = figure;
+        let (bound, slack) = self
+            .bound
+            .map_or(("null".to_owned(), "null".to_owned()), |(bound, slack)| (bound.to_string(), slack.to_string()));
+        let (kind, above) = (kind.name(), self.is_above(figure));
+        format!(
+            r#"{{"program":"{name}","figure":"{kind}","unit":"{unit}","value":{value:.4},"bound":{bound},"slack_percent":{slack},"above":{above}}}"#
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(kind: Kind, value: f64) -> Figure {
+        Figure { program: programs::find("commstime-par").unwrap(), kind, value }
+    }
+
+    fn recorded() -> Bounds {
+        let mut bounds = Bounds(Vec::new());
+        bounds.record(&figure(Kind::Instructions, 300.0));
+        bounds.record(&figure(Kind::Bytes, 0.0));
+        bounds
+    }
+
+    #[test]
+    fn a_figure_within_its_slack_passes() {
+        let within = figure(Kind::Instructions, 305.9);
+        assert!(recorded().judge(&within).complaint(&within).is_none());
+    }
+
+    #[test]
+    fn a_figure_above_its_slack_is_named_with_its_bound() {
+        let above = figure(Kind::Instructions, 306.5);
+        let complaint = recorded().judge(&above).complaint(&above).unwrap();
+        assert!(
+            complaint
+                .starts_with("commstime-par: 306.50 instructions for each communication; the bound is 300.00 + 2 %.")
+        );
+        assert!(complaint.contains("--record commstime-par"), "{complaint}");
+    }
+
+    #[test]
+    fn one_byte_more_is_above_a_bound_of_none() {
+        let above = figure(Kind::Bytes, 1.0);
+        assert!(recorded().judge(&above).complaint(&above).is_some());
+    }
+
+    #[test]
+    fn a_figure_without_a_bound_fails() {
+        let new = figure(Kind::Allocations, 0.0);
+        let complaint = recorded().judge(&new).complaint(&new).unwrap();
+        assert!(complaint.contains("no bound"), "{complaint}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let text = recorded().text();
+        assert_eq!(Bounds::parse(&text).unwrap().text(), text);
+        assert!(Bounds::parse("commstime-par instructions many 2 %").is_err());
+    }
+
+    #[test]
+    fn each_figure_has_a_bound() {
+        let bounds = Bounds::read().unwrap();
+        for program in &programs::ALL {
+            for kind in Kind::ALL {
+                assert!(bounds.of(&Figure { program, kind, value: 0.0 }).is_some(), "{} {}", program.name, kind.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Counts what communications cost, and holds the counts to the bounds of `bounds.txt`.
+//!
+//! Counts, unlike times, are the same on a busy machine. Instructions are counted by valgrind's callgrind, on the thread that communicates; bytes
+//! and allocations by an allocator. Each figure is the difference of two lengths of one program, so what its start and end cost is not in it.
+//!
+//! ```text
+//! cargo run --profile measured -p dunlin-counts                 a table of all figures beside their bounds
+//! cargo run --profile measured -p dunlin-counts -- --check      the same; fails if a figure is above its bound (`bash .ci/run counts`)
+//! cargo run --profile measured -p dunlin-counts -- --record     writes the figures into bounds.txt
+//! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
+//! ```
+//!
+//! - [`programs`]: what is counted;
+//! - [`counting`]: the allocator;
+//! - [`measure`]: runs this binary under callgrind;
+//! - [`bounds`]: the file, and what is above it.
+
+mod bounds;
+mod counting;
+mod measure;
+mod programs;
+
+use std::process::ExitCode;
+
+use bounds::Bounds;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
+const USAGE: &str = "dunlin-counts [--check | --record | --json] [PROGRAM...]\ndunlin-counts run PROGRAM UNITS";
+
+/// What to do with the figures.
+#[derive(Clone, Copy, PartialEq)]
+enum Mode {
+    Show,
+    Check,
+    Record,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["run", program, units] => run(program, units),
+        _ => count(&words),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one program and prints what it allocated.
+fn run(program: &str, units: &str) -> Result<bool, String> {
+    let units = units.parse().map_err(|_| format!("`{units}` is no number of units\n{USAGE}"))?;
+    let allocated = programs::find(program)?.run(units);
+    println!("{} {}", allocated.bytes, allocated.calls);
+    Ok(true)
+}
+
+/// Counts all programs, or only those that are named. `false`: a figure is above its bound.
+fn count(words: &[&str]) -> Result<bool, String> {
+    let mut mode = Mode::Show;
+    let mut wanted = Vec::new();
+    for word in words {
+        match *word {
+            "--check" => mode = Mode::Check,
+            "--record" => mode = Mode::Record,
+            "--json" => mode = Mode::Json,
+            word if word.starts_with('-') => return Err(format!("`{word}` is no option\n{USAGE}")),
+            word => wanted.push(programs::find(word)?),
+        }
+    }
+    if wanted.is_empty() {
+        wanted = programs::ALL.iter().collect();
+    }
+    let mut bounds = Bounds::read()?;
+    let mut above = Vec::new();
+    for program in wanted {
+        for figure in measure::figures(program)? {
+            let verdict = bounds.judge(&figure);
+            match mode {
+                Mode::Json => println!("{}", verdict.json(&figure)),
+                Mode::Record => bounds.record(&figure),
+                Mode::Show | Mode::Check => println!("{}", verdict.line(&figure)),
+            }
+            above.extend(verdict.complaint(&figure));
+        }
+    }
+    if mode == Mode::Record {
+        bounds.write()?;
+        return Ok(true);
+    }
+    if mode == Mode::Check {
+        above.iter().for_each(|complaint| eprintln!("\n{complaint}"));
+        return Ok(above.is_empty());
+    }
+    Ok(true)
+}

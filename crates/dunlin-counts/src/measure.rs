@@ -1,0 +1,100 @@
+//! Runs a program of this binary under callgrind, in two lengths, and takes the difference.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::thread;
+
+use crate::programs::Program;
+
+/// What is counted of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Instructions,
+    Bytes,
+    Allocations,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Instructions, Self::Bytes, Self::Allocations];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Bytes => "bytes",
+            Self::Allocations => "allocations",
+        }
+    }
+}
+
+/// One figure of a program.
+pub(crate) struct Figure {
+    pub(crate) program: &'static Program,
+    pub(crate) kind: Kind,
+    /// For each unit.
+    pub(crate) value: f64,
+}
+
+/// What one run counted, as [`Kind::ALL`].
+type Counts = [u64; 3];
+
+/// All figures of `program`.
+pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> {
+    let (shorter, longer) = thread::scope(|both| {
+        let shorter = both.spawn(|| counts(program, program.shorter));
+        (counts(program, program.longer), shorter.join().expect("counting does not panic"))
+    });
+    let (longer, shorter) = (shorter?, longer?);
+    let units = (program.longer - program.shorter) * program.units_each;
+    let each = |index: usize| (longer[index] as f64 - shorter[index] as f64) / units as f64;
+    Ok(Kind::ALL.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
+}
+
+/// Runs `program` once.
+fn counts(program: &Program, n: u64) -> Result<Counts, String> {
+    let this_binary = env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
+    let out = Out::new(program, n)?;
+    let mut command = Command::new("valgrind");
+    // Threads apart: dunlin's clock ticks on one of its own, as long as the run lasts.
+    command.args(["--tool=callgrind", "--separate-threads=yes", "--quiet"]);
+    command.arg(format!("--callgrind-out-file={}", out.0.join("out").display()));
+    command.arg(this_binary).args(["run", program.name, &n.to_string()]);
+    let ran = command.stdin(Stdio::null()).output();
+    let ran =
+        ran.map_err(|error| format!("cannot run valgrind: {error}; is it installed (`apt-get install valgrind`)?"))?;
+    if !ran.status.success() {
+        let said = String::from_utf8_lossy(&ran.stderr);
+        return Err(format!("{command:?} ended with {}:\n{said}", ran.status));
+    }
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let allocated: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [bytes, calls] = allocated[..] else { return Err(format!("{command:?} printed {said:?}")) };
+    Ok([instructions(&out.0.join("out-01"))?, bytes, calls])
+}
+
+/// The instructions of the main thread, from its file.
+fn instructions(file: &Path) -> Result<u64, String> {
+    let text =
+        fs::read_to_string(file).map_err(|error| format!("callgrind has not written {}: {error}", file.display()))?;
+    let totals = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+    totals.and_then(|totals| totals.trim().parse().ok()).ok_or_else(|| format!("{} has no totals", file.display()))
+}
+
+/// A folder for callgrind's files, which goes with this.
+struct Out(PathBuf);
+
+impl Out {
+    fn new(program: &Program, n: u64) -> Result<Self, String> {
+        let folder = env::temp_dir().join(format!("dunlin-counts-{}-{}-{n}", process::id(), program.name));
+        fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        // What cannot be removed from the system's folder for such files is removed by the system.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,369 @@
+//! The programs whose costs are counted: those of `dunlin-bench`, each on one thread.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use dunlin::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::counting::{Allocated, allocated, held};
+
+/// A program, and what is counted of it.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// What a unit of its costs is.
+    pub(crate) unit: &'static str,
+    /// How long the shorter of its two runs is. The longer one is [`longer`](Self::longer).
+    pub(crate) shorter: u64,
+    pub(crate) longer: u64,
+    /// How many units are in one of these.
+    pub(crate) units_each: u64,
+    /// By how many percent its instructions may exceed their bound, and its bytes and allocations theirs.
+    pub(crate) slack: (f64, f64),
+    run: fn(u64),
+}
+
+/// The entries of a table of the core come in chunks that double. So many fill all of the first six chunks, and all of the first seven; what lies between is one chunk, of which
+/// each process has its part.
+const FULL_TABLE: [u64; 2] = [64 * 63, 64 * 127];
+
+const fn local(name: &'static str, unit: &'static str, units_each: u64, run: fn(u64)) -> Program {
+    Program { name, unit, shorter: 10_000, longer: 20_000, units_each, slack: (2.0, 0.0), run }
+}
+
+const fn parked(name: &'static str, run: fn(u64)) -> Program {
+    let [shorter, longer] = FULL_TABLE;
+    Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), run }
+}
+
+pub(crate) static ALL: [Program; 11] = [
+    local("commstime-par", "communication", 4, |n| in_par(commstime_par(n))),
+    local("commstime-spawned", "communication", 4, |n| spawned(commstime_spawned(n))),
+    local("pingpong-par", "round trip", 1, |n| in_par(pingpong_par(n))),
+    local("pingpong-spawned", "round trip", 1, |n| spawned(pingpong_spawned(n))),
+    local("choice-ready-par", "choice", 1, |n| in_par(choice_ready_par(n))),
+    local("choice-ready-spawned", "choice", 1, |n| spawned(choice_ready_spawned(n))),
+    local("choice-waits-par", "choice", 1, |n| in_par(choice_waits_par(n))),
+    local("choice-waits-spawned", "choice", 1, |n| spawned(choice_waits_spawned(n))),
+    parked("parked-par", parked_par),
+    parked("parked-spawned", parked_spawned),
+    Program {
+        name: "remote-8-bytes",
+        unit: "round trip",
+        shorter: 1_000,
+        longer: 3_000,
+        units_each: 1,
+        slack: (5.0, 5.0),
+        run: |n| spawned(remote(n)),
+    },
+];
+
+/// The program of this name.
+pub(crate) fn find(name: &str) -> Result<&'static Program, String> {
+    let unknown = || {
+        let names: Vec<_> = ALL.iter().map(|program| program.name).collect();
+        format!("there is no program `{name}`; there are {}", names.join(", "))
+    };
+    ALL.iter().find(|program| program.name == name).ok_or_else(unknown)
+}
+
+impl Program {
+    /// What a run of `n` has allocated; of parked processes, what they hold.
+    pub(crate) fn run(&self, n: u64) -> Allocated {
+        let before = allocated();
+        (self.run)(n);
+        let all = allocated();
+        let bytes = if self.name.starts_with("parked") { PARKED.get() } else { all.bytes - before.bytes };
+        Allocated { calls: all.calls - before.calls, bytes }
+    }
+}
+
+/// Polls `program` until it is done. There is no runtime around it: a `par!` that gives way is polled again at once.
+fn in_par(program: impl Future<Output = ()>) {
+    let mut program = pin!(program);
+    let mut cx = Context::from_waker(Waker::noop());
+    while program.as_mut().poll(&mut cx).is_pending() {}
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("the system gives what a runtime needs")
+}
+
+/// Runs `program` as a task of a runtime that has this thread only.
+fn spawned(program: impl Future<Output = ()> + Send + 'static) {
+    let runtime = runtime();
+    runtime.block_on(async { tokio::spawn(program).await }).expect("it does not panic");
+}
+
+/// Starts a process that nothing waits for.
+fn fork(process: impl Future<Output = ()> + Send + 'static) {
+    drop(dunlin::spawn(process));
+}
+
+// ---- processes. They end when a channel of theirs has ended, so the end of one brings down all.
+
+async fn copy<T>(mut input: Receiver<T>, mut output: Sender<T>) {
+    while let Ok(value) = input.recv().await {
+        if output.send(value).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn prefix(mut input: Receiver<u64>, mut output: Sender<u64>) {
+    if output.send(0).await.is_err() {
+        return;
+    }
+    while let Ok(value) = input.recv().await {
+        if output.send(value).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn delta(mut input: Receiver<u64>, mut first: Sender<u64>, mut second: Sender<u64>) {
+    while let Ok(value) = input.recv().await {
+        if first.send(value).await.is_err() || second.send(value).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn successor(mut input: Receiver<u64>, mut output: Sender<u64>) {
+    while let Ok(value) = input.recv().await {
+        if output.send(value + 1).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn consumer(mut input: Receiver<u64>, n: u64) {
+    for expected in 0..n {
+        assert_eq!(input.recv().await.ok(), Some(expected));
+    }
+}
+
+async fn ping(mut there: Sender<u64>, mut back: Receiver<u64>, n: u64) {
+    for value in 0..n {
+        there.send(value).await.expect("the other process outlives this one");
+        assert_eq!(back.recv().await.ok(), Some(value));
+    }
+}
+
+async fn eager_writer(mut event: Sender<u64>) {
+    let mut value = 0;
+    while event.send(value).await.is_ok() {
+        value += 1;
+    }
+}
+
+async fn choose(events: &mut [Receiver<u64>; 8]) -> Option<u64> {
+    let [a, b, c, d, e, f, g, h] = events;
+    alt! {
+        v = a.recv() => v.ok(),
+        v = b.recv() => v.ok(),
+        v = c.recv() => v.ok(),
+        v = d.recv() => v.ok(),
+        v = e.recv() => v.ok(),
+        v = f.recv() => v.ok(),
+        v = g.recv() => v.ok(),
+        v = h.recv() => v.ok(),
+    }
+}
+
+async fn reader_of_any(mut events: [Receiver<u64>; 8], n: u64) {
+    for _ in 0..n {
+        choose(&mut events).await.expect("the writers outlive the reader");
+    }
+}
+
+/// Sends one event when it has the turn, then hands the turn on: so the reader waits each time.
+async fn writer_in_turn(first: bool, mut mine: Receiver<u64>, mut event: Sender<u64>, mut next: Sender<u64>) {
+    let mut turn = if first { Some(0) } else { mine.recv().await.ok() };
+    while let Some(value) = turn {
+        if event.send(value).await.is_err() || next.send(value + 1).await.is_err() {
+            return;
+        }
+        turn = mine.recv().await.ok();
+    }
+}
+
+async fn reader_of_turns(mut events: [Receiver<u64>; 8], n: u64) {
+    for expected in 0..n {
+        assert_eq!(choose(&mut events).await, Some(expected));
+    }
+}
+
+// ---- programs in one `par!`, and of spawned processes
+
+async fn commstime_par(n: u64) {
+    let (to_delta, from_prefix) = channel();
+    let (to_successor, from_delta) = channel();
+    let (to_prefix, from_successor) = channel();
+    let (to_consumer, counted) = channel();
+    par!(
+        prefix(from_successor, to_delta),
+        delta(from_prefix, to_successor, to_consumer),
+        successor(from_delta, to_prefix),
+        consumer(counted, n),
+    );
+}
+
+async fn commstime_spawned(n: u64) {
+    let (to_delta, from_prefix) = channel();
+    let (to_successor, from_delta) = channel();
+    let (to_prefix, from_successor) = channel();
+    let (to_consumer, counted) = channel();
+    fork(prefix(from_successor, to_delta));
+    fork(delta(from_prefix, to_successor, to_consumer));
+    fork(successor(from_delta, to_prefix));
+    consumer(counted, n).await;
+}
+
+async fn pingpong_par(n: u64) {
+    let (there, from_ping) = channel();
+    let (to_ping, back) = channel();
+    par!(copy(from_ping, to_ping), ping(there, back, n));
+}
+
+async fn pingpong_spawned(n: u64) {
+    let (there, from_ping) = channel();
+    let (to_ping, back) = channel();
+    fork(copy(from_ping, to_ping));
+    ping(there, back, n).await;
+}
+
+/// The processes of a choice. One type, so that all of them can be branches of one flat `Par`.
+enum Party {
+    EagerWriter(Sender<u64>),
+    WriterInTurn { first: bool, mine: Receiver<u64>, event: Sender<u64>, next: Sender<u64> },
+    ReaderOfAny([Receiver<u64>; 8], u64),
+    ReaderOfTurns([Receiver<u64>; 8], u64),
+}
+
+impl Party {
+    async fn run(self) {
+        match self {
+            Self::EagerWriter(event) => eager_writer(event).await,
+            Self::WriterInTurn { first, mine, event, next } => writer_in_turn(first, mine, event, next).await,
+            Self::ReaderOfAny(events, n) => reader_of_any(events, n).await,
+            Self::ReaderOfTurns(events, n) => reader_of_turns(events, n).await,
+        }
+    }
+}
+
+/// The writers, and the receivers of their events.
+fn eager_writers() -> (Vec<Party>, [Receiver<u64>; 8]) {
+    let (writers, events): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
+    (writers.into_iter().map(Party::EagerWriter).collect(), events.try_into().expect("there are eight"))
+}
+
+fn writers_in_turn() -> (Vec<Party>, [Receiver<u64>; 8]) {
+    let (writers, events): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
+    let (mut turns, mine): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
+    // Each writer sends to the turn channel of the next one.
+    turns.rotate_left(1);
+    let parties = mine.into_iter().zip(writers).zip(turns).enumerate();
+    let parties = parties.map(|(i, ((mine, event), next))| Party::WriterInTurn { first: i == 0, mine, event, next });
+    (parties.collect(), events.try_into().expect("there are eight"))
+}
+
+async fn choice_ready_par(n: u64) {
+    let (writers, events) = eager_writers();
+    writers.into_iter().chain([Party::ReaderOfAny(events, n)]).map(Party::run).collect::<Par<_>>().await;
+}
+
+async fn choice_ready_spawned(n: u64) {
+    let (writers, events) = eager_writers();
+    writers.into_iter().for_each(|writer| fork(writer.run()));
+    reader_of_any(events, n).await;
+}
+
+async fn choice_waits_par(n: u64) {
+    let (writers, events) = writers_in_turn();
+    writers.into_iter().chain([Party::ReaderOfTurns(events, n)]).map(Party::run).collect::<Par<_>>().await;
+}
+
+async fn choice_waits_spawned(n: u64) {
+    let (writers, events) = writers_in_turn();
+    writers.into_iter().for_each(|writer| fork(writer.run()));
+    reader_of_turns(events, n).await;
+}
+
+// ---- parked processes, each with its channel
+
+thread_local! {
+    /// The bytes that parked processes held when all of them had been parked.
+    static PARKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Places for the other ends of `n` channels. They are no part of a parked process.
+fn places(n: u64) -> Vec<Option<Sender<u64>>> {
+    (0..n).map(|_| None).collect()
+}
+
+fn parked_par(n: u64) {
+    let mut ends = places(n);
+    let before = held();
+    let processes = ends.iter_mut().map(|end| {
+        let (tx, mut rx) = channel::<u64>();
+        *end = Some(tx);
+        async move { rx.recv().await }
+    });
+    let mut all = pin!(processes.collect::<Par<_>>());
+    poll_all(all.as_mut(), n);
+    PARKED.set(held() - before);
+    // Alive until here: else the processes would have ended instead of waiting.
+    drop(ends);
+}
+
+/// A `Par` gives way before all of many branches have run once.
+fn poll_all<F: Future>(mut all: Pin<&mut Par<F>>, n: u64) {
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..=n / 1_000 {
+        assert!(matches!(all.as_mut().poll(&mut cx), Poll::Pending), "nothing is sent to the parked processes");
+    }
+}
+
+fn parked_spawned(n: u64) {
+    let runtime = runtime();
+    runtime.block_on(async {
+        let mut ends = places(n);
+        let before = held();
+        for end in &mut ends {
+            let (tx, mut rx) = channel::<u64>();
+            *end = Some(tx);
+            fork(async move { drop(rx.recv().await) });
+            // It is parked before the next one is spawned, so the runtime's list of ready tasks does not grow.
+            tokio::task::yield_now().await;
+        }
+        PARKED.set(held() - before);
+    });
+}
+
+// ---- two nodes
+
+/// Round trips between two nodes that are connected over memory.
+async fn remote(n: u64) {
+    let long = Duration::from_secs(3600);
+    let join = async || {
+        let node = Node::builder().app("dunlin-counts").no_config().names("memory:names").listen("memory:");
+        // Nothing is said because of the time that passed: that is another one for each run.
+        node.heartbeat(long).grace(2 * long).join().await.expect("memory has room for two nodes")
+    };
+    let (here, elsewhere) = (join().await, join().await);
+    let declared = "the name is free";
+    let mut there = here.sender::<Bytes>("there").await.expect(declared);
+    let mut back = here.receiver::<Bytes>("back").await.expect(declared);
+    let input = elsewhere.receiver::<Bytes>("there").await.expect(declared);
+    let output = elsewhere.sender::<Bytes>("back").await.expect(declared);
+    fork(copy(input, output));
+    let mut value = Bytes::from_static(b"8 bytes.");
+    for _ in 0..n {
+        there.send(value).await.expect("the other node is here");
+        value = back.recv().await.expect("the other node is here");
+    }
+    assert_eq!(&*value, b"8 bytes.");
+}

@@ -1,0 +1,13 @@
+//! A send that gives its value away is no branch of a choice.
+
+use dunlin::prelude::*;
+
+#[dunlin::main]
+async fn main() -> Result {
+    let (mut tx, mut rx) = channel::<String>();
+    alt! {
+        sent = tx.send("herring".to_owned()) => sent.map_err(Error::other)?,
+        word = rx.recv() => println!("{}", word?),
+    }
+    Ok(())
+}

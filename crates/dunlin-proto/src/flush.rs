@@ -1,0 +1,179 @@
+//! What the other nodes have yet to acknowledge.
+
+use crate::channel::Waiting;
+use crate::connection::Connection;
+use crate::connection::outbox::Unwritten;
+use crate::id::{ChannelId, Incarnation, Life, NodeId};
+use crate::machine::Machine;
+
+/// Everything that the channels of a node had said at one moment: see [`Machine::mark`].
+#[derive(Clone, Debug)]
+pub struct Mark(Vec<Marked>);
+
+#[derive(Clone, Debug)]
+struct Marked {
+    node: NodeId,
+    /// The life of the connection.
+    lives: u64,
+    unwritten: Vec<Unwritten>,
+    /// Set once `unwritten` is empty: acknowledged when so many frames are.
+    until: Option<u64>,
+}
+
+impl Machine {
+    /// Marks what channels have said until now, whether it has been written or not.
+    /// [`is_past`](Self::is_past) tells when it has been acknowledged.
+    pub fn mark(&self) -> Mark {
+        let connections = self.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
+        let marked = connections.map(|(node, connection)| Marked {
+            node: *node,
+            lives: connection.lives,
+            unwritten: connection.outbox.mark(),
+            until: None,
+        });
+        Mark(marked.collect())
+    }
+
+    /// Whether all that was marked has been acknowledged, or has been lost with its connection: the nodes of
+    /// such are put behind `lost`.
+    pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
+        mark.0.retain_mut(|marked| {
+            let Some(connection) = self.connections.get(&marked.node) else { return false };
+            if connection.lives != marked.lives {
+                if connection.lives != marked.lives + 1 || !connection.ended_flushed {
+                    lost.push(marked.node);
+                }
+                return false;
+            }
+            let outbox = &connection.outbox;
+            marked.unwritten.retain(|unwritten| !outbox.has_written(unwritten));
+            if !marked.unwritten.is_empty() {
+                return true;
+            }
+            let until = *marked.until.get_or_insert_with(|| outbox.written());
+            outbox.acked() < until
+        });
+        mark.0.is_empty()
+    }
+
+    /// The channels with values that are sent, and wait here until the home of the channel is known.
+    pub fn detained(&self) -> impl Iterator<Item = ChannelId> {
+        let detained = self.proxies.iter().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
+        detained.map(|(channel, _)| *channel)
+    }
+
+    /// Whether values of this channel wait so.
+    pub fn is_detained(&self, channel: ChannelId) -> bool {
+        self.proxies.get(&channel).is_some_and(|proxy| proxy.backlog.iter().any(|(_, what)| is_sent(what)))
+    }
+
+    /// The nodes that have not acknowledged all that was said to them, and how many values of complete sends
+    /// are not acknowledged there.
+    pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
+        let mut unacknowledged = Vec::new();
+        for (node, connection) in &self.connections {
+            let detained: usize = self
+                .proxies
+                .values()
+                .filter(|proxy| proxy.home == *node)
+                .map(|proxy| proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count())
+                .sum();
+            if detained > 0 || !self.is_flushed_to(*node, connection) {
+                let incarnation = connection.met.unwrap_or(Incarnation(0));
+                let values = connection.outbox.unacked_sent() + detained as u64;
+                unacknowledged.push((Life { node: *node, incarnation }, values));
+            }
+        }
+        unacknowledged
+    }
+
+    /// Whether that node has heard everything that was said to it.
+    pub(crate) fn is_flushed_to(&self, node: NodeId, connection: &Connection) -> bool {
+        let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
+        is_heard || (!connection.was_up && self.left.contains(&node))
+    }
+}
+
+fn is_sent(what: &Waiting) -> bool {
+    matches!(what, Waiting::Sent(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::connection::outbox::Outbox;
+    use crate::time::Time;
+    use crate::wire::{Frame, Head, ToHome};
+
+    fn value(channel: u128, head: Head, bytes: usize) -> Frame {
+        let first = Bytes::from(vec![7; bytes]);
+        Frame::ToHome(ChannelId(channel), ToHome::Value { head, total: bytes as u64, first })
+    }
+
+    fn config() -> Config {
+        Config::new("flush".to_owned())
+    }
+
+    /// Writes about so many bytes.
+    fn write(outbox: &mut Outbox, room: usize) -> usize {
+        outbox.fill(Time(1), None, &config(), room, &mut Vec::new())
+    }
+
+    #[test]
+    fn values_are_counted_until_their_last_piece_is_acknowledged() {
+        let mut outbox = Outbox::default();
+        outbox.push(value(1, Head::Sent, 500_000));
+        outbox.push(value(1, Head::Sent, 10));
+        outbox.push(value(2, Head::Sent, 10));
+        outbox.push(value(3, Head::Offer(1), 10));
+        let mut seen = 0;
+        loop {
+            let left = outbox.unacked_sent();
+            let begun = write(&mut outbox, 1);
+            assert_eq!(outbox.unacked_sent(), left, "what is written is not acknowledged");
+            if begun == 0 && outbox.written() == seen {
+                assert_eq!(left, 0);
+                return;
+            }
+            seen = outbox.written();
+            assert!(outbox.acknowledge(Time(1), seen, &config()));
+        }
+    }
+
+    #[test]
+    fn one_value_in_pieces_is_counted_once() {
+        let mut outbox = Outbox::default();
+        outbox.push(value(1, Head::Sent, 500_000));
+        while write(&mut outbox, 1) > 0 {
+            assert_eq!(outbox.unacked_sent(), 1);
+            // The head is acknowledged, and perhaps some pieces; more are written or wait.
+            if outbox.written() > outbox.acked() + 1 {
+                let seen = outbox.acked() + 1;
+                assert!(outbox.acknowledge(Time(1), seen, &config()));
+                assert_eq!(outbox.unacked_sent(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_said_behind_a_mark_is_not_waited_for() {
+        let mut outbox = Outbox::default();
+        outbox.push(value(1, Head::Sent, 10));
+        outbox.push(value(1, Head::Sent, 500_000));
+        outbox.push(value(2, Head::Sent, 10));
+        let marks = outbox.mark();
+        let has_written = |outbox: &Outbox| marks.iter().all(|unwritten| outbox.has_written(unwritten));
+        outbox.push(value(1, Head::Sent, 30_000_000));
+        let mut written = 0;
+        while !has_written(&outbox) {
+            written += write(&mut outbox, 1);
+            assert!(written < 1_000_000, "the value behind the mark is written first");
+            let seen = outbox.written();
+            assert!(outbox.acknowledge(Time(1), seen, &config()));
+        }
+        assert!(written > 500_000, "the pieces of the marked value are not written");
+    }
+}

@@ -1,0 +1,364 @@
+//! Which refusals say that a node has ended before its grace period is over, and which do not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+use dunlin_proto::{Action, Config, Down, Machine, State};
+
+const CHANNEL: ChannelId = ChannelId(7);
+const SECOND: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(15);
+
+/// What is at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Node(usize),
+    /// No process listens.
+    Refuses,
+    /// Nothing answers; it is given up after a while.
+    Fails,
+}
+
+/// Machines, and addresses that lead to them, or do not. Bytes arrive at once, in virtual time.
+struct Net {
+    nodes: Vec<Machine>,
+    now: Time,
+    leads: BTreeMap<String, There>,
+    /// All is on one host.
+    near: bool,
+    /// The node at each end of a socket: ends of one have neighbouring numbers.
+    ends: Vec<Option<usize>>,
+    states: Vec<(usize, Time, State)>,
+    dialled: Vec<(usize, String)>,
+}
+
+fn address(node: usize) -> String {
+    format!("n{node}")
+}
+
+impl Net {
+    /// Two nodes, of which each listens at an address of its own, and knows the other's. Their sockets are gone, and the first one has the sender
+    /// of a channel that was attached.
+    fn new(near: bool, change: impl Fn(usize, &mut Config)) -> Self {
+        let leads = (0..2).map(|node| (address(node), There::Node(node))).collect();
+        let mut net = Self {
+            nodes: Vec::new(),
+            now: Time(0),
+            leads,
+            near,
+            ends: Vec::new(),
+            states: Vec::new(),
+            dialled: Vec::new(),
+        };
+        for node in 0..2 {
+            net.start(node as u128 + 1, 1, |config| {
+                config.addresses = vec![address(node)];
+                config.bound = config.addresses.clone();
+                change(node, config);
+            });
+        }
+        for node in 0..2 {
+            let address = net.nodes[node].addresses_here().to_vec();
+            for listens in &address {
+                net.leads.entry(listens.clone()).or_insert(There::Node(node));
+            }
+        }
+        let terms = Terms { window: 8, credits: 0, value_max: 1 << 20 };
+        net.nodes[1].open_home(CHANNEL, terms, face(Face::Receiver), false).unwrap();
+        let addresses = net.nodes[1].addresses_here().to_vec();
+        net.nodes[0].learn(NodeId(2), &addresses);
+        net.nodes[0].attach(net.now, CHANNEL, NodeId(2), face(Face::Sender)).unwrap();
+        net.run_for(SECOND);
+        assert!(net.nodes[0].carried_by(NodeId(2)).is_some());
+        net
+    }
+
+    fn start(&mut self, node: u128, incarnation: u64, change: impl Fn(&mut Config)) {
+        let mut config = Config::new("death");
+        config.helpers_max = 0;
+        change(&mut config);
+        let me = Life { node: NodeId(node), incarnation: Incarnation(incarnation) };
+        self.nodes.push(Machine::new(config, me, incarnation));
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            while self.step() {}
+            let Some(next) = self.nodes.iter().filter_map(Machine::next_tick).min().filter(|at| *at <= until) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            let now = self.now;
+            self.nodes.iter_mut().for_each(|node| node.tick(now));
+        }
+        self.now = until;
+    }
+
+    fn step(&mut self) -> bool {
+        let mut busy = false;
+        for me in 0..self.nodes.len() {
+            while let Some(action) = self.nodes[me].poll() {
+                busy = true;
+                self.act(me, action);
+            }
+        }
+        busy
+    }
+
+    fn act(&mut self, me: usize, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Dial(dial, to) => {
+                self.dialled.push((me, to.clone()));
+                match self.leads.get(&to).copied().unwrap_or(There::Fails) {
+                    There::Node(there) => {
+                        let end = self.ends.len() as u64;
+                        self.ends.extend([Some(me), Some(there)]);
+                        self.nodes[me].dialled(now, dial, SocketId(end));
+                        self.nodes[there].accepted(now, SocketId(end + 1));
+                        if self.near {
+                            self.nodes[me].is_near(SocketId(end));
+                            self.nodes[there].is_near(SocketId(end + 1));
+                        }
+                    }
+                    There::Refuses => self.nodes[me].dial_refused(now, dial, self.near, "refused".to_owned()),
+                    There::Fails => self.nodes[me].dial_failed(now, dial, "no answer".to_owned()),
+                }
+            }
+            Action::Write(socket) => self.write(me, socket),
+            Action::Close(socket, _) => {
+                self.write(me, socket);
+                self.close(socket.0 as usize);
+            }
+            Action::Connection(_, state) => self.states.push((me, now, state)),
+            _ => {}
+        }
+    }
+
+    fn write(&mut self, me: usize, socket: SocketId) {
+        let mut out = Vec::new();
+        while self.nodes[me].fill(self.now, socket, 64 << 10, &mut out) > 0 {}
+        let other = socket.0 ^ 1;
+        if let Some(there) = self.ends[other as usize] {
+            out.into_iter().for_each(|bytes| self.nodes[there].received(self.now, SocketId(other), bytes));
+        }
+    }
+
+    fn close(&mut self, end: usize) {
+        for end in [end, end ^ 1] {
+            if let Some(node) = self.ends[end].take() {
+                self.nodes[node].closed(self.now, SocketId(end as u64));
+            }
+        }
+    }
+
+    /// Cuts all sockets, and nothing else.
+    fn cut(&mut self) {
+        (0..self.ends.len()).for_each(|end| self.close(end));
+    }
+
+    /// When the connection of that node was over, since `begun`, and why.
+    fn down(&self, me: usize, begun: Time) -> Option<(Duration, Down)> {
+        self.states.iter().find_map(|(node, at, state)| match state {
+            State::Down(why) if *node == me => Some((at.since(begun), why.clone())),
+            _ => None,
+        })
+    }
+
+    fn is_down(&self) -> bool {
+        self.states.iter().any(|(.., state)| matches!(state, State::Down(_)))
+    }
+}
+
+fn face(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+/// No process listens where node 1 did, as if it had ended: it cannot dial either.
+fn killed(net: &mut Net) -> Time {
+    for there in net.leads.values_mut() {
+        *there = if matches!(there, There::Node(1) | There::Refuses) { There::Refuses } else { There::Fails };
+    }
+    net.cut();
+    net.now
+}
+
+/// It was not so.
+fn revived(net: &mut Net) {
+    for (address, there) in &mut net.leads {
+        *there = There::Node(usize::from(!address.contains('0')));
+    }
+}
+
+#[test]
+fn a_node_is_dead_when_its_own_address_refuses_twice_a_second_apart() {
+    let mut net = Net::new(false, |_, _| {});
+    let begun = killed(&mut net);
+    net.run_for(SECOND - Duration::from_millis(1));
+    assert!(!net.is_down(), "{:?}", net.states);
+    net.run_for(GRACE);
+    let (took, why) = net.down(0, begun).expect("it is over");
+    assert_eq!((took, why), (SECOND, Down::Died("n1".to_owned())));
+}
+
+#[test]
+fn on_one_host_it_is_dead_at_once_in_either_direction() {
+    for survivor in 0..2 {
+        let mut net = Net::new(true, |_, _| {});
+        net.leads.insert(address(1 - survivor), There::Refuses);
+        net.cut();
+        let begun = net.now;
+        net.run_for(Duration::from_millis(1));
+        let (took, why) = net.down(survivor, begun).expect("it is over");
+        assert_eq!((took, why), (Duration::ZERO, Down::Died(address(1 - survivor))));
+    }
+}
+
+#[test]
+fn a_dialled_node_has_not_reached_a_dialler_on_another_host() {
+    let mut net = Net::new(false, |_, _| {});
+    net.leads.insert(address(0), There::Refuses);
+    // (The first one cannot dial either, so it is as if it had ended.)
+    net.leads.insert(address(1), There::Fails);
+    net.cut();
+    let begun = net.now;
+    net.run_for(2 * GRACE);
+    assert_eq!(net.down(1, begun).expect("it is over").0, GRACE);
+    assert!(net.dialled.contains(&(1, address(0))), "{:?}", net.dialled);
+}
+
+#[test]
+fn a_peer_may_say_how_far_apart_refusals_have_to_be() {
+    for refused in [Duration::ZERO, 3 * SECOND, 60 * SECOND] {
+        let mut net = Net::new(false, |_, config| config.refused = refused);
+        let begun = killed(&mut net);
+        net.run_for(2 * GRACE);
+        let (took, why) = net.down(0, begun).expect("it is over");
+        assert_eq!(took, refused.min(GRACE), "{why}");
+        assert_eq!(matches!(why, Down::Died(_)), refused < GRACE, "{why}");
+    }
+}
+
+/// It is told to be dialled at an address that it has not bound: a proxy's, or a router's.
+#[test]
+fn an_advertised_address_that_refuses_for_five_seconds_goes_unnoticed() {
+    for near in [false, true] {
+        let mut net = Net::new(near, |_, config| config.bound.clear());
+        killed(&mut net);
+        net.run_for(5 * SECOND);
+        assert!(net.dialled.len() > 5, "{:?}", net.dialled);
+        revived(&mut net);
+        net.run_for(2 * SECOND);
+        let told: Vec<_> = net.states.iter().map(|(_, _, state)| state).collect();
+        assert!(!net.is_down() && told.iter().any(|state| **state == State::Resumed), "{told:?}");
+    }
+}
+
+/// Its own address is beside that of the proxy, and cannot be reached from here.
+#[test]
+fn an_address_that_was_never_reached_does_not_count() {
+    let mut net = Net::new(false, |node, config| {
+        config.addresses = vec![format!("proxy of n{node}"), format!("inside n{node}")];
+        config.bound = vec![format!("inside n{node}")];
+    });
+    killed(&mut net);
+    net.run_for(5 * SECOND);
+    assert!(net.dialled.contains(&(0, "inside n1".to_owned())), "{:?}", net.dialled);
+    revived(&mut net);
+    net.run_for(2 * SECOND);
+    assert!(!net.is_down(), "{:?}", net.states);
+}
+
+#[test]
+fn a_refusal_between_answers_and_failures_is_none() {
+    let mut net = Net::new(false, |_, _| {});
+    let begun = killed(&mut net);
+    // Now and then a dial has no answer at all.
+    for _ in 0..40 {
+        net.leads.insert(address(1), There::Refuses);
+        net.run_for(Duration::from_millis(300));
+        net.leads.insert(address(1), There::Fails);
+        net.run_for(SECOND);
+    }
+    let (took, why) = net.down(0, begun).expect("it is over");
+    assert_eq!(took, GRACE, "{why}");
+    assert!(matches!(why, Down::Unreachable(..)), "{why}");
+}
+
+#[test]
+fn a_live_node_that_refuses_for_less_than_a_second_goes_unnoticed() {
+    let mut net = Net::new(false, |_, _| {});
+    for _ in 0..5 {
+        killed(&mut net);
+        net.run_for(Duration::from_millis(900));
+        revived(&mut net);
+        net.run_for(2 * SECOND);
+        assert!(net.nodes[0].carried_by(NodeId(2)).is_some());
+    }
+    assert!(!net.is_down(), "{:?}", net.states);
+}
+
+#[test]
+fn all_addresses_where_it_was_reached_have_to_refuse() {
+    let mut net = Net::new(true, |node, config| {
+        config.addresses = vec![address(node), format!("n{node}b")];
+        config.bound = config.addresses.clone();
+    });
+    killed(&mut net);
+    net.leads.insert("n1b".to_owned(), There::Node(1));
+    net.run_for(SECOND);
+    assert!(!net.is_down() && net.nodes[0].carried_by(NodeId(2)).is_some(), "{:?}", net.states);
+    let begun = killed(&mut net);
+    net.run_for(SECOND);
+    assert!(matches!(net.down(0, begun), Some((_, Down::Died(_)))), "{:?} {:?}", net.states, net.dialled);
+}
+
+/// A node of dunlin that is started again has another id.
+#[test]
+fn another_node_at_its_address_says_that_it_is_dead() {
+    for near in [false, true] {
+        let mut net = Net::new(near, |_, _| {});
+        let begun = killed(&mut net);
+        net.start(9, 1, |config| config.addresses = vec![address(1)]);
+        net.leads.insert(address(1), There::Node(2));
+        net.run_for(2 * GRACE);
+        let (took, why) = net.down(0, begun).expect("it is over");
+        assert_eq!(why, Down::Died("n1".to_owned()));
+        assert_eq!(took, if near { Duration::ZERO } else { SECOND });
+    }
+}
+
+/// If it was alive after all, both begin anew.
+#[test]
+fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
+    let mut net = Net::new(true, |_, _| {});
+    killed(&mut net);
+    net.run_for(2 * SECOND);
+    assert!(matches!(net.down(0, net.now), Some((_, Down::Died(_)))));
+    revived(&mut net);
+    let now = net.now;
+    net.nodes[0].connect(now, NodeId(2));
+    net.run_for(SECOND);
+    let last = |me: usize| net.states.iter().filter(|(node, ..)| *node == me).map(|(.., state)| state).next_back();
+    assert!(matches!((last(0), last(1)), (Some(State::Up(_)), Some(State::Up(_)))), "{:?}", net.states);
+}
+
+/// The other side has dialled in between.
+#[test]
+fn refusals_before_and_after_a_socket_are_not_two() {
+    let mut net = Net::new(false, |_, _| {});
+    net.leads.insert(address(1), There::Refuses);
+    net.cut();
+    net.run_for(2 * SECOND);
+    assert_eq!(net.dialled.iter().filter(|dialled| **dialled == (0, address(1))).count(), 2, "{:?}", net.dialled);
+    assert!(net.nodes[0].carried_by(NodeId(2)).is_some());
+    net.leads.insert(address(0), There::Fails);
+    net.cut();
+    net.run_for(SECOND / 2);
+    assert!(!net.is_down(), "{:?}", net.states);
+}

@@ -1,0 +1,80 @@
+//! A panic that a caller of dunlin has caused names a line of the caller, not one of dunlin.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
+
+use dunlin::blocks::{farm, pipeline};
+use dunlin::prelude::*;
+use dunlin::{ClaimError, send_to_any};
+
+/// File and text of the last panic.
+static LAST: Mutex<Option<(String, String)>> = Mutex::new(None);
+
+type Guilty = Box<dyn FnOnce()>;
+
+/// The place of the panic of `guilty`, and its text.
+fn blamed(guilty: impl FnOnce()) -> (String, String) {
+    let result = panic::catch_unwind(AssertUnwindSafe(guilty));
+    assert!(result.is_err(), "it did not panic");
+    LAST.lock().unwrap().take().unwrap()
+}
+
+async fn off() -> u8 {
+    let (_tx, mut rx) = channel::<u8>();
+    alt! {
+        value = rx.recv(), if false => value.unwrap(),
+    }
+}
+
+#[test]
+fn a_panic_names_the_line_of_its_cause() {
+    panic::set_hook(Box::new(|panic| {
+        let place = panic.location().unwrap().file().to_owned();
+        let text = panic.payload().downcast_ref::<String>().cloned();
+        let text =
+            text.or_else(|| panic.payload().downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default();
+        *LAST.lock().unwrap() = Some((place, text));
+    }));
+    let here = file!();
+    let inside = |guilty: fn()| move || dunlin::block_on(async move { guilty() });
+    let guilty: [(&str, Guilty); 13] = [
+        ("spawn", Box::new(|| drop(spawn(async {})))),
+        ("spawn_named", Box::new(|| drop(dunlin::spawn_named("krill", async {})))),
+        ("fork", Box::new(|| drop(Scope::new().fork(async {})))),
+        ("place", Box::new(|| drop(Scope::new().on(Place::current())))),
+        ("blocking", Box::new(|| drop(blocking(|_| {})))),
+        ("block_on", Box::new(inside(|| dunlin::block_on(async {})))),
+        ("wait", Box::new(inside(|| drop(channel::<u8>().1.recv().wait())))),
+        ("fifo", Box::new(|| drop(fifo(0)))),
+        ("alt", Box::new(|| assert!(dunlin::block_on(off()) > 0))),
+        ("send_to_any", Box::new(|| drop(send_to_any::<u8, dunlin::NoPoison>(&mut None, &mut [])))),
+        ("farm", Box::new(|| drop(farm(channel::<u8>().1, channel().0, 0, async |n| n)))),
+        (
+            "pipeline",
+            Box::new(|| {
+                let (tx, rx) = channel::<u8>();
+                drop(pipeline(rx, tx, [0; 0], |_, _, _| async {}));
+            }),
+        ),
+        ("interval", Box::new(|| drop(interval(Duration::ZERO)))),
+    ];
+    let found: Vec<_> = guilty.into_iter().map(|(name, guilty)| (name, blamed(guilty))).collect();
+
+    // The standard library gives no line to a poll: there the text names the place where it was made or awaited.
+    let (_, choice) = blamed(|| {
+        dunlin::block_on(async {
+            let choice: Choice<'_, Result<u8, ClaimError>> = Choice::fair();
+            drop(choice.await);
+        });
+    });
+    let (_, timer) = blamed(|| {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let _ = std::pin::pin!(sleep(Duration::from_secs(1))).poll(&mut cx);
+    });
+    drop(panic::take_hook());
+    for (name, (place, text)) in found {
+        assert_eq!(place, here, "{name}: {text}");
+    }
+    assert!(choice.contains(here) && choice.contains("every branch is off"), "{choice}");
+    assert!(timer.contains(here) && timer.contains("outside of a tokio runtime"), "{timer}");
+}

@@ -1,0 +1,318 @@
+//! Fairness between branches of a choice, and between tasks of a runtime, whatever is ready.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use dunlin::prelude::*;
+use dunlin::{Instant, sleep_until};
+
+/// A timer, a process and a blocking call that have ended stand beside a receive that is always ready.
+#[test]
+fn timers_processes_and_blocking_calls_share_by_lot_and_pass_over_no_receive() {
+    const CHOICES: usize = 2_000;
+    dunlin::block_on(async {
+        let (tx, mut rx) = channel::<u8>();
+        drop(tx);
+        let (mut turns, mut waited) = ([0; 4], 0);
+        for _ in 0..CHOICES {
+            let (mut process, mut call) = (spawn(async {}), blocking(|_| ()));
+            while !process.is_finished() || !call.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            let chosen = alt! {
+                exit = &mut process => { exit.unwrap(); 0 }
+                returned = &mut call => { returned.unwrap(); 1 }
+                end = rx.recv() => { assert_eq!(end, Err(RecvError::Closed)); 2 }
+                () = sleep(Duration::ZERO) => 3,
+            };
+            turns[chosen] += 1;
+            waited = if chosen == 2 { 0 } else { waited + 1 };
+            assert!(waited < 5, "the receive was not chosen in {waited} choices of 4 branches");
+        }
+        let share = CHOICES / 4;
+        assert!(turns.iter().all(|turns| share / 2 <= *turns && *turns <= 2 * share), "{turns:?}");
+    });
+}
+
+const ROUNDS: usize = 100_000;
+
+/// A receiver that is always ready.
+fn ended() -> Receiver<u8> {
+    channel().1
+}
+
+#[test]
+fn timers_fire_beside_a_receive_that_is_always_ready() {
+    dunlin::block_on(async {
+        let (past, mut rx, mut timers) = (Instant::now(), ended(), 0);
+        for _ in 0..ROUNDS {
+            alt! { biased; () = sleep_until(past) => timers += 1, _ = rx.recv() => {} }
+        }
+        assert_eq!(timers, ROUNDS);
+    });
+}
+
+#[test]
+fn deadlines_pass_beside_a_receive_that_is_always_ready() {
+    dunlin::block_on(async {
+        let ((_tx, mut silent), mut rx, mut passed) = (channel::<u8>(), ended(), 0);
+        for _ in 0..ROUNDS / 2 {
+            let deadline = Instant::now();
+            alt! { biased; r = silent.recv().by(deadline) => assert_eq!(r, Err(RecvError::TimedOut)), _ = rx.recv() => continue }
+            alt! { biased; r = silent.recv().within(Duration::ZERO) => assert_eq!(r, Err(RecvError::TimedOut)), _ = rx.recv() => continue }
+            passed += 2;
+        }
+        assert_eq!(passed, ROUNDS);
+    });
+}
+
+#[test]
+fn exits_and_other_futures_come_before_a_receive_that_is_always_ready() {
+    dunlin::block_on(async {
+        let (mut rx, (tokio_tx, mut tokio_rx)) = (ended(), tokio::sync::mpsc::unbounded_channel());
+        for round in 0..2_000 {
+            let (mut process, mut call) = (spawn(async {}), blocking(|_| ()));
+            while !process.is_finished() || !call.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            // Among a number of ready operations that is another one each time.
+            for _ in 0..round {
+                tokio_tx.send(round).unwrap();
+            }
+            for _ in 0..round {
+                alt! { biased; got = future(tokio_rx.recv()) => assert_eq!(got, Some(round)), _ = rx.recv() => panic!("in round {round}") }
+            }
+            alt! { biased; exit = &mut process => exit.unwrap(), _ = rx.recv() => panic!("in round {round}") }
+            alt! { biased; returned = &mut call => returned.unwrap(), _ = rx.recv() => panic!("in round {round}") }
+        }
+    });
+}
+
+#[test]
+fn a_spent_budget_takes_no_lower_branch_and_ends_no_operation() {
+    dunlin::block_on(async {
+        let ((mut tx, mut rx), mut lower) = (channel_with(unbounded()), ended());
+        for n in 0..5_000 {
+            tx.send(n).await.unwrap();
+        }
+        for n in 0..1_000 {
+            alt! { biased; v = rx.recv() => assert_eq!(v, Ok(5 * n)), skip => panic!("skipped {n}") }
+            alt! { biased; v = rx.recv() => assert_eq!(v, Ok(5 * n + 1)), _ = lower.recv() => panic!("passed over {n}") }
+            alt! { biased; v = future(rx.recv()) => assert_eq!(v, Ok(5 * n + 2)), skip => panic!("skipped {n}") }
+            assert_eq!(rx.recv().within(Duration::ZERO).await, Ok(5 * n + 3));
+            assert_eq!(rx.try_recv(), Ok(5 * n + 4));
+        }
+    });
+}
+
+/// Values that were refused by the budget, and whose operations were dropped, are neither lost nor doubled.
+#[test]
+fn a_dropped_operation_that_was_refused_has_done_nothing() {
+    dunlin::block_on(async {
+        let (mut tx, mut rx) = channel_with(unbounded());
+        let (mut sent, mut received) = (0_u32, 0);
+        for _ in 0..10_000 {
+            let mut slot = Some(sent);
+            if futures_util::FutureExt::now_or_never(tx.send_from(&mut slot)).is_some() {
+                sent += 1;
+            } else {
+                assert_eq!(slot, Some(sent));
+            }
+            match futures_util::FutureExt::now_or_never(rx.recv()) {
+                Some(value) => {
+                    assert_eq!(value, Ok(received));
+                    received += 1;
+                }
+                None => assert!(rx.len() <= 64),
+            }
+        }
+        while let Ok(value) = rx.try_recv() {
+            assert_eq!(value, received);
+            received += 1;
+        }
+        assert_eq!(sent, received);
+        assert!(sent > 5_000, "{sent}");
+    });
+}
+
+/// How many operations at most a task does between two polls of another one, on one thread. `hog` counts them.
+fn operations_between_polls<F>(hog: impl FnOnce(Arc<AtomicUsize>) -> F) -> usize
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    // A program that uses nothing of dunlin's but channels gives way all the same, but to other tasks less often: tokio polls 61
+    // tasks that are woken before it looks at those that yielded.
+    dunlin::start_clock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let operations = Arc::new(AtomicUsize::new(0));
+        let hog = tokio::spawn(hog(operations.clone()));
+        let (mut most, mut before) = (0, 0);
+        while !hog.is_finished() {
+            tokio::task::yield_now().await;
+            let now = operations.load(Ordering::Relaxed);
+            most = most.max(now - before);
+            before = now;
+        }
+        hog.await.unwrap();
+        assert!(before >= ROUNDS, "{before}");
+        most
+    })
+}
+
+fn count(operations: &AtomicUsize) -> bool {
+    operations.fetch_add(1, Ordering::Relaxed) < ROUNDS
+}
+
+async fn send_and_receive(operations: Arc<AtomicUsize>) {
+    let (mut tx, mut rx) = channel_with(fifo(1));
+    while count(&operations) {
+        tx.send(1).await.unwrap();
+        count(&operations);
+        rx.recv().await.unwrap();
+    }
+}
+
+/// Twice the budget: what an operation does before it is refused and after that.
+const FEW: usize = 256;
+
+#[test]
+fn a_task_of_ready_operations_gives_way() {
+    let most = operations_between_polls(send_and_receive);
+    assert!(most <= FEW, "{most}");
+}
+
+#[test]
+fn a_process_of_ready_operations_gives_way() {
+    let most = operations_between_polls(|operations| async move { spawn(send_and_receive(operations)).await.unwrap() });
+    assert!(most <= FEW, "{most}");
+}
+
+#[test]
+fn a_par_of_ready_operations_gives_way_to_its_runtime() {
+    let most = operations_between_polls(|operations| async move {
+        par!(send_and_receive(operations.clone()), send_and_receive(operations));
+    });
+    // As many as it may do polls.
+    assert!(most <= 2048 + FEW, "{most}");
+}
+
+#[test]
+fn a_par_lets_the_siblings_of_ready_operations_go_on() {
+    let operations = Arc::new(AtomicUsize::new(0));
+    let (mut most, mut before) = (0, 0);
+    dunlin::block_on(async {
+        par!(send_and_receive(operations.clone()), async {
+            while operations.load(Ordering::Relaxed) < ROUNDS {
+                let now = operations.load(Ordering::Relaxed);
+                most = most.max(now - before);
+                before = now;
+                let mut yielded = false;
+                std::future::poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
+        });
+    });
+    assert!(most <= FEW, "{most}");
+}
+
+#[test]
+fn a_foreign_select_of_ready_operations_gives_way() {
+    let most = operations_between_polls(|operations| async move {
+        let (mut a, mut b) = (ended(), ended());
+        while count(&operations) {
+            tokio::select! { biased; _ = a.recv() => {} _ = b.recv() => {} }
+        }
+    });
+    assert!(most <= FEW, "{most}");
+}
+
+#[test]
+fn choices_that_skip_and_sends_without_a_receiver_give_way() {
+    let most = operations_between_polls(|operations| async move {
+        let ((_tx, mut rx), (mut ty, _ry)) = (channel::<u8>(), channel());
+        while count(&operations) {
+            alt! { biased; _ = rx.recv() => {}, skip => {} }
+            let sent = ty.send(1_u8).within(Duration::ZERO).await;
+            assert!(sent.is_err());
+        }
+    });
+    assert!(most <= FEW, "{most}");
+}
+
+#[test]
+fn streams_sinks_claims_and_barriers_give_way() {
+    use futures_util::{SinkExt, StreamExt};
+    let most = operations_between_polls(|operations| async move {
+        let (tx, mut rx) = channel_with(unbounded());
+        let mut sink = tx.into_sink();
+        while count(&operations) {
+            sink.send(1).await.unwrap();
+            StreamExt::next(&mut rx).await.unwrap().unwrap();
+        }
+    });
+    assert!(most <= FEW, "{most}");
+    let most = operations_between_polls(|operations| async move {
+        let (mut barrier, mut shared) = (barrier(), ended().share());
+        while count(&operations) {
+            barrier.sync().await.unwrap();
+            drop(shared.claim().await.unwrap());
+        }
+    });
+    assert!(most <= FEW, "{most}");
+}
+
+const TRIES: usize = 1_000;
+
+/// On an idle machine 998 to 1,000 were reached, and 970 beside two compilers: a turn ends after a millisecond, and a receiver's thread may wait
+/// longer for a processor. Without turns it was 615 and 726.
+const REACHED_MIN: usize = 850;
+
+/// Returns when a receive waits on the channel.
+async fn parked(channel: dunlin::waits::ChannelId) {
+    let waits =
+        |wait: &dunlin::waits::Wait| wait.channel == Some(channel) && wait.doing == dunlin::waits::Doing::Receive;
+    while !dunlin::waits::snapshot().iter().any(waits) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_deadline_of_nothing_reaches_a_receiver_that_is_parked_on_another_worker() {
+    dunlin::block_on(async {
+        let (mut tx, mut rx) = channel();
+        let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
+        let mut reached = 0;
+        for n in 0..TRIES {
+            parked(tx.id()).await;
+            reached += usize::from(tx.send(n).within(Duration::ZERO).await.is_ok());
+        }
+        drop(tx);
+        receiver.await.unwrap();
+        println!("{reached} of {TRIES}");
+        assert!(reached >= REACHED_MIN, "{reached} of {TRIES}");
+    });
+}
+
+#[test]
+fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
+    dunlin::block_on(async {
+        let (mut tx, mut rx) = channel();
+        let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
+        let mut reached = 0;
+        for n in 0..TRIES {
+            parked(tx.id()).await;
+            let mut slot = Some(n);
+            alt! { biased; sent = tx.send_from(&mut slot) => reached += usize::from(sent.is_ok()), skip => {} }
+        }
+        drop(tx);
+        receiver.await.unwrap();
+        println!("{reached} of {TRIES}");
+        assert!(reached >= REACHED_MIN, "{reached} of {TRIES}");
+    });
+}

@@ -1,0 +1,18 @@
+//! The configuration of a simulated node.
+
+use dunlin::config::Origin;
+use dunlin::prelude::*;
+
+/// A simulation is the same everywhere: neither files nor variables of where it runs have a part in it.
+#[test]
+fn a_simulation_reads_nothing() {
+    let joined = dunlin::sim::Sim::new(1).run(async {
+        let node = Node::builder().config("/no such folder/dunlin.toml")?.app("simulated").join().await?;
+        assert!(node.config().files.is_empty());
+        let rows = node.config().rows();
+        let read = rows.iter().filter(|(_, _, origin)| !matches!(origin, Origin::Code | Origin::Default));
+        assert_eq!(read.count(), 0);
+        node.leave().await
+    });
+    joined.unwrap();
+}

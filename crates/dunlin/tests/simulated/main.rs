@@ -1,0 +1,25 @@
+//! Nodes in simulations: virtual time, random schedules, connections that are cut. One binary, because one simulation runs at a time
+//! in a process; `cargo test -p dunlin --features sim --test simulated` runs them.
+
+#[path = "../support/scopes.rs"]
+mod scope_support;
+#[allow(dead_code, reason = "simulated tests use only a part of what tests of nodes share")]
+#[path = "../support/nodes.rs"]
+mod support;
+
+mod barrier;
+mod broadcast;
+mod choice;
+mod config;
+mod costs;
+mod leaving;
+mod pairs;
+mod relays;
+mod rest;
+mod retiring;
+mod roles;
+mod scopes;
+mod shared;
+mod straight;
+mod through;
+mod whole;

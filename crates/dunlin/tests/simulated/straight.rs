@@ -1,0 +1,86 @@
+//! Large values that go straight to their receiver, where nodes cannot reach each other or one is lost.
+
+use bytes::Bytes;
+use dunlin::RecvError;
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+
+use crate::support::carry;
+
+fn value(number: u8) -> Bytes {
+    vec![number; 300_000].into()
+}
+
+/// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the keeper after all.
+#[test]
+fn what_cannot_be_read_comes_through_the_keeper() {
+    cannot_be_read(false);
+}
+
+/// The same of a handle that has gone on from another node.
+#[test]
+fn what_a_handle_that_went_on_cannot_read_does_too() {
+    cannot_be_read(true);
+}
+
+fn cannot_be_read(went_on: bool) {
+    let sim = Sim::new(1);
+    sim.run(async {
+        let join = || Node::builder().app("unread").relay(false).grace(Duration::from_secs(2)).join();
+        let (a, b, c, d) = (join().await?, join().await?, join().await?, join().await?);
+        let (tx, rx) = channel::<Bytes>();
+        let here = rx.share();
+        let mut there = if went_on {
+            let between = carry(here.clone(), &a, &d, "between").await?;
+            carry(between, &d, &c, "handle").await?
+        } else {
+            carry(here.clone(), &a, &c, "handle").await?
+        };
+        let mut tx = carry(tx, &a, &b, "sender").await?;
+        sim.part(&b, &c);
+        for number in 0..4 {
+            let began = sim.elapsed();
+            let (sent, got) = par!(tx.send(value(number)), there.recv());
+            sent?;
+            assert_eq!(got?[0], number);
+            // Only once it is waited for what does not come.
+            assert_eq!(sim.elapsed() - began > Duration::from_secs(1), number == 1, "value {number}");
+        }
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}
+
+/// The sender's node is lost while its value is offered: nobody waits for that value for ever.
+#[test]
+fn a_sender_that_is_lost_is_not_waited_for() {
+    for seed in 0..20 {
+        let sim = Sim::new(seed);
+        sim.run(async {
+            let join = || Node::builder().app("unread").grace(Duration::from_secs(2)).join();
+            let (a, b, c) = (join().await?, join().await?, join().await?);
+            let (tx, rx) = channel::<Bytes>();
+            let here = rx.share();
+            let mut there = carry(here.clone(), &a, &c, "handle").await?;
+            let mut tx = carry(tx, &a, &b, "sender").await?;
+            let (sent, got) = par!(tx.send(value(1)), there.recv());
+            sent?;
+            assert_eq!(got?[0], 1);
+            let (sent, got, ()) = par!(tx.send(value(2)), there.recv(), async {
+                sleep(Duration::from_micros(sim.below(4000))).await;
+                sim.part(&a, &b);
+                sim.part(&c, &b);
+            });
+            match got {
+                Ok(value) => assert_eq!(value[0], 2, "seed {seed}"),
+                Err(error) => {
+                    assert_eq!(error, RecvError::NodeLost, "seed {seed}");
+                    assert!(sent.is_err(), "seed {seed}");
+                }
+            }
+            assert_eq!(there.recv().await, Err(RecvError::NodeLost), "seed {seed}");
+            Result::<()>::Ok(())
+        })
+        .unwrap();
+    }
+}
