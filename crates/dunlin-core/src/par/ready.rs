@@ -397,15 +397,20 @@ impl Ready {
         let polling = Polling { header, first };
         // SAFETY: this thread's token is in `owner`, and nothing else is called.
         unsafe { header.local(|local| local.operations = budget) };
-        let mut polls = 0;
+        // How many polls until the next look at the mail, and how many behind that.
+        let (mut until_mail, mut polls) = (0, budget);
         let ended = loop {
-            if polls == budget {
-                owned.yield_task(cx);
-                break false;
-            }
-            // Else two branches that always wake each other would keep it unread for ever.
-            if polls % MAIL_EVERY == 0 && header.has_mail.load(Ordering::Acquire) {
-                header.take_mail();
+            if until_mail == 0 {
+                if polls == 0 {
+                    owned.yield_task(cx);
+                    break false;
+                }
+                // Else two branches that always wake each other would keep it unread for ever.
+                if header.has_mail.load(Ordering::Acquire) {
+                    header.take_mail();
+                }
+                until_mail = MAIL_EVERY.min(polls);
+                polls -= until_mail;
             }
             // SAFETY: this thread's token is in `owner`, and `pop` calls nothing else.
             let Some(branch) = (unsafe { header.local(Local::pop) }) else {
@@ -420,7 +425,7 @@ impl Ready {
                 }
                 break false;
             };
-            polls += 1;
+            until_mail -= 1;
             entered.switch(first + u64::from(branch));
             let done =
                 super::waker::with_waker(index, branch, |waker| poll(branch as usize, &mut Context::from_waker(waker)));
