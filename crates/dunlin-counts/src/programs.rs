@@ -38,7 +38,7 @@ const fn parked(name: &'static str, run: fn(u64)) -> Program {
     Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), run }
 }
 
-pub(crate) static ALL: [Program; 11] = [
+pub(crate) static ALL: [Program; 13] = [
     local("commstime-par", "communication", 4, |n| in_par(commstime_par(n))),
     local("commstime-spawned", "communication", 4, |n| spawned(commstime_spawned(n))),
     local("pingpong-par", "round trip", 1, |n| in_par(pingpong_par(n))),
@@ -47,6 +47,9 @@ pub(crate) static ALL: [Program; 11] = [
     local("choice-ready-spawned", "choice", 1, |n| spawned(choice_ready_spawned(n))),
     local("choice-waits-par", "choice", 1, |n| in_par(choice_waits_par(n))),
     local("choice-waits-spawned", "choice", 1, |n| spawned(choice_waits_spawned(n))),
+    // Equal bounds: what a value costs does not depend on how many receivers wait for it.
+    local("crowd-1000-par", "value", 1, |n| in_par(crowd_par(1_000, n))),
+    local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
     parked("parked-par", parked_par),
     parked("parked-spawned", parked_spawned),
     Program {
@@ -290,6 +293,21 @@ async fn choice_waits_spawned(n: u64) {
     let (writers, events) = writers_in_turn();
     writers.into_iter().for_each(|writer| fork(writer.run()));
     reader_of_turns(events, n).await;
+}
+
+// ---- many receivers that wait at one shared end
+
+async fn crowd_par(receivers: u64, n: u64) {
+    let (mut tx, rx) = channel();
+    let rx = rx.share();
+    let crowd = (0..receivers).map(|_| rx.clone()).map(async |mut rx| while rx.recv().await.is_ok() {});
+    let crowd = crowd.collect::<Par<_>>();
+    drop(rx);
+    par!(crowd, async move {
+        for value in 0..n {
+            tx.send(value).await.expect("the receivers outlive the sender");
+        }
+    });
 }
 
 // ---- parked processes, each with its channel
