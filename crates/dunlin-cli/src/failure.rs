@@ -168,7 +168,10 @@ impl Signals {
 /// Most leave before it says anything.
 async fn says_how_to_end<T>() -> T {
     dunlin::sleep(SOON).await;
-    complain("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
+    // On a thread of its own: a standard error that nothing reads would hold up the signals.
+    std::thread::spawn(|| {
+        complain("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
+    });
     std::future::pending().await
 }
 

@@ -13,7 +13,7 @@ use dunlin_proto::id::NodeId;
 use super::builder::BoxListener;
 use super::driver::Driver;
 use super::network::{Networks, is_transient};
-use crate::world::Timer;
+use crate::world::{self, Timer};
 
 /// The default ports of name services, on loopback: each application takes the first that no other has.
 pub const NAMES_PORTS: Range<u16> = 7400..7416;
@@ -22,6 +22,12 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// So often a node that serves names looks whether another one does, at an address that comes before its own.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// A name service that was lost sooner than this was of no use: the next search waits, longer each time, up to as long.
+const BRIEF: Duration = Duration::from_secs(1);
+
+/// The first of those waits.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// So often a node asks somebody who listens at such an address.
 const ASKS: u32 = 3;
@@ -69,6 +75,7 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
     };
     let lost = driver.names_lost();
     let application = driver.log.application();
+    let mut pause = Duration::ZERO;
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         let found = find_or_serve(&driver, &networks, &addresses, &service).await;
         let (Found::At(_, at) | Found::Here(_, at)) = &found;
@@ -96,7 +103,13 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
         }
+        let since = world::now();
         lost.notified().await;
+        // A service that is found and lost at once would be looked for without a pause.
+        pause = if world::now() - since < BRIEF { (2 * pause).clamp(PAUSE_MIN, BRIEF) } else { Duration::ZERO };
+        if !pause.is_zero() {
+            Timer::after(pause).await;
+        }
     }
 }
 
