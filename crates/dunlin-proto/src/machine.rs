@@ -1482,7 +1482,9 @@ impl Machine {
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
-        let may_return = !matches!(why, Down::Refused(_));
+        // After a death there is no dial: it would be refused, which is the next death, and so on without a pause. The sponsor answers for the channel;
+        // and a node that was taken for dead and lives dials itself, if it has something to say.
+        let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);
         if may_return && self.asks_of_home(node) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
-use dunlin_proto::{Action, Config, Down, Machine, State};
+use dunlin_proto::{Action, Config, Down, Machine, SenderPlace, State};
 
 const CHANNEL: ChannelId = ChannelId(7);
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,6 +21,8 @@ enum There {
     Refuses,
     /// Nothing answers; it is given up after a while.
     Fails,
+    /// What comes of it is for the test to say.
+    Pends,
 }
 
 /// Machines, and addresses that lead to them, or do not. Bytes arrive at once, in virtual time.
@@ -34,6 +36,7 @@ struct Net {
     ends: Vec<Option<usize>>,
     states: Vec<(usize, Time, State)>,
     dialled: Vec<(usize, String)>,
+    pending: Vec<(usize, DialId)>,
 }
 
 fn address(node: usize) -> String {
@@ -53,6 +56,7 @@ impl Net {
             ends: Vec::new(),
             states: Vec::new(),
             dialled: Vec::new(),
+            pending: Vec::new(),
         };
         for node in 0..2 {
             net.start(node as u128 + 1, 1, |config| {
@@ -115,6 +119,7 @@ impl Net {
         match action {
             Action::Dial(dial, to) => {
                 self.dialled.push((me, to.clone()));
+                assert!(self.dialled.len() < 1000, "dials without end: {:?}", &self.dialled[990..]);
                 match self.leads.get(&to).copied().unwrap_or(There::Fails) {
                     There::Node(there) => {
                         let end = self.ends.len() as u64;
@@ -128,6 +133,7 @@ impl Net {
                     }
                     There::Refuses => self.nodes[me].dial_refused(now, dial, self.near, "refused".to_owned()),
                     There::Fails => self.nodes[me].dial_failed(now, dial, "no answer".to_owned()),
+                    There::Pends => self.pending.push((me, dial)),
                 }
             }
             Action::Write(socket) => self.write(me, socket),
@@ -361,4 +367,40 @@ fn refusals_before_and_after_a_socket_are_not_two() {
     net.cut();
     net.run_for(SECOND / 2);
     assert!(!net.is_down(), "{:?}", net.states);
+}
+
+/// A sender here asks its sponsor where its home is, after that home has said that it is not at the node that is dead then: the ask is no reason to
+/// dial that node again.
+#[test]
+fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
+    for near in [false, true] {
+        let mut net = Net::new(near, |_, _| {});
+        let (asked, sponsor) = (ChannelId(8), NodeId(3));
+        let now = net.now;
+        net.nodes[0].learn(sponsor, &["sponsor".to_owned()]);
+        let place = SenderPlace {
+            trip: 1,
+            transfer: 1,
+            epoch: 0,
+            home: NodeId(2),
+            addresses: vec![address(1)],
+            sponsor,
+            sponsor_addresses: vec!["sponsor".to_owned()],
+        };
+        let giver = net.nodes[0].contact(NodeId(2));
+        net.nodes[0].sender_arrives(now, asked, place, giver);
+        net.nodes[0].use_sender(now, asked);
+        net.run_for(SECOND);
+        let to = |net: &Net, address: &str| net.dialled.iter().filter(|(_, to)| to == address).count();
+        assert!(to(&net, "sponsor") > 1, "the sponsor is asked: {:?}", net.dialled);
+        let begun = killed(&mut net);
+        let before = to(&net, "n1");
+        net.run_for(5 * SECOND);
+        assert!(matches!(net.down(0, begun), Some((_, Down::Died(_)))), "{:?}", net.states);
+        assert!(net.nodes[0].has_half(asked), "it waits for what the sponsor says");
+        let dials = to(&net, "n1") - before;
+        assert!(dials < 15, "near: {near}: {dials} dials");
+        let deaths = net.states.iter().filter(|(.., state)| matches!(state, State::Down(_))).count();
+        assert_eq!(deaths, 1, "near: {near}: {:?}", net.states);
+    }
 }
