@@ -734,11 +734,13 @@ impl Machine {
     /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead, and its connection over.
     fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        connection.listeners.refused(now, address, near);
+        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
         let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
-        let Some(at) = connection.listeners.dead_at().filter(|_| needed && self.replaced.is_none()) else {
+        if !needed || self.replaced.is_some() {
             return false;
-        };
+        }
+        connection.listeners.refused(now, address, near);
+        let Some(at) = connection.listeners.dead_at() else { return false };
         self.die(now, node, Down::Died(at));
         true
     }
@@ -820,6 +822,7 @@ impl Machine {
                 connection.ack_at = None;
                 connection.dialling.next = Some(now);
                 connection.dialling.rest();
+                connection.listeners.all_well();
                 connection.dialling.last = why.to_owned();
                 self.actions.push_back(Action::Connection(node, State::Lost(until)));
                 if until <= now {

@@ -404,3 +404,28 @@ fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
         assert_eq!(deaths, 1, "near: {near}: {:?}", net.states);
     }
 }
+
+/// The other side dials while a dial to it is on its way. What comes of that says nothing of the next loss.
+#[test]
+fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
+    let mut net = Net::new(false, |_, _| {});
+    net.leads.insert(address(1), There::Pends);
+    net.leads.insert(address(0), There::Fails);
+    net.cut();
+    net.run_for(SECOND / 2);
+    net.leads.insert(address(0), There::Node(0));
+    net.run_for(SECOND);
+    assert!(net.nodes[0].carried_by(NodeId(2)).is_some(), "{:?}", net.states);
+    let (now, pending) = (net.now, std::mem::take(&mut net.pending));
+    assert_eq!(pending.len(), 1);
+    net.nodes[0].dial_refused(now, pending[0].1, false, "refused".to_owned());
+    net.run_for(2 * SECOND);
+    net.leads.insert(address(1), There::Refuses);
+    net.leads.insert(address(0), There::Fails);
+    net.cut();
+    net.run_for(SECOND / 2);
+    assert!(!net.is_down(), "{:?}", net.states);
+    revived(&mut net);
+    net.run_for(2 * SECOND);
+    assert!(net.nodes[0].carried_by(NodeId(2)).is_some() && !net.is_down(), "{:?}", net.states);
+}
