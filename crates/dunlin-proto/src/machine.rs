@@ -1322,8 +1322,15 @@ impl Machine {
             return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
         }
         if let Wanted::Node(node) = wanted {
-            self.connection(node).dialling.answered = true;
-            if let Refusal::WrongNode(_) = why {
+            let connection = self.connection(node);
+            connection.dialling.answered = true;
+            // The node of a connection that was up belongs to this application, and is not this node: the address leads elsewhere.
+            let is_elsewhere = match why {
+                Refusal::WrongNode(_) => true,
+                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself => connection.was_up,
+                _ => false,
+            };
+            if is_elsewhere {
                 return self.another_answers(now, id, node, why);
             }
         }
@@ -1331,7 +1338,7 @@ impl Machine {
         if let Refusal::Stale(met) = why {
             self.hear_of_myself(now, met);
         }
-        // These will not be different the next time; the others may.
+        // The first dial of a connection would hear these again the next time; the others may change.
         if let Wanted::Node(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, Down, Machine, SenderPlace, State};
 
@@ -428,4 +429,64 @@ fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
     revived(&mut net);
     net.run_for(2 * SECOND);
     assert!(net.nodes[0].carried_by(NodeId(2)).is_some() && !net.is_down(), "{:?}", net.states);
+}
+
+/// What answers at an address of a connection that was up, and is not the node that is meant: another application, or the dialler itself.
+const OTHERS: [usize; 2] = [2, 0];
+
+/// Two nodes; and a third one, of another application, at no address.
+fn with_a_stranger(change: impl Fn(usize, &mut Config)) -> Net {
+    let mut net = Net::new(false, change);
+    net.start(9, 1, |config| config.application = "another".to_owned());
+    net
+}
+
+/// A loopback address that a node in a container tells is a place on the dialler's own host.
+#[test]
+fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
+    for other in OTHERS {
+        for near in [false, true] {
+            let mut net = with_a_stranger(|node, config| {
+                config.addresses = vec![format!("proxy of n{node}"), format!("inside n{node}")];
+                config.bound = vec![format!("inside n{node}")];
+            });
+            killed(&mut net);
+            net.near = near;
+            net.leads.insert("inside n1".to_owned(), There::Node(other));
+            net.leads.insert("inside n0".to_owned(), There::Fails);
+            net.run_for(5 * SECOND);
+            assert!(net.dialled.contains(&(0, "inside n1".to_owned())), "{:?}", net.dialled);
+            assert!(!net.is_down(), "{other} {near}: {:?}", net.states);
+            net.leads.insert("proxy of n0".to_owned(), There::Node(0));
+            net.run_for(2 * SECOND);
+            assert!(!net.is_down() && net.nodes[0].carried_by(NodeId(2)).is_some(), "{other} {near}: {:?}", net.states);
+        }
+    }
+}
+
+/// Where the node was reached it says as much as a refusal does.
+#[test]
+fn another_application_at_its_own_address_says_that_a_node_is_dead() {
+    for other in OTHERS {
+        let mut net = with_a_stranger(|_, _| {});
+        let begun = killed(&mut net);
+        net.leads.insert(address(1), There::Node(other));
+        net.run_for(SECOND / 2);
+        assert!(!net.is_down(), "{other}: {:?}", net.states);
+        net.run_for(2 * GRACE);
+        assert_eq!(net.down(0, begun), Some((SECOND, Down::Died("n1".to_owned()))), "{other}");
+    }
+}
+
+/// A connection that was never up has nothing to lose by the answer.
+#[test]
+fn another_application_is_an_answer_at_once_to_the_first_dial() {
+    let mut net = with_a_stranger(|_, _| {});
+    let (now, begun) = (net.now, net.now);
+    net.leads.insert("elsewhere".to_owned(), There::Node(2));
+    net.nodes[0].learn(NodeId(8), &["elsewhere".to_owned()]);
+    net.nodes[0].connect(now, NodeId(8));
+    net.run_for(SECOND);
+    let why = Refusal::Application("another".to_owned());
+    assert_eq!(net.down(0, begun), Some((Duration::ZERO, Down::Refused(why))));
 }
