@@ -1324,7 +1324,8 @@ impl Machine {
         if let Wanted::Node(node) = wanted {
             let connection = self.connection(node);
             connection.dialling.answered = true;
-            // The node of a connection that was up belongs to this application, and is not this node: the address leads elsewhere.
+            // The node of a connection that was up belongs to this application, and is not this node: the
+            // address leads elsewhere.
             let is_elsewhere = match why {
                 Refusal::WrongNode(_) => true,
                 Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself => connection.was_up,
@@ -1492,8 +1493,9 @@ impl Machine {
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
-        // After a death there is no dial: it would be refused, which is the next death, and so on without a pause. The sponsor answers for the channel;
-        // and a node that was taken for dead and lives dials itself, if it has something to say.
+        // After a death there is no dial: it would be refused, which is the next death, and so on without a
+        // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
+        // itself, if it has something to say.
         let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);

@@ -370,8 +370,8 @@ fn refusals_before_and_after_a_socket_are_not_two() {
     assert!(!net.is_down(), "{:?}", net.states);
 }
 
-/// A sender here asks its sponsor where its home is, after that home has said that it is not at the node that is dead then: the ask is no reason to
-/// dial that node again.
+/// A sender here asks its sponsor where its home is, after that home has said that it is not at the node that
+/// is dead then: the ask is no reason to dial that node again.
 #[test]
 fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
     for near in [false, true] {
@@ -431,7 +431,8 @@ fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
     assert!(net.nodes[0].carried_by(NodeId(2)).is_some() && !net.is_down(), "{:?}", net.states);
 }
 
-/// What answers at an address of a connection that was up, and is not the node that is meant: another application, or the dialler itself.
+/// What answers at an address of a connection that was up, and is not the node that is meant: another
+/// application, or the dialler itself.
 const OTHERS: [usize; 2] = [2, 0];
 
 /// Two nodes; and a third one, of another application, at no address.

@@ -434,7 +434,8 @@ fn a_holder_that_was_joined_while_the_first_was_away_stays_a_home() {
     );
     let first = channel(2, 1);
     assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), [found((2, 1), 3, first, &sender)]);
-    // Later ones come to the first, which is one of two homes now; once the other one has no partner it is what a later holder is.
+    // Later ones come to the first, which is one of two homes now; once the other one has no partner it is
+    // what a later holder is.
     assert_eq!(server.declare(6, 1, &sender), [found((6, 1), 2, first, &receiver), found((2, 1), 6, first, &sender)]);
     assert_eq!(server.undeclare(5, 1), [gone((4, 1), 5), found((4, 1), 2, first, &receiver)]);
 }

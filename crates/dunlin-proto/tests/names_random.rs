@@ -182,7 +182,8 @@ impl World {
                 }
                 assert_eq!(end.fate, Fate::Waits, "joined twice: {end:?}");
                 if is_home(&face) && is_home(&end.face) {
-                    // A home whose partners are all gone is as free as one that never had any, and another one may come before it at the next server.
+                    // A home whose partners are all gone is as free as one that never had any, and another
+                    // one may come before it at the next server.
                     let end = &self.nodes[n].ends[&number];
                     assert!(end.face.shared && face.shared && !self.is_attached(end), "{end:?} {face:?}");
                     let end = self.nodes[n].ends.get_mut(&number).expect("it was declared");

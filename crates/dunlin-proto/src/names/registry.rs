@@ -593,7 +593,8 @@ impl Registry {
     // Who may have a face.
 
     fn admit_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
-        // The server before this one may have told the partner, and not the home: that home is in use, whatever else was declared meanwhile.
+        // The server before this one may have told the partner, and not the home: that home is in use,
+        // whatever else was declared meanwhile.
         let is_in_use = |home: &Declared| {
             let is_new = home.is_home() && !home.is_admitted() && home.lease.is_none();
             is_new && ends.iter().any(|end| end.is_joined_to(home))
