@@ -734,11 +734,13 @@ impl Machine {
     /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead, and its connection over.
     fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        connection.listeners.refused(now, address, near);
+        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
         let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
-        let Some(at) = connection.listeners.dead_at().filter(|_| needed && self.replaced.is_none()) else {
+        if !needed || self.replaced.is_some() {
             return false;
-        };
+        }
+        connection.listeners.refused(now, address, near);
+        let Some(at) = connection.listeners.dead_at() else { return false };
         self.die(now, node, Down::Died(at));
         true
     }
@@ -820,6 +822,7 @@ impl Machine {
                 connection.ack_at = None;
                 connection.dialling.next = Some(now);
                 connection.dialling.rest();
+                connection.listeners.all_well();
                 connection.dialling.last = why.to_owned();
                 self.actions.push_back(Action::Connection(node, State::Lost(until)));
                 if until <= now {
@@ -1319,8 +1322,16 @@ impl Machine {
             return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
         }
         if let Wanted::Node(node) = wanted {
-            self.connection(node).dialling.answered = true;
-            if let Refusal::WrongNode(_) = why {
+            let connection = self.connection(node);
+            connection.dialling.answered = true;
+            // The node of a connection that was up belongs to this application, and is not this node: the
+            // address leads elsewhere.
+            let is_elsewhere = match why {
+                Refusal::WrongNode(_) => true,
+                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself => connection.was_up,
+                _ => false,
+            };
+            if is_elsewhere {
                 return self.another_answers(now, id, node, why);
             }
         }
@@ -1328,7 +1339,7 @@ impl Machine {
         if let Refusal::Stale(met) = why {
             self.hear_of_myself(now, met);
         }
-        // These will not be different the next time; the others may.
+        // The first dial of a connection would hear these again the next time; the others may change.
         if let Wanted::Node(node) = wanted
             && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
         {
@@ -1482,7 +1493,10 @@ impl Machine {
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
-        let may_return = !matches!(why, Down::Refused(_));
+        // After a death there is no dial: it would be refused, which is the next death, and so on without a
+        // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
+        // itself, if it has something to say.
+        let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
         self.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);
         if may_return && self.asks_of_home(node) {

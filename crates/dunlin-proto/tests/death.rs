@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
-use dunlin_proto::{Action, Config, Down, Machine, State};
+use dunlin_proto::{Action, Config, Down, Machine, SenderPlace, State};
 
 const CHANNEL: ChannelId = ChannelId(7);
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,6 +22,8 @@ enum There {
     Refuses,
     /// Nothing answers; it is given up after a while.
     Fails,
+    /// What comes of it is for the test to say.
+    Pends,
 }
 
 /// Machines, and addresses that lead to them, or do not. Bytes arrive at once, in virtual time.
@@ -34,6 +37,7 @@ struct Net {
     ends: Vec<Option<usize>>,
     states: Vec<(usize, Time, State)>,
     dialled: Vec<(usize, String)>,
+    pending: Vec<(usize, DialId)>,
 }
 
 fn address(node: usize) -> String {
@@ -53,6 +57,7 @@ impl Net {
             ends: Vec::new(),
             states: Vec::new(),
             dialled: Vec::new(),
+            pending: Vec::new(),
         };
         for node in 0..2 {
             net.start(node as u128 + 1, 1, |config| {
@@ -115,6 +120,7 @@ impl Net {
         match action {
             Action::Dial(dial, to) => {
                 self.dialled.push((me, to.clone()));
+                assert!(self.dialled.len() < 1000, "dials without end: {:?}", &self.dialled[990..]);
                 match self.leads.get(&to).copied().unwrap_or(There::Fails) {
                     There::Node(there) => {
                         let end = self.ends.len() as u64;
@@ -128,6 +134,7 @@ impl Net {
                     }
                     There::Refuses => self.nodes[me].dial_refused(now, dial, self.near, "refused".to_owned()),
                     There::Fails => self.nodes[me].dial_failed(now, dial, "no answer".to_owned()),
+                    There::Pends => self.pending.push((me, dial)),
                 }
             }
             Action::Write(socket) => self.write(me, socket),
@@ -361,4 +368,126 @@ fn refusals_before_and_after_a_socket_are_not_two() {
     net.cut();
     net.run_for(SECOND / 2);
     assert!(!net.is_down(), "{:?}", net.states);
+}
+
+/// A sender here asks its sponsor where its home is, after that home has said that it is not at the node that
+/// is dead then: the ask is no reason to dial that node again.
+#[test]
+fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
+    for near in [false, true] {
+        let mut net = Net::new(near, |_, _| {});
+        let (asked, sponsor) = (ChannelId(8), NodeId(3));
+        let now = net.now;
+        net.nodes[0].learn(sponsor, &["sponsor".to_owned()]);
+        let place = SenderPlace {
+            trip: 1,
+            transfer: 1,
+            epoch: 0,
+            home: NodeId(2),
+            addresses: vec![address(1)],
+            sponsor,
+            sponsor_addresses: vec!["sponsor".to_owned()],
+        };
+        let giver = net.nodes[0].contact(NodeId(2));
+        net.nodes[0].sender_arrives(now, asked, place, giver);
+        net.nodes[0].use_sender(now, asked);
+        net.run_for(SECOND);
+        let to = |net: &Net, address: &str| net.dialled.iter().filter(|(_, to)| to == address).count();
+        assert!(to(&net, "sponsor") > 1, "the sponsor is asked: {:?}", net.dialled);
+        let begun = killed(&mut net);
+        let before = to(&net, "n1");
+        net.run_for(5 * SECOND);
+        assert!(matches!(net.down(0, begun), Some((_, Down::Died(_)))), "{:?}", net.states);
+        assert!(net.nodes[0].has_half(asked), "it waits for what the sponsor says");
+        let dials = to(&net, "n1") - before;
+        assert!(dials < 15, "near: {near}: {dials} dials");
+        let deaths = net.states.iter().filter(|(.., state)| matches!(state, State::Down(_))).count();
+        assert_eq!(deaths, 1, "near: {near}: {:?}", net.states);
+    }
+}
+
+/// The other side dials while a dial to it is on its way. What comes of that says nothing of the next loss.
+#[test]
+fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
+    let mut net = Net::new(false, |_, _| {});
+    net.leads.insert(address(1), There::Pends);
+    net.leads.insert(address(0), There::Fails);
+    net.cut();
+    net.run_for(SECOND / 2);
+    net.leads.insert(address(0), There::Node(0));
+    net.run_for(SECOND);
+    assert!(net.nodes[0].carried_by(NodeId(2)).is_some(), "{:?}", net.states);
+    let (now, pending) = (net.now, std::mem::take(&mut net.pending));
+    assert_eq!(pending.len(), 1);
+    net.nodes[0].dial_refused(now, pending[0].1, false, "refused".to_owned());
+    net.run_for(2 * SECOND);
+    net.leads.insert(address(1), There::Refuses);
+    net.leads.insert(address(0), There::Fails);
+    net.cut();
+    net.run_for(SECOND / 2);
+    assert!(!net.is_down(), "{:?}", net.states);
+    revived(&mut net);
+    net.run_for(2 * SECOND);
+    assert!(net.nodes[0].carried_by(NodeId(2)).is_some() && !net.is_down(), "{:?}", net.states);
+}
+
+/// What answers at an address of a connection that was up, and is not the node that is meant: another
+/// application, or the dialler itself.
+const OTHERS: [usize; 2] = [2, 0];
+
+/// Two nodes; and a third one, of another application, at no address.
+fn with_a_stranger(change: impl Fn(usize, &mut Config)) -> Net {
+    let mut net = Net::new(false, change);
+    net.start(9, 1, |config| config.application = "another".to_owned());
+    net
+}
+
+/// A loopback address that a node in a container tells is a place on the dialler's own host.
+#[test]
+fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
+    for other in OTHERS {
+        for near in [false, true] {
+            let mut net = with_a_stranger(|node, config| {
+                config.addresses = vec![format!("proxy of n{node}"), format!("inside n{node}")];
+                config.bound = vec![format!("inside n{node}")];
+            });
+            killed(&mut net);
+            net.near = near;
+            net.leads.insert("inside n1".to_owned(), There::Node(other));
+            net.leads.insert("inside n0".to_owned(), There::Fails);
+            net.run_for(5 * SECOND);
+            assert!(net.dialled.contains(&(0, "inside n1".to_owned())), "{:?}", net.dialled);
+            assert!(!net.is_down(), "{other} {near}: {:?}", net.states);
+            net.leads.insert("proxy of n0".to_owned(), There::Node(0));
+            net.run_for(2 * SECOND);
+            assert!(!net.is_down() && net.nodes[0].carried_by(NodeId(2)).is_some(), "{other} {near}: {:?}", net.states);
+        }
+    }
+}
+
+/// Where the node was reached it says as much as a refusal does.
+#[test]
+fn another_application_at_its_own_address_says_that_a_node_is_dead() {
+    for other in OTHERS {
+        let mut net = with_a_stranger(|_, _| {});
+        let begun = killed(&mut net);
+        net.leads.insert(address(1), There::Node(other));
+        net.run_for(SECOND / 2);
+        assert!(!net.is_down(), "{other}: {:?}", net.states);
+        net.run_for(2 * GRACE);
+        assert_eq!(net.down(0, begun), Some((SECOND, Down::Died("n1".to_owned()))), "{other}");
+    }
+}
+
+/// A connection that was never up has nothing to lose by the answer.
+#[test]
+fn another_application_is_an_answer_at_once_to_the_first_dial() {
+    let mut net = with_a_stranger(|_, _| {});
+    let (now, begun) = (net.now, net.now);
+    net.leads.insert("elsewhere".to_owned(), There::Node(2));
+    net.nodes[0].learn(NodeId(8), &["elsewhere".to_owned()]);
+    net.nodes[0].connect(now, NodeId(8));
+    net.run_for(SECOND);
+    let why = Refusal::Application("another".to_owned());
+    assert_eq!(net.down(0, begun), Some((Duration::ZERO, Down::Refused(why))));
 }

@@ -417,6 +417,29 @@ fn of_several_holders_of_a_home_the_first_is_it() {
     assert_eq!(server.declare(6, 1, &sender)[0], found((6, 1), 5, channel(5, 1), &receiver));
 }
 
+/// It would lose its partners, and they their channel, if it went over to the first one's when that is back.
+#[test]
+fn a_holder_that_was_joined_while_the_first_was_away_stays_a_home() {
+    let mut server = Server::new();
+    let (sender, receiver) = (shared(Face::Sender), shared(Face::Receiver));
+    server.declare(2, 1, &receiver);
+    server.declare(3, 1, &sender);
+    server.lost(2, &unreachable());
+    server.declare(4, 1, &receiver);
+    let mine = channel(4, 1);
+    assert_eq!(
+        server.declare(5, 1, &sender),
+        [found((5, 1), 4, mine, &receiver), found((4, 1), 5, mine, &sender)],
+        "the first is away"
+    );
+    let first = channel(2, 1);
+    assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), [found((2, 1), 3, first, &sender)]);
+    // Later ones come to the first, which is one of two homes now; once the other one has no partner it is
+    // what a later holder is.
+    assert_eq!(server.declare(6, 1, &sender), [found((6, 1), 2, first, &receiver), found((2, 1), 6, first, &sender)]);
+    assert_eq!(server.undeclare(5, 1), [gone((4, 1), 5), found((4, 1), 2, first, &receiver)]);
+}
+
 #[test]
 fn an_acceptor_has_any_number_of_clients() {
     let (client, acceptor) = (face(Face::Client), face(Face::Acceptor));
@@ -654,6 +677,27 @@ fn a_server_that_takes_over_hears_all_before_it_joins() {
     server.declare_as(2, 1, &receiver, Status::Joined(c));
     server.declare(3, 1, &sender);
     assert_eq!(server.wait(LEASE), [waits(3, 1)]);
+}
+
+/// The server before has told the client, and ended before it told the home.
+#[test]
+fn a_home_that_has_not_heard_of_its_client_is_not_refused_for_another() {
+    let (client, home) = (shared(Face::Client), face(Face::Server));
+    let mut server = Server::new();
+    server.registry.take_over(server.now);
+    server.declare(4, 1, &home);
+    server.declare_as(3, 1, &client, Status::Joined(channel(2, 1)));
+    server.declare(2, 1, &home);
+    let answers = [found((2, 1), 3, channel(2, 1), &client), refused((4, 1), &home, 2)];
+    assert_eq!(server.wait(LEASE), answers);
+    // If the other one has been admitted before, both go on, and the second is told.
+    let mut server = Server::new();
+    server.declare(4, 1, &home);
+    server.registry.take_over(server.now);
+    server.declare_as(3, 1, &client, Status::Joined(channel(2, 1)));
+    server.declare(2, 1, &home);
+    let answers = [found((2, 1), 3, channel(2, 1), &client), refused((2, 1), &home, 4)];
+    assert_eq!(server.wait(LEASE), answers);
 }
 
 #[test]

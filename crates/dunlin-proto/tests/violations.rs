@@ -4,7 +4,7 @@
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Bound, Hello, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec,
 };
@@ -135,6 +135,7 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
     let choice = |ticket| to_home(ToHome::OfferChoice(ticket, 7));
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
     let cases: &[(&str, &[Frame])] = &[
+        ("a confirmation that is not the first frame", &[Frame::Confirm]),
         ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 100 }]),
         ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 3 }, Frame::Ack { seen: 2 }]),
         ("a piece of no value", &[attach(), more(b"x")]),
@@ -179,6 +180,37 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
         assert_eq!(node.down, Some(Down::Violation((*why).to_owned())), "{frames:?}");
         assert!(node.machine.carried_by(PEERS[1]).is_some());
     }
+}
+
+/// Only the dialler confirms, also as the first frame behind the handshake.
+#[test]
+fn the_dialled_side_does_not_confirm() {
+    let mut node = Node::new();
+    let (dialled, socket) = (NodeId(12), SocketId(7));
+    node.machine.learn(dialled, &["there".to_owned()]);
+    node.machine.connect(NOW, dialled);
+    let dial = std::iter::from_fn(|| node.machine.poll()).find_map(|action| match action {
+        Action::Dial(dial, _) => Some(dial),
+        _ => None,
+    });
+    node.machine.dialled(NOW, dial.expect("it dials"), socket);
+    let me = Life { node: dialled, incarnation: Incarnation(1) };
+    let welcome = Welcome {
+        version: VERSIONS.1,
+        me,
+        resume: Resume { run: 1, seen: 0 },
+        addresses: Vec::new(),
+        bound: Bound::default(),
+        identity: Bytes::new(),
+    };
+    node.machine.received(NOW, socket, Answer::Welcome(welcome).encode());
+    assert!(
+        std::iter::from_fn(|| node.machine.poll()).any(|action| action == Action::Connection(dialled, State::Up(me)))
+    );
+    node.machine.received(NOW, socket, confirm());
+    let why = Down::Violation("a confirmation that is not the first frame".to_owned());
+    let down = Action::Connection(dialled, State::Down(why));
+    assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == down));
 }
 
 #[test]

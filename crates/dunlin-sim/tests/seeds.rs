@@ -47,7 +47,17 @@ fn two_runs_of_a_seed_are_the_same() {
 /// All of them in 10^5 seeds: `--bugs`. These few are found at once.
 #[test]
 fn planted_bugs_are_found() {
-    for bug in ["ack-on-arrival", "resume-from-acked", "credits-doubled", "newest-first", "dead-offers"] {
+    let bugs = [
+        "ack-on-arrival",
+        "resume-from-acked",
+        "credits-doubled",
+        "newest-first",
+        "dead-offers",
+        "one-refusal",
+        "grace-restarted",
+        "unconfirmed-resumed",
+    ];
+    for bug in bugs {
         dunlin_sim::wake(Some(bug));
         let found = (0..500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
         dunlin_sim::wake(None);

@@ -1,15 +1,21 @@
 //! A process that is killed without a warning is noticed by the nodes of its host long before the grace period is over: dials are refused where it listened.
+//! A proxy that refuses says nothing of the node behind it.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
 #[expect(dead_code, reason = "all processes here are killed")]
 mod actor;
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use actor::{Actor, say};
+use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
 use dunlin::node::{ConnectionState, Down};
 use dunlin::prelude::*;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The line of the issue; the grace period, which has its default here, is 15 s.
 const SOON: Duration = Duration::from_secs(2);
@@ -121,6 +127,120 @@ fn a_process_that_was_killed_is_noticed_on_unix_sockets() {
         node.leave().await?;
         std::fs::remove_dir_all(&folder)?;
         Ok::<_, Error>(())
+    })
+    .unwrap();
+}
+
+/// TCP at ports of proxies, which a node tells others to dial. Notes when a dial was refused.
+struct Proxied(watch::Sender<Vec<Instant>>);
+
+impl Network for Proxied {
+    fn scheme(&self) -> &'static str {
+        "proxied"
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let dialled = Tcp.dial(address).await;
+            if dialled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+                self.0.send_modify(|refused| refused.push(Instant::now()));
+            }
+            dialled
+        })
+    }
+
+    fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+}
+
+/// A proxy of a node that listens there.
+struct Proxy {
+    port: std::net::SocketAddr,
+    to: String,
+    runs: JoinHandle<()>,
+}
+
+impl Proxy {
+    fn new(listener: TcpListener, to: &str) -> Self {
+        let (port, to) = (listener.local_addr().unwrap(), to.to_owned());
+        let leads = to.clone();
+        let runs = tokio::spawn(async move {
+            // They end with this task.
+            let mut links = JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut far = TcpStream::connect(&leads).await.unwrap();
+                links.spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+            }
+        });
+        Self { port, to, runs }
+    }
+
+    /// Its sockets end, and its port refuses.
+    async fn stop(&mut self) {
+        self.runs.abort();
+        (&mut self.runs).await.unwrap_err();
+    }
+
+    async fn start(self) -> Self {
+        Self::new(TcpListener::bind(self.port).await.unwrap(), &self.to)
+    }
+}
+
+#[test]
+fn a_proxy_that_refuses_for_a_while_goes_unnoticed() {
+    // Of an address where a node listens itself the refusals below would say that it has ended.
+    const REFUSED: Duration = Duration::from_millis(100);
+    dunlin::block_on(async {
+        let builder = || {
+            let builder = Node::builder().app("death proxied").names("memory:names-of-proxied").relay(false);
+            builder.listen("127.0.0.1:0").refused(REFUSED).grace(Duration::from_secs(30))
+        };
+        let names =
+            Node::builder().app("death proxied").names("memory:names-of-proxied").listen("memory:").join().await?;
+        let _served = names.receiver::<u64>("nothing").await?;
+        let (told, mut refused) = watch::channel(Vec::new());
+        let ports = [TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?];
+        let advertised = ports.each_ref().map(|port| format!("proxied:{}", port.local_addr().unwrap()));
+        let receiver =
+            builder().advertise(&advertised[0]).network(Proxied(watch::channel(Vec::new()).0)).join().await?;
+        let sender = builder().advertise(&advertised[1]).network(Proxied(told)).join().await?;
+        let [to_receiver, to_sender] = ports;
+        let mut proxies =
+            [Proxy::new(to_receiver, &receiver.listening()[0]), Proxy::new(to_sender, &sender.listening()[0])];
+
+        let mut rx = receiver.receiver::<u64>("values").await?;
+        let mut tx = sender.sender::<u64>("values").await?;
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        sent?;
+        assert_eq!(received?, 1);
+        let mut states = [sender.connections(), receiver.connections()];
+        for proxy in &mut proxies {
+            proxy.stop().await;
+        }
+        let (sent, received) = par!(tx.send(2), async {
+            let often = |at: &Vec<Instant>| at.len() > 5 && at[at.len() - 1] - at[0] > 4 * REFUSED;
+            let waited = tokio::time::timeout(Duration::from_secs(20), refused.wait_for(often)).await;
+            println!("{} dials were refused", waited.expect("it dials again and again").unwrap().len());
+            for proxy in proxies {
+                proxy.start().await;
+            }
+            rx.recv().await
+        });
+        sent?;
+        assert_eq!(received?, 2);
+        for (states, other) in states.iter_mut().zip([receiver.me(), sender.me()]) {
+            loop {
+                match states.recv().await? {
+                    (peer, ConnectionState::Down(why)) if peer == other => panic!("{why}"),
+                    (peer, ConnectionState::Resumed) if peer == other => break,
+                    _ => {}
+                }
+            }
+        }
+        let (sender, receiver) = par!(sender.leave(), receiver.leave());
+        sender.and(receiver)?;
+        names.leave().await
     })
     .unwrap();
 }

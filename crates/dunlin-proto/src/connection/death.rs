@@ -94,7 +94,8 @@ impl Listeners {
         }
     }
 
-    /// There is a socket again.
+    /// A socket takes the connection up or is lost, or another life begins: what was refused before says
+    /// nothing any more.
     pub(crate) fn all_well(&mut self) {
         for listener in &mut self.list {
             (listener.refused, listener.again) = (None, false);

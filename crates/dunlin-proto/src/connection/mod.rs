@@ -304,6 +304,8 @@ impl Connection {
         self.leaving = false;
         self.goodbye_waits = false;
         self.streams = [0, 0];
+        // What was refused has told of the life before this one.
+        self.listeners.all_well();
         self.dialling.next = None;
         self.dialling.rest();
     }

@@ -21,6 +21,7 @@
 //! - A client cannot know whether there will be an acceptor. So several unshared clients may wait, until there is a
 //!   server (the first is joined, the others are refused) or an acceptor (all are joined).
 //! - Of several holders of a shared home face, the first is the home; the others are told of it, by a `Found` with a face of their own side.
+//!   A holder that was joined while the first was away stays a home for the partners it has.
 //!
 //! # How often
 //!

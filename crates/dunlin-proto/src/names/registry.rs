@@ -529,7 +529,8 @@ impl Registry {
     /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
     fn tell_conflict(&mut self, ends: &[Declared], at: usize) {
         let end = &ends[at];
-        if matches!(end.status, Status::Joined(_))
+        let has_partner = end.is_home() && ends.iter().any(|other| other.is_joined_to(end));
+        if (matches!(end.status, Status::Joined(_)) || has_partner)
             && let Verdict::Refused(by) = verdict(ends, at, self.config.several_holders)
         {
             let (there, holder) = (ends[by].face.clone(), ends[by].life);
@@ -592,6 +593,18 @@ impl Registry {
     // Who may have a face.
 
     fn admit_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
+        // The server before this one may have told the partner, and not the home: that home is in use,
+        // whatever else was declared meanwhile.
+        let is_in_use = |home: &Declared| {
+            let is_new = home.is_home() && !home.is_admitted() && home.lease.is_none();
+            is_new && ends.iter().any(|end| end.is_joined_to(home))
+        };
+        if let Some(at) = ends.iter().position(is_in_use) {
+            ends[at].status = Status::Known;
+            self.tell_what_stands(ends, at);
+            self.tell_conflict(ends, at);
+            return true;
+        }
         (0..ends.len()).any(|at| !ends[at].is_admitted() && ends[at].lease.is_none() && self.judge(name, ends, at))
     }
 
@@ -631,7 +644,10 @@ impl Registry {
         let first = used.or_else(|| homes().find(|at| ends[*at].is_free()));
         if let Some(first) = first
             && ends[first].face.shared
-            && let Some(other) = homes().find(|at| *at != first && ends[*at].is_free() && ends[*at].face.shared)
+            && let Some(other) = homes().find(|at| {
+                // A home that was joined while the first was away keeps its partners.
+                *at != first && ends[*at].is_free() && ends[*at].face.shared && !is_used(&ends[*at])
+            })
         {
             let channel = ends[first].channel;
             self.tell_found(&ends[other], &ends[first]);

@@ -130,6 +130,10 @@ impl NodeBuilder {
     /// reached it. On the same host (loopback, unix sockets, memory) the second refusal counts at once. Default: 1 s. Zero: at once everywhere. A time that is longer than their grace:
     /// never, but on the same host. Say a longer time if something on the way to this node's own addresses may refuse dials while the node lives, such as a firewall that is configured anew.
     ///
+    /// Windows says only after about 2 s that a dial was refused, so death is heard after about 4 s there. On
+    /// BSD and macOS a unix socket whose accept queue is full refuses too: there a node that lives, and is
+    /// stalled for so long that its queue is full, may be taken for dead.
+    ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
