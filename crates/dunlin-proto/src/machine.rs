@@ -208,6 +208,9 @@ pub struct Machine {
 /// So many of those who have left are remembered.
 const LEFT_MAX: usize = 64;
 
+/// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on the host can cause some.
+const CHECKS_MAX: usize = 64;
+
 impl Machine {
     /// A node that knows nobody.
     ///
@@ -758,7 +761,11 @@ impl Machine {
         if self.leaving {
             return;
         }
-        for address in self.connection(node).listeners.take_unasked() {
+        let is_check = |wanted: &Wanted| matches!(wanted, Wanted::Check(_));
+        let dials = self.dials.values().filter(|dial| is_check(&dial.wanted)).count();
+        let greeting = |socket: &&Socket| matches!(&socket.phase, Phase::Greeting { wanted, .. } if is_check(wanted));
+        let running = dials + self.sockets.values().filter(greeting).count();
+        for address in self.connection(node).listeners.take_unasked(CHECKS_MAX.saturating_sub(running)) {
             self.dial(Wanted::Check(node), address);
         }
     }

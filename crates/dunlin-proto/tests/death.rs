@@ -491,3 +491,25 @@ fn another_application_is_an_answer_at_once_to_the_first_dial() {
     let why = Refusal::Application("another".to_owned());
     assert_eq!(net.down(0, begun), Some((Duration::ZERO, Down::Refused(why))));
 }
+
+/// A peer on the host causes dials to addresses of its choice: few for each life, and few at once.
+#[test]
+fn peers_cause_few_dials_that_only_learn_whether_they_are_reached() {
+    let mut net = Net::new(true, |_, _| {});
+    for peer in 0..20 {
+        net.start(10 + peer, 1, |config| {
+            config.addresses = (0..8).map(|n| format!("listens at {peer} {n}")).collect();
+            config.bound = config.addresses.clone();
+        });
+        for address in net.nodes.last().unwrap().addresses_here().to_vec() {
+            net.leads.insert(address, There::Pends);
+        }
+        let (now, node) = (net.now, net.nodes.last_mut().unwrap());
+        node.learn(NodeId(1), &[address(0)]);
+        node.connect(now, NodeId(1));
+        net.run_for(SECOND);
+    }
+    let up = net.states.iter().filter(|(node, _, state)| *node == 0 && matches!(state, State::Up(_))).count();
+    assert_eq!(up, 21);
+    assert_eq!(net.pending.iter().filter(|(node, _)| *node == 0).count(), 64);
+}

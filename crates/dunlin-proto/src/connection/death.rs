@@ -9,6 +9,7 @@ use crate::id::Incarnation;
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::handshake::Bound;
+use crate::wire::limits;
 
 /// Where one life of a node listens itself.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Listeners {
     list: Vec<Listener>,
     /// Two refusals at one of them have to be so far apart.
     apart: Duration,
+    /// How many dials this life may still cost that only learn whether it is reached: it may tell other addresses each time it resumes.
+    checks: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -37,7 +40,12 @@ struct Listener {
 impl Listeners {
     /// What that life of the node says of itself.
     pub(crate) fn told(&mut self, life: Incarnation, addresses: &[String], bound: Bound) {
-        let mut known = if self.life == Some(life) { std::mem::take(&mut self.list) } else { Vec::new() };
+        let mut known = Vec::new();
+        if self.life == Some(life) {
+            known = std::mem::take(&mut self.list);
+        } else {
+            self.checks = limits::ADDRESSES;
+        }
         self.life = Some(life);
         self.apart = Duration::from_millis(bound.refused_ms);
         self.list = bound
@@ -69,10 +77,14 @@ impl Listeners {
         }
     }
 
-    /// Where it is not known whether it is reached: they are given once.
-    pub(crate) fn take_unasked(&mut self) -> Vec<String> {
+    /// Where it is not known whether it is reached: each is given once, and at most `count` now.
+    pub(crate) fn take_unasked(&mut self, count: usize) -> Vec<String> {
+        let count = count.min(self.checks);
         let unasked = self.list.iter_mut().filter(|listener| !listener.reached && !listener.asked);
-        unasked.map(|listener| (listener.asked = true, listener.address.clone()).1).collect()
+        let taken: Vec<_> =
+            unasked.take(count).map(|listener| (listener.asked = true, listener.address.clone()).1).collect();
+        self.checks -= taken.len();
+        taken
     }
 
     /// No process listens there, or another node does.
@@ -114,5 +126,21 @@ impl Listeners {
         let doubted = self.list.iter().filter(|listener| listener.reached && !listener.again);
         let counts = |listener: &Listener, first: Time| if listener.near { first } else { first + self.apart };
         doubted.filter_map(|listener| Some((counts(listener, listener.refused?), &*listener.address))).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_that_tells_ever_other_addresses_is_asked_at_few() {
+        let mut listeners = Listeners::default();
+        let mut told = |life, round| {
+            let addresses: Vec<_> = (0..8).map(|n| format!("{round} {n}")).collect();
+            listeners.told(Incarnation(life), &addresses, Bound { which: 0xff, refused_ms: 1000 });
+            listeners.take_unasked(usize::MAX).len()
+        };
+        assert_eq!([told(1, 0), told(1, 1), told(1, 2), told(2, 3)], [8, 0, 0, 8]);
     }
 }
