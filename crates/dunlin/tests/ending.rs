@@ -7,7 +7,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dunlin::node::{NodeError, NodeEvent, Peer, Unacknowledged};
+use dunlin::node::{NodeError, NodeEvent, Peer, Role, Unacknowledged};
 use dunlin::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -184,6 +184,86 @@ fn a_node_leaves_in_order_when_main_returns() {
     })
     .unwrap();
     assert!(watcher.join().unwrap().unwrap(), "it was lost");
+}
+
+/// A node with a role.
+async fn join_as(application: &(String, String), role: Role, name: &str) -> Result<Node> {
+    let builder = Node::builder().no_config().app(&application.0).names(&application.1);
+    Ok(builder.role(role).named(name).join().await?)
+}
+
+/// How the node of this name goes, as `node` is told of it: whether in order.
+async fn goes(node: &Node, name: &str) -> Result<bool> {
+    let mut events = node.events();
+    loop {
+        if let NodeEvent::Left { name: gone, in_order, .. } = events.recv().within(Duration::from_secs(30)).await?
+            && gone == name
+        {
+            return Ok(in_order);
+        }
+    }
+}
+
+/// The node is a local of `main`: its last handle is dropped before the runtime has it leave.
+#[test]
+fn a_member_whose_main_returns_has_left() {
+    let application = application();
+    dunlin::block_on(async {
+        let main = join_as(&application, Role::Main, "master").await?;
+        let member = application.clone();
+        let member = std::thread::spawn(move || {
+            dunlin::block_on(async {
+                let _node = join_as(&member, Role::Member, "worker").await?;
+                Result::<()>::Ok(())
+            })
+        });
+        assert!(goes(&main, "worker").await?, "it is lost");
+        member.join().unwrap()
+    })
+    .unwrap();
+}
+
+/// In a runtime that lives on.
+#[test]
+fn a_member_whose_last_handle_is_dropped_has_left() {
+    let application = application();
+    dunlin::block_on(async {
+        let main = join_as(&application, Role::Main, "master").await?;
+        let member = join_as(&application, Role::Member, "worker").await?;
+        drop(member.clone());
+        drop(member);
+        assert!(goes(&main, "worker").await?, "it is lost");
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}
+
+/// Its members hear that the application closes, and have a moment to leave.
+#[test]
+fn a_main_node_whose_main_returns_waits_for_its_members() {
+    let application = application();
+    let (joined, has_joined) = mpsc::channel();
+    let here = application.clone();
+    let main = std::thread::spawn(move || {
+        dunlin::block_on(async {
+            let node = join_as(&here, Role::Main, "master").await?;
+            joined.send(()).unwrap();
+            let mut events = node.events();
+            while !matches!(events.recv().within(Duration::from_secs(30)).await?, NodeEvent::Joined { .. }) {}
+            Result::<()>::Ok(())
+        })
+    });
+    has_joined.recv_timeout(Duration::from_secs(30)).unwrap();
+    dunlin::block_on(async {
+        let member = join_as(&application, Role::Member, "worker").await?;
+        alt! {
+            within = future(member.closing()) => assert_eq!(within, Duration::from_secs(1)),
+            _ = sleep(Duration::from_secs(30)) => panic!("nothing closes"),
+        }
+        member.leave().await
+    })
+    .unwrap();
+    main.join().unwrap().unwrap();
 }
 
 /// In a runtime of the program's own, which lives on.

@@ -180,13 +180,15 @@ impl Enrolled {
 }
 
 /// Tells the members that the application closes, and waits until they have left. Gives those that have not.
-pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>) -> Vec<Member> {
-    let within = roles.shutdown;
-    roles.closing.send_replace(Some(within));
-    driver.with_hub_now(|hub, _| hub.closing(within));
-    roles.members.send_modify(|members| {
-        members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
-    });
+pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
+    let within = roles.shutdown.min(patience);
+    // A `leave` that was given up has told them already.
+    if roles.closing.send_replace(Some(within)).is_none() {
+        driver.with_hub_now(|hub, _| hub.closing(within));
+        roles.members.send_modify(|members| {
+            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
+        });
+    }
     let mut members = roles.members.subscribe();
     let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
     drop(members);

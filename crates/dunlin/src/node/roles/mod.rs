@@ -344,8 +344,9 @@ enum Leave {
     Said,
 }
 
-/// So long a member may take to tell the main node that it leaves.
-const SAY_LEAVING: Duration = Duration::from_secs(1);
+/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle was
+/// dropped waits for its members.
+pub(super) const SAY_LEAVING: Duration = Duration::from_secs(1);
 
 impl Roles {
     pub(super) fn new(settings: &Settings, me: Peer) -> Arc<Self> {
@@ -359,11 +360,15 @@ impl Roles {
         })
     }
 
-    /// Before a node leaves. Gives those whom it has waited for in vain.
-    pub(super) async fn close(&self, driver: &Arc<Driver>) -> Vec<Member> {
+    pub(super) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
+    pub(super) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
         match self.role {
             None => Vec::new(),
-            Some(Role::Main) => main::close(self, driver).await,
+            Some(Role::Main) => main::close(self, driver, patience).await,
             Some(Role::Member) => {
                 self.leave.send_if_modified(|leave| {
                     let asks = *leave == Leave::No;
@@ -371,7 +376,7 @@ impl Roles {
                     asks
                 });
                 let mut leave = self.leave.subscribe();
-                let _ = world::within(SAY_LEAVING, leave.wait_for(|leave| *leave == Leave::Said)).await;
+                let _ = world::within(SAY_LEAVING.min(patience), leave.wait_for(|leave| *leave == Leave::Said)).await;
                 Vec::new()
             }
         }
