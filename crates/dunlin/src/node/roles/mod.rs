@@ -398,24 +398,26 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
         let inner = &node.inner;
         let Some(role) = inner.roles.role else { return Ok(node) };
         let entry = async {
-            let task = match role {
-                Role::Main => main::enter(&inner.roles, &inner.driver, node.me(), &inner.config.app.value).await,
-                Role::Member => member::enter(&inner.roles, &inner.driver).await,
-            };
-            task.inspect(
-                |_| tracing::info!(target: "dunlin::node", application = inner.config.app.value, %role, "joined"),
-            )
+            let (roles, driver, application) = (&inner.roles, &inner.driver, &inner.config.app.value);
+            let keep = |task| super::bell::lock(&inner.tasks).push(task);
+            match role {
+                Role::Main => keep(main::enter(roles, driver, node.me(), application).await?),
+                Role::Member => {
+                    let (task, entered) = member::enter(roles, driver);
+                    keep(task);
+                    entered.await?;
+                }
+            }
+            tracing::info!(target: "dunlin::node", application, %role, "joined");
+            Ok(())
         };
         settings.patiently(&inner.driver, &inner.config.app.value, entry).await
     };
     match entered {
-        Ok(task) => {
-            super::bell::lock(&node.inner.tasks).push(task);
-            Ok(node)
-        }
+        Ok(()) => Ok(node),
         Err(why) => {
-            // It gives up its addresses. There is nobody to whom it owes more than a moment.
-            node.inner.roles.leave.send_replace(Leave::Said);
+            // It gives up its addresses. If that takes longer, it goes on without this call: a main node may have
+            // admitted it meanwhile, and has to be told.
             let _ = world::within(AGAIN, node.leave()).await;
             Err(why)
         }
