@@ -31,8 +31,9 @@
 //!
 //! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
 //!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
-//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started: as soon as the connection with
-//!   it counts as dead ([`NodeBuilder::grace`]), and the name service's lease of 3 s is over. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
+//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started as soon as
+//!   that is noticed, and the name service's lease of 3 s is over. The death of a process on the same host is noticed at once, otherwise at the latest after
+//!   [`NodeBuilder::grace`]. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
 //!   when it comes. What holds of names in a network that is split holds of the main node's: each part may have one.
 //! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
 //!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
