@@ -308,6 +308,9 @@ impl Driver {
                 {
                     self.over(state, now, channel);
                 }
+                if let ProxyHears::Lost { .. } = heard {
+                    state.lose_detained(channel);
+                }
                 if let ProxyHears::Home(home, ..) | ProxyHears::Moved(home, _) = heard {
                     state.meets((channel, Which::Sender), home);
                 }

@@ -92,8 +92,8 @@ impl fmt::Display for Unacknowledged {
 pub(super) struct Flush {
     /// Halves with messages whose sends are complete, and which wait for an end in them to be at rest.
     owing: BTreeSet<Half>,
-    /// Channels whose values wait until the home is known.
-    detained: BTreeSet<ChannelId>,
+    /// Channels whose values wait until the home is known, and the node that it is said to be.
+    detained: BTreeMap<ChannelId, Option<NodeId>>,
     /// Set once these two are empty.
     mark: Option<Mark>,
     lost: Vec<NodeId>,
@@ -107,7 +107,10 @@ impl State {
         flushes.retain_mut(|flush| !flush.told.is_closed());
         for mut flush in flushes {
             flush.owing.retain(|half| self.owes_of(*half));
-            flush.detained.retain(|channel| self.machine.is_detained(*channel));
+            flush.detained.retain(|channel, home| {
+                *home = self.machine.home_of(*channel).or(*home);
+                self.machine.is_detained(*channel)
+            });
             if flush.owing.is_empty() && flush.detained.is_empty() {
                 let mark = flush.mark.get_or_insert_with(|| self.machine.mark());
                 if self.machine.is_past(mark, &mut flush.lost) {
@@ -116,6 +119,21 @@ impl State {
                 }
             }
             self.flushes.push(flush);
+        }
+    }
+
+    /// The home of this channel is lost: values that waited for it are not said any more.
+    pub(super) fn lose_detained(&mut self, channel: ChannelId) {
+        for flush in &mut self.flushes {
+            flush.lost.extend(flush.detained.remove(&channel).flatten());
+        }
+    }
+
+    /// The same of values that this half has not said.
+    pub(super) fn lose_owed(&mut self, half: Half) {
+        let peer = self.peer_of(half);
+        for flush in self.flushes.iter_mut().filter(|flush| flush.owing.contains(&half)) {
+            flush.lost.extend(peer);
         }
     }
 
@@ -295,11 +313,12 @@ impl Node {
         let (told, flushed) = oneshot::channel();
         driver.with(|state, _| {
             if !driver.has_ended() {
-                let (owing, detained) = (state.owing().collect(), state.machine.detained().collect());
+                let detained = state.machine.detained().map(|channel| (channel, state.machine.home_of(channel)));
+                let (owing, detained) = (state.owing().collect(), detained.collect());
                 state.flushes.push(Flush { owing, detained, mark: None, lost: Vec::new(), told });
             }
         });
-        let lost = flushed.await.map_err(|_| NameError::Left)?;
+        let lost: BTreeSet<NodeId> = flushed.await.map_err(|_| NameError::Left)?.into_iter().collect();
         if lost.is_empty() {
             return Ok(());
         }
