@@ -89,9 +89,10 @@ static LOST: OnceLock<Lost> = OnceLock::new();
 
 /// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal, or turn its text round.
 pub fn printable(text: &str) -> String {
-    // Beside what Unicode calls control: the marks that reorder the text behind them.
+    // Beside what Unicode calls control: separators of lines, and the marks that reorder the text behind them.
     let controls = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.chars().map(|c| if controls(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
@@ -121,6 +122,7 @@ mod tests {
     fn control_characters_are_escaped() {
         assert_eq!(printable("plain \u{e9}\u{4e2d}.txt"), "plain \u{e9}\u{4e2d}.txt");
         assert_eq!(printable("a\x1b[2J\nb\u{9b}c\u{202e}d"), "a\\u{1b}[2J\\nb\\u{9b}c\\u{202e}d");
+        assert_eq!(printable("a\u{61c}b\u{2028}c\u{2029}d"), "a\\u{61c}b\\u{2028}c\\u{2029}d");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
+use std::io::{self, Write};
 use std::process::{ExitCode, Termination};
 
 /// What `main` has returned: `(&&&&Outcome::new(..)).report()` is the program's exit code. (Autoref: the first of the traits that fits.)
@@ -95,17 +96,18 @@ impl<T> ReportOther for Outcome<T> {
 }
 
 fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
-    eprint!("{}", told(text, cause));
+    // If it cannot be written, the exit code has to do.
+    let _ = io::stderr().write_all(told(text, cause).as_bytes());
     ExitCode::FAILURE
 }
 
-/// The error and its causes, a line each. Many errors have the text of their cause in their own: that one is not repeated.
+/// The error and its causes, a line each. Many errors end with the text of their cause: that one is not repeated.
 fn told(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
     let mut told = format!("Error: {text}\n");
     let mut last = text.to_owned();
     for cause in std::iter::successors(cause, |&cause| cause.source()) {
         let text = cause.to_string();
-        if !last.contains(&text) {
+        if !last.ends_with(&text) {
             told += &format!("  caused by: {text}\n");
             last = text;
         }
@@ -139,6 +141,10 @@ mod tests {
         let error = Broken(Some(Box::new(cause)), "no market");
         let expected = "Error: no market\n  caused by: cannot read: no such file\n";
         assert_eq!(told(&error.to_string(), error.source()), expected);
+
+        // A text that only mentions it does not tell it.
+        let error = Broken(Some(Box::new(Broken(None, "7"))), "cannot read line 7 of 9");
+        assert_eq!(told(&error.to_string(), error.source()), "Error: cannot read line 7 of 9\n  caused by: 7\n");
 
         let error = crate::Error::Recv(RecvError::Closed);
         assert_eq!(told(&error.to_string(), error.source()), format!("Error: {error}\n"));

@@ -8,8 +8,9 @@
 //! - the program has no threads but this one, the runtime's workers and the one that drives `main`: no blocking call, and no thread that may
 //!   hold an end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,7 +38,7 @@ fn setting(variable: Option<&str>) -> Option<Duration> {
     if let Ok(Ok(patience)) = text.parse().map(Duration::try_from_secs_f64) {
         return Some(patience);
     }
-    eprintln!("dunlin: the variable {VARIABLE} is {text:?}: expected \"off\", or a number of seconds");
+    print(format!("dunlin: the variable {VARIABLE} is {text:?}: expected \"off\", or a number of seconds\n"));
     Some(PATIENCE)
 }
 
@@ -93,7 +94,7 @@ mod signal {
         let asked = default.and_then(|_| signal_hook::flag::register(signal, flags.asked.clone()));
         // Without it everything works but this.
         if let Err(error) = asked {
-            eprintln!("dunlin: no handler for SIGQUIT: {error}");
+            print(format!("dunlin: no handler for SIGQUIT: {error}\n"));
         }
         flags
     }
@@ -108,6 +109,36 @@ mod signal {
     pub(super) fn was_asked() -> bool {
         FLAGS.get().is_some_and(|flags| flags.asked.swap(false, Ordering::Relaxed))
     }
+}
+
+/// Texts that have not been printed; `None` while no thread prints.
+static TEXTS: Mutex<Option<VecDeque<String>>> = Mutex::new(None);
+
+/// More texts than this do not wait for a stderr that takes none.
+const TEXTS_MAX: usize = 16;
+
+/// Prints on stderr, in a thread that ends once all is printed: the clock must not wait for a pipe that is full. What
+/// cannot be written is lost.
+fn print(text: String) {
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(waiting) = &mut *texts {
+        if waiting.len() < TEXTS_MAX {
+            waiting.push_back(text);
+        }
+        return;
+    }
+    let thread = std::thread::Builder::new().name("dunlin-print".to_owned()).spawn(|| {
+        loop {
+            let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(text) = texts.as_mut().and_then(VecDeque::pop_front) else {
+                *texts = None;
+                return;
+            };
+            drop(texts);
+            let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+        }
+    });
+    *texts = thread.is_ok().then(|| VecDeque::from([text]));
 }
 
 /// What the watchdog has seen.
@@ -127,7 +158,7 @@ impl Watchdog {
     pub(crate) fn look(&mut self, tick: Duration) {
         #[cfg(unix)]
         if signal::was_asked() {
-            eprint!("{}", all_waits());
+            print(all_waits());
         }
         let (Some(now), Some(patience)) = (activity::current(), *SETTING) else { return };
         if self.last != Some(now) || now.begun != now.ended {
@@ -140,7 +171,7 @@ impl Watchdog {
         }
         if let Some(warning) = suspicion(now, patience) {
             self.warned = true;
-            eprint!("{warning}");
+            print(warning);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use dunlin::node::{NodeError, NodeEvent, Peer, Unacknowledged};
+use dunlin::node::{NodeError, NodeEvent, Peer, Role, Unacknowledged};
 use dunlin::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -186,6 +186,86 @@ fn a_node_leaves_in_order_when_main_returns() {
     assert!(watcher.join().unwrap().unwrap(), "it was lost");
 }
 
+/// A node with a role.
+async fn join_as(application: &(String, String), role: Role, name: &str) -> Result<Node> {
+    let builder = Node::builder().no_config().app(&application.0).names(&application.1);
+    Ok(builder.role(role).named(name).join().await?)
+}
+
+/// How the node of this name goes, as `node` is told of it: whether in order.
+async fn goes(node: &Node, name: &str) -> Result<bool> {
+    let mut events = node.events();
+    loop {
+        if let NodeEvent::Left { name: gone, in_order, .. } = events.recv().within(Duration::from_secs(30)).await?
+            && gone == name
+        {
+            return Ok(in_order);
+        }
+    }
+}
+
+/// The node is a local of `main`: its last handle is dropped before the runtime has it leave.
+#[test]
+fn a_member_whose_main_returns_has_left() {
+    let application = application();
+    dunlin::block_on(async {
+        let main = join_as(&application, Role::Main, "master").await?;
+        let member = application.clone();
+        let member = std::thread::spawn(move || {
+            dunlin::block_on(async {
+                let _node = join_as(&member, Role::Member, "worker").await?;
+                Result::<()>::Ok(())
+            })
+        });
+        assert!(goes(&main, "worker").await?, "it is lost");
+        member.join().unwrap()
+    })
+    .unwrap();
+}
+
+/// In a runtime that lives on.
+#[test]
+fn a_member_whose_last_handle_is_dropped_has_left() {
+    let application = application();
+    dunlin::block_on(async {
+        let main = join_as(&application, Role::Main, "master").await?;
+        let member = join_as(&application, Role::Member, "worker").await?;
+        drop(member.clone());
+        drop(member);
+        assert!(goes(&main, "worker").await?, "it is lost");
+        Result::<()>::Ok(())
+    })
+    .unwrap();
+}
+
+/// Its members hear that the application closes, and have a moment to leave.
+#[test]
+fn a_main_node_whose_main_returns_waits_for_its_members() {
+    let application = application();
+    let (joined, has_joined) = mpsc::channel();
+    let here = application.clone();
+    let main = std::thread::spawn(move || {
+        dunlin::block_on(async {
+            let node = join_as(&here, Role::Main, "master").await?;
+            joined.send(()).unwrap();
+            let mut events = node.events();
+            while !matches!(events.recv().within(Duration::from_secs(30)).await?, NodeEvent::Joined { .. }) {}
+            Result::<()>::Ok(())
+        })
+    });
+    has_joined.recv_timeout(Duration::from_secs(30)).unwrap();
+    dunlin::block_on(async {
+        let member = join_as(&application, Role::Member, "worker").await?;
+        alt! {
+            within = future(member.closing()) => assert_eq!(within, Duration::from_secs(1)),
+            _ = sleep(Duration::from_secs(30)) => panic!("nothing closes"),
+        }
+        member.leave().await
+    })
+    .unwrap();
+    main.join().unwrap().unwrap();
+}
+
 /// In a runtime of the program's own, which lives on.
 #[test]
 fn values_arrive_when_the_last_handle_is_dropped() {
@@ -348,18 +428,35 @@ fn main_returns_though_a_peer_acknowledges_nothing() {
     subscribe();
     let application = application();
     let stuck = Stuck::start(&application);
-    let began = std::time::Instant::now();
-    dunlin::block_on(async {
+    let returned = dunlin::block_on(async {
         let node = join(&application).await?;
         send(&node, 100_000).await?;
-        Result::<()>::Ok(())
-    })
-    .unwrap();
-    assert!(began.elapsed() < Duration::from_secs(20), "it took {:?}", began.elapsed());
+        Result::<_>::Ok(std::time::Instant::now())
+    });
+    let took = returned.unwrap().elapsed();
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
     let warnings = warnings(&application);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!((1..=u64::from(COUNT)).contains(&warnings[0].0), "{warnings:?}");
     stuck.let_go();
+}
+
+/// The second that they may take is for all nodes together, whether their handles are dropped or held.
+#[test]
+fn main_returns_though_the_peers_of_two_nodes_acknowledge_nothing() {
+    let applications = [application(), application()];
+    let stuck = applications.each_ref().map(Stuck::start);
+    let mut held = None;
+    let returned = dunlin::block_on(async {
+        let dropped = join(&applications[0]).await?;
+        send(&dropped, 100_000).await?;
+        let node = held.insert(join(&applications[1]).await?);
+        send(node, 100_000).await?;
+        Result::<_>::Ok(std::time::Instant::now())
+    });
+    let took = returned.unwrap().elapsed();
+    assert!(took < Duration::from_secs(2), "it took {took:?}");
+    stuck.into_iter().for_each(Stuck::let_go);
 }
 
 /// As `a_warning_counts_the_values_if_the_runtime_ends_first`, but for the flush.

@@ -17,7 +17,7 @@ fn main() {
 
 #[cfg(unix)]
 mod programs {
-    use std::io::BufRead;
+    use std::io::{BufRead, Write};
     use std::process::{ExitCode, Termination};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
@@ -37,6 +37,7 @@ mod programs {
             "shared" => shared(),
             "asked" => asked(),
             "busy" => busy(),
+            "unread" => unread(),
             "fails" => fails::main(),
             "fails_in_a_box" => fails_in_a_box::main(),
             "thread" => innocent(thread()),
@@ -284,6 +285,24 @@ mod programs {
         ExitCode::SUCCESS
     }
 
+    /// Nothing can be written to its stderr: the clock goes on.
+    fn unread() -> ExitCode {
+        std::thread::spawn(|| drop(std::io::stderr().write_all(&[b'.'; 1 << 20])));
+        dunlin::block_on(async {
+            println!("ready");
+            blocking(|_| std::io::stdin().lock().lines().next().unwrap().unwrap()).await.unwrap();
+        });
+        let until = Instant::now() + Duration::from_secs(10);
+        for _ in 0..50 {
+            let tick = dunlin::waits::tick();
+            while dunlin::waits::tick() == tick {
+                assert!(Instant::now() < until, "the clock stands still");
+                std::thread::yield_now();
+            }
+        }
+        ExitCode::SUCCESS
+    }
+
     // ---- errors
 
     mod fails {
@@ -377,6 +396,7 @@ mod tests {
         waits_are_printed_on_request_and_the_program_goes_on();
         waits_are_printed_while_all_workers_are_busy();
         errors_of_main_are_printed_with_their_causes();
+        errors_that_cannot_be_printed_do_no_harm();
     }
 
     fn deadlocks_are_suspected() {
@@ -469,5 +489,23 @@ mod tests {
             assert_eq!(output.status.code(), Some(1), "{program}");
         }
         println!("errors_of_main_are_printed_with_their_causes ok");
+    }
+
+    fn errors_that_cannot_be_printed_do_no_harm() {
+        for closed in [true, false] {
+            let mut child = start("unread");
+            // Otherwise the pipe fills, since it is not read.
+            let pipe = child.stderr.take().filter(|_| !closed);
+            ready(&mut child);
+            quit(&child);
+            child.stdin.take().unwrap().write_all(b"herring\n").unwrap();
+            let status = child.wait().unwrap();
+            assert!(status.success(), "closed: {closed}, {status}");
+            drop(pipe);
+        }
+        let mut child = start("fails");
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        println!("errors_that_cannot_be_printed_do_no_harm ok");
     }
 }

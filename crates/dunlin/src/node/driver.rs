@@ -21,7 +21,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
 use super::bell::{Bell, lock};
@@ -30,7 +30,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
-use super::leaving::{Flush, Watchdog};
+use super::leaving::{Abandoned, Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{Networks, Socket};
 use super::post::{Post, Watch};
@@ -116,8 +116,10 @@ pub(crate) struct Driver {
     state: Mutex<State>,
     /// Declarations that nobody waits for any more.
     given_up: Mutex<Vec<u64>>,
-    /// No handle of the node is left.
-    abandoned: AtomicBool,
+    /// No handle of the node is left: what has to be done for it to leave.
+    abandoned: Mutex<Option<Abandoned>>,
+    /// The runtime ends soon: a node that leaves does not wait for others any more.
+    pub(super) hurries: watch::Sender<bool>,
     pub(crate) bell: Arc<Bell>,
     pub(super) watch: Watch,
     networks: Networks,
@@ -165,7 +167,8 @@ impl Driver {
                 lines: Vec::new(),
             }),
             given_up: Mutex::default(),
-            abandoned: AtomicBool::new(false),
+            abandoned: Mutex::default(),
+            hurries: watch::Sender::new(false),
             bell: Arc::new(Bell::of_who_looks()),
             watch: Watch::default(),
             networks,
@@ -305,6 +308,9 @@ impl Driver {
                 {
                     self.over(state, now, channel);
                 }
+                if let ProxyHears::Lost { .. } = heard {
+                    state.lose_detained(channel);
+                }
                 if let ProxyHears::Home(home, ..) | ProxyHears::Moved(home, _) = heard {
                     state.meets((channel, Which::Sender), home);
                 }
@@ -377,9 +383,9 @@ impl Driver {
         self.bell.ring();
     }
 
-    /// No handle of the node is left: it says goodbye, and ends. Can be called from anywhere.
-    pub(crate) fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Release);
+    /// No handle of the node is left: it leaves, in a task of its own. Can be called from anywhere.
+    pub(super) fn abandon(&self, abandoned: Abandoned) {
+        *lock(&self.abandoned) = Some(abandoned);
         self.bell.ring();
     }
 
@@ -459,12 +465,13 @@ impl Driver {
         let _watchdog = (!world::is_simulated()).then(|| Watchdog(self.clone()));
         let mut sleep = Box::pin(self.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
-        let mut last_words = false;
         let mut look_at = None;
         loop {
-            let abandoned = self.abandoned.load(Ordering::Acquire) && !std::mem::replace(&mut last_words, true);
-            if abandoned && !self.has_ended() {
-                world::spawn_own(self.clone().last_words());
+            let abandoned = lock(&self.abandoned).take();
+            if let Some(abandoned) = abandoned
+                && !self.has_ended()
+            {
+                world::spawn_own(self.clone().last_words(abandoned));
             }
             let (dials, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);

@@ -55,7 +55,8 @@ pub enum NodeError {
     /// This node was to be the [main](super::Role::Main) one, and there is one already.
     #[error(
         "the application {application:?} has a main node already: node {}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
-         that one; if it has died, its place is free once its connection counts as dead (`grace`, 15 s by default)",
+         that one; if it has died, its place is free once that is noticed: on one host at once, and otherwise at \
+         the latest after the `grace` of its connection (15 s by default)",
         at(.holder, .address.as_deref())
     )]
     SecondMain {

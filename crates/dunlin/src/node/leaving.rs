@@ -4,7 +4,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::Mark;
@@ -14,6 +17,7 @@ use tokio::sync::oneshot;
 use super::bell::lock;
 use super::driver::{Driver, State};
 use super::error::{NameError, NodeError, UnsettledEnd};
+use super::roles::{Role, Roles, SAY_LEAVING};
 use super::work::Half;
 use super::{Inner, Node, Peer};
 use crate::time::Instant;
@@ -39,6 +43,15 @@ const TOGETHER: Duration = Duration::from_secs(1);
 const RESERVE: Duration = Duration::from_millis(50);
 /// The most that a node then waits for its members, and for ends that it has sent on.
 const OTHERS: Duration = Duration::from_millis(300);
+/// The same for a member, which has to tell its main node that it leaves: otherwise it counts as lost.
+const SAYING: Duration = Duration::from_millis(600);
+
+/// A node without handles, until it has left.
+pub(super) struct Abandoned {
+    pub(super) roles: Arc<Roles>,
+    /// Those of a node with a role, which end with it.
+    pub(super) tasks: Vec<Own>,
+}
 
 /// What has been lost with a node.
 #[derive(Default)]
@@ -79,8 +92,8 @@ impl fmt::Display for Unacknowledged {
 pub(super) struct Flush {
     /// Halves with messages whose sends are complete, and which wait for an end in them to be at rest.
     owing: BTreeSet<Half>,
-    /// Channels whose values wait until the home is known.
-    detained: BTreeSet<ChannelId>,
+    /// Channels whose values wait until the home is known, and the node that it is said to be.
+    detained: BTreeMap<ChannelId, Option<NodeId>>,
     /// Set once these two are empty.
     mark: Option<Mark>,
     lost: Vec<NodeId>,
@@ -94,7 +107,10 @@ impl State {
         flushes.retain_mut(|flush| !flush.told.is_closed());
         for mut flush in flushes {
             flush.owing.retain(|half| self.owes_of(*half));
-            flush.detained.retain(|channel| self.machine.is_detained(*channel));
+            flush.detained.retain(|channel, home| {
+                *home = self.machine.home_of(*channel).or(*home);
+                self.machine.is_detained(*channel)
+            });
             if flush.owing.is_empty() && flush.detained.is_empty() {
                 let mark = flush.mark.get_or_insert_with(|| self.machine.mark());
                 if self.machine.is_past(mark, &mut flush.lost) {
@@ -103,6 +119,21 @@ impl State {
                 }
             }
             self.flushes.push(flush);
+        }
+    }
+
+    /// The home of this channel is lost: values that waited for it are not said any more.
+    pub(super) fn lose_detained(&mut self, channel: ChannelId) {
+        for flush in &mut self.flushes {
+            flush.lost.extend(flush.detained.remove(&channel).flatten());
+        }
+    }
+
+    /// The same of values that this half has not said.
+    pub(super) fn lose_owed(&mut self, half: Half) {
+        let peer = self.peer_of(half);
+        for flush in self.flushes.iter_mut().filter(|flush| flush.owing.contains(&half)) {
+            flush.lost.extend(peer);
         }
     }
 
@@ -140,9 +171,9 @@ impl Driver {
             let handed_on = world::within(patience.handed_on, async {
                 self.all_said().await;
                 self.with(|state, now| state.machine.hurry(now));
-                self.settled().await
+                self.unless_hurried(self.settled()).await
             });
-            if !matches!(handed_on.await, Some(Ok(()))) {
+            if !matches!(handed_on.await, Some(Some(Ok(())))) {
                 departed.lost = self.unsettled();
                 late = departed.lost.is_empty();
             }
@@ -159,14 +190,25 @@ impl Driver {
     }
 
     /// Leaves after the last handle of the node is dropped.
-    pub(super) async fn last_words(self: Arc<Self>) {
+    pub(super) async fn last_words(self: Arc<Self>, abandoned: Abandoned) {
+        let Abandoned { roles, tasks } = abandoned;
+        self.unless_hurried(roles.close(&self, SAY_LEAVING)).await;
         let departed = self.depart(Patience::USUAL).await;
+        tasks.iter().for_each(Own::abort);
+        roles.over();
         warn(self.log.application(), &departed.unacknowledged.unwrap_or_default(), "its last handle was dropped");
     }
 
-    /// Ends the wait for ends that this node has sent on.
-    fn leave_behind(self: &Arc<Self>) {
-        self.with(|state, _| state.settled.clear());
+    /// `None`: the runtime ends soon, so this has been given up.
+    async fn unless_hurried<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut hurries = self.hurries.subscribe();
+        let mut hurried = pin!(hurries.wait_for(|hurries| *hurries));
+        let mut wait = pin!(wait);
+        poll_fn(|cx| match wait.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => hurried.as_mut().poll(cx).map(|_| None),
+        })
+        .await
     }
 }
 
@@ -216,7 +258,7 @@ impl Node {
     /// left all the same.
     pub async fn leave(self) -> crate::Result {
         tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
-        let members = self.inner.roles.close(&self.inner.driver).await;
+        let members = self.inner.roles.close(&self.inner.driver, Duration::MAX).await;
         let Departed { lost, unacknowledged } = self.end(Patience::USUAL).await;
         match unacknowledged {
             _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
@@ -271,11 +313,12 @@ impl Node {
         let (told, flushed) = oneshot::channel();
         driver.with(|state, _| {
             if !driver.has_ended() {
-                let (owing, detained) = (state.owing().collect(), state.machine.detained().collect());
+                let detained = state.machine.detained().map(|channel| (channel, state.machine.home_of(channel)));
+                let (owing, detained) = (state.owing().collect(), detained.collect());
                 state.flushes.push(Flush { owing, detained, mark: None, lost: Vec::new(), told });
             }
         });
-        let lost = flushed.await.map_err(|_| NameError::Left)?;
+        let lost: BTreeSet<NodeId> = flushed.await.map_err(|_| NameError::Left)?.into_iter().collect();
         if lost.is_empty() {
             return Ok(());
         }
@@ -306,6 +349,7 @@ pub(crate) struct Nodes(Mutex<Vec<Joined>>);
 struct Joined {
     inner: Weak<Inner>,
     driver: Weak<Driver>,
+    role: Option<Role>,
     /// Ends with the node.
     run: Own,
 }
@@ -326,7 +370,8 @@ pub(super) fn joined(inner: &Arc<Inner>, run: Own) {
     if let Some(nodes) = nodes.filter(|_| !world::is_simulated()) {
         let mut joined = lock(&nodes.0);
         joined.retain(|node| node.driver.strong_count() > 0);
-        joined.push(Joined { inner: Arc::downgrade(inner), driver: Arc::downgrade(&inner.driver), run });
+        let driver = Arc::downgrade(&inner.driver);
+        joined.push(Joined { inner: Arc::downgrade(inner), driver, role: inner.roles.role(), run });
     }
 }
 
@@ -353,19 +398,20 @@ impl Nodes {
 impl Joined {
     async fn leave(self) {
         let until = Instant::now() + TOGETHER - RESERVE;
-        let Self { inner, driver, run } = self;
+        let Self { inner, driver, role, run } = self;
+        let patience = if role == Some(Role::Member) { SAYING } else { OTHERS };
         if let Some(inner) = inner.upgrade() {
             let node = Node { inner };
             tracing::info!(target: "dunlin::node", application = node.application(), "leaving: `main` has returned");
-            let _ = world::within(OTHERS, node.inner.roles.close(&node.inner.driver)).await;
+            node.inner.roles.close(&node.inner.driver, patience).await;
             let departed = node.end(Patience { all: until - Instant::now(), handed_on: OTHERS }).await;
             warn(node.application(), &departed.unacknowledged.unwrap_or_default(), "`main` returned");
         } else {
             // It is leaving already.
             world::spawn_own(async move {
-                Timer::after(OTHERS).await;
+                Timer::after(patience).await;
                 if let Some(driver) = driver.upgrade() {
-                    driver.leave_behind();
+                    driver.hurries.send_replace(true);
                 }
             });
         }

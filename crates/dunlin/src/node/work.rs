@@ -487,6 +487,11 @@ impl State {
         self.stretched.get(&half).is_some_and(Stretched::owes)
     }
 
+    /// The node at the other end, once it is known.
+    pub(super) fn peer_of(&self, half: Half) -> Option<NodeId> {
+        self.stretched.get(&half)?.peer
+    }
+
     /// How many values of complete sends the halves here have yet to say, and to which node.
     pub(super) fn unsaid(&self) -> impl Iterator<Item = (NodeId, u64)> {
         self.stretched.values().filter_map(|stretched| {

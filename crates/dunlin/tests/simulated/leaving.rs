@@ -257,3 +257,41 @@ fn a_broker_replies_with_an_end() {
         exchange(&mut tx, &mut rx, 5..10).await
     });
 }
+
+/// A buffer's receiver goes on to a node that the sender's node cannot reach, and that is lost: values of sends that
+/// returned `Ok` wait for it in vain.
+#[test]
+fn flush_names_the_node_to_which_a_receiver_went_and_that_is_lost() {
+    let mut waited = 0;
+    for seed in 0..SEEDS {
+        let sim = Sim::new(seed);
+        let result: Result<usize> = sim.run(async {
+            let join = || Node::builder().app("leaving").relay(false).join();
+            let (a, b, c) = (join().await?, join().await?, join().await?);
+            let mut rx = b.receiver::<u32>("values").policy(fifo(8)).await?;
+            let mut tx = a.sender::<u32>("values").await?;
+            tx.send(0).await?;
+            assert_eq!(rx.recv().await?, 0);
+            let mut to_c = way::<Receiver<u32>>(&b, &c, "to c").await?;
+            sim.part(&a, &c);
+            let rx = along(rx, &mut to_c).await?;
+            spawn(async move { { rx }.recv().await });
+            sleep(Duration::from_millis(sim.below(60))).await;
+            let mut sent = 0;
+            while tx.send(1).within(Duration::from_secs(1)).await.is_ok() {
+                sent += 1;
+            }
+            if let Err(error) = a.flush().await {
+                let text = error.to_string();
+                let Error::Node(NodeError::NotFlushed { peers }) = error else { panic!("{text}") };
+                assert_eq!(peers[0].peer.to_string(), c.me().to_string());
+                assert_eq!(peers.len(), 1);
+            } else {
+                assert_eq!(sent, 0, "{sent} values are lost, and flush says Ok");
+            }
+            Ok(sent)
+        });
+        waited += result.unwrap_or_else(|error| panic!("with seed {seed}: {error}"));
+    }
+    assert!(waited > 0, "nothing is shown");
+}

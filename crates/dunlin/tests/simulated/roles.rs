@@ -188,6 +188,28 @@ fn a_main_node_that_is_dropped_is_replaced_at_once() {
 }
 
 #[test]
+fn a_main_node_that_is_dropped_tells_its_members_and_waits_for_them() {
+    run(async |sim| {
+        let _names = names().await?;
+        let (main, [a, b]) = nodes().await?;
+        let (mut of_main, mut of_b) = (main.events(), b.events());
+        let closing = a.closing();
+        let leaves = spawn(async move {
+            assert_eq!(closing.await, Duration::from_secs(1));
+            a.leave().await
+        });
+        drop(main);
+        leaves.await??;
+        hears(&mut of_main, "worker-0 has left").await?;
+        // The other member does not leave.
+        let began = sim.elapsed();
+        hears(&mut of_b, "the main node, master, is gone; waiting for the next").await?;
+        assert!(seconds(sim, began) < 2);
+        Ok(())
+    });
+}
+
+#[test]
 fn members_hear_of_each_other() {
     run(async |_| {
         let (main, [a, b]) = nodes().await?;
@@ -209,10 +231,10 @@ fn members_hear_of_each_other() {
         for events in [&mut of_main, &mut of_a] {
             hears(events, "late has left").await?;
         }
-        // Without a word.
+        // The drop of the last handle leaves in order, too.
         drop(b);
         for events in [&mut of_main, &mut of_a] {
-            hears(events, "worker-1 is lost").await?;
+            hears(events, "worker-1 has left").await?;
         }
         assert_eq!(main.members().iter().map(|member| &*member.name).collect::<Vec<_>>(), ["worker-0"]);
         Ok(())
@@ -390,6 +412,120 @@ fn a_member_that_is_given_up_waits_no_more() {
         let main = main_node().await?;
         sleep(Duration::from_secs(20)).await;
         assert_eq!(main.members(), []);
+        Ok(())
+    });
+}
+
+/// Waits for a member to come, and then for it to go: in order.
+async fn comes_and_has_left(events: &mut Receiver<NodeEvent>) -> Result {
+    hears(events, "worker has joined").await?;
+    loop {
+        match events.recv().await?.to_string().as_str() {
+            "worker has left" => return Ok(()),
+            "worker is lost" => panic!("it is lost"),
+            _ => {}
+        }
+    }
+}
+
+/// The main node has taken its call, and the answer is on the way.
+#[test]
+fn a_member_that_is_given_up_while_it_is_admitted_has_left() {
+    run(async |_| {
+        let _names = names().await?;
+        let main = main_node().await?;
+        let (mut joined, mut events) = (main.events(), main.events());
+        alt! {
+            member = future(member("worker")) => drop(member?),
+            told = future(hears(&mut joined, "worker has joined")) => drop(told?),
+        }
+        comes_and_has_left(&mut events).await
+    });
+}
+
+/// As above, but of a node that is a member already, and enrols with the next main node.
+#[test]
+fn a_member_that_leaves_while_it_is_admitted_has_left() {
+    run(async |_| {
+        let _names = names().await?;
+        let (main, worker) = (main_node().await?, member("worker").await?);
+        let mut of_worker = worker.events();
+        drop(main);
+        hears(&mut of_worker, "the main node, master, is gone; waiting for the next").await?;
+        let main = main_node().await?;
+        let (mut joined, mut events) = (main.events(), main.events());
+        hears(&mut joined, "worker has joined").await?;
+        worker.leave().await?;
+        comes_and_has_left(&mut events).await
+    });
+}
+
+/// The wait for the main node runs out at any moment, also while its answer is on the way.
+#[test]
+fn a_member_whose_patience_ends_while_it_is_admitted_has_left() {
+    run(async |sim| {
+        let _names = names().await?;
+        let main = main_node().await?;
+        let mut events = main.events();
+        sim.delay(Duration::from_millis(100), Duration::from_millis(101));
+        for _ in 0..10 {
+            let patience = Duration::from_millis(100 + sim.below(1500));
+            match builder().role(Role::Member).named("worker").wait_for_main(patience).join().await {
+                Ok(worker) => worker.leave().await?,
+                Err(why) => assert!(matches!(why, NodeError::NoMain { .. }), "{why}"),
+            }
+            sleep(Duration::from_secs(3)).await;
+            assert_eq!(main.members(), []);
+            let told = news(&mut events);
+            assert!(told.is_empty() || told == ["worker has joined", "worker has left"], "{told:?}");
+        }
+        Ok(())
+    });
+}
+
+/// The main node has taken a call, and its answer takes longer than the wait for it: it counts one member, once.
+#[test]
+fn a_member_whose_answer_is_late_joins_once() {
+    run(async |sim| {
+        let _names = names().await?;
+        let (main, worker) = (main_node().await?, member("worker").await?);
+        let mut of_worker = worker.events();
+        drop(main);
+        hears(&mut of_worker, "the main node, master, is gone; waiting for the next").await?;
+        let main = main_node().await?;
+        let (mut joined, mut events) = (main.events(), main.events());
+        hears(&mut joined, "worker has joined").await?;
+        sim.part(&main, &worker);
+        sleep(Duration::from_secs(8)).await;
+        sim.heal(&main, &worker);
+        hears(&mut of_worker, "master has joined").await?;
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(main.members().len(), 1);
+        assert_eq!(news(&mut events), ["worker has joined"]);
+        worker.leave().await?;
+        hears(&mut joined, "worker has left").await?;
+        Ok(())
+    });
+}
+
+/// The main node tells each of them of those that have left before.
+#[test]
+fn members_that_leave_at_once_have_left() {
+    run(async |_| {
+        let (main, members) = nodes::<8>().await?;
+        let mut events = main.events();
+        news(&mut events);
+        let leaving: Vec<_> = members.into_iter().map(|node| spawn(node.leave())).collect();
+        for node in leaving {
+            node.await??;
+        }
+        let mut left = Vec::new();
+        while left.len() < 8 {
+            if let NodeEvent::Left { name, in_order, .. } = events.recv().await? {
+                assert!(in_order, "{name} is lost");
+                left.push(name);
+            }
+        }
         Ok(())
     });
 }

@@ -454,6 +454,15 @@ impl SendingBridge {
             || self.anew.iter().any(|(ticket, _)| buffered(ticket))
     }
 
+    /// Whether values of complete sends have not gone.
+    fn has_sent(&self, outlet: &AnyOutlet) -> bool {
+        self.holds_buffered() || self.blocked_sent() + outlet.unsaid() > 0
+    }
+
+    fn blocked_sent(&self) -> usize {
+        self.blocked.iter().filter(|event| matches!(event, Event::Sent(_))).count()
+    }
+
     /// Those sends are complete, and a home that has heard of the end admits nothing more.
     fn say_retired(&mut self, says: &Says<'_>) {
         if self.retires && self.blocked.is_empty() && !self.holds_buffered() {
@@ -540,6 +549,9 @@ impl SendingBridge {
         let channel = outlet.channel();
         let leaves = says.own_node_leaves();
         let why = if leaves { Why::OwnNodeLeft } else { Why::NodeLost };
+        if self.has_sent(&outlet) {
+            says.speak(|locked| locked.state.lose_owed(says.half()));
+        }
         for ticket in taken {
             outlet.taken(*ticket);
         }
@@ -792,8 +804,7 @@ impl Bridge for SendingBridge {
     }
 
     fn unsaid(&self) -> usize {
-        let blocked = self.blocked.iter().filter(|event| matches!(event, Event::Sent(_))).count();
-        blocked + self.outlet.as_ref().map_or(0, AnyOutlet::unsaid)
+        self.blocked_sent() + self.outlet.as_ref().map_or(0, AnyOutlet::unsaid)
     }
 
     fn retry(&mut self, says: &Says<'_>) {

@@ -118,25 +118,33 @@ fn tidy(name: &str) -> String {
 }
 
 impl Roles {
-    fn admit(&self, driver: &Arc<Driver>, me: Peer, peer: Peer, member: Enrolled) -> Option<Admitted> {
+    fn admit(&self, driver: &Arc<Driver>, me: Peer, peer: Peer, mut member: Enrolled) -> Option<Admitted> {
         if self.closing.borrow().is_some() {
             return None;
         }
-        // Of the same life of a node: its connection was given up, and this is a new one.
-        let before = self.members.borrow().get(&peer).map(|member| member.guest);
-        if let Some(before) = before {
-            self.gone(driver, peer, before);
-        }
         let name = member.name.clone();
         let mut others = Vec::new();
+        let (number, mut before) = (member.guest, None);
         self.members.send_modify(|members| {
-            for (other, enrolled) in members.iter_mut() {
+            // The same life of a node has called twice, since the first answer was late.
+            before = members.get(&peer).map(|member| (member.guest, member.since));
+            if before.is_some_and(|(guest, _)| guest > number) {
+                return;
+            }
+            member.since = before.map_or(member.since, |(_, since)| since);
+            for (other, enrolled) in members.iter_mut().filter(|(other, _)| **other != peer) {
                 others.push(((*other).into(), enrolled.name.clone()));
-                enrolled.tell(Notice::Joined(peer.into(), name.clone()));
+                if before.is_none() {
+                    enrolled.tell(Notice::Joined(peer.into(), name.clone()));
+                }
             }
             members.insert(peer, member);
         });
-        driver.with_hub_now(|hub, _| hub.joined(peer, &name));
+        match before {
+            Some((guest, _)) if guest > number => return None,
+            Some(_) => {}
+            None => driver.with_hub_now(|hub, _| hub.joined(peer, &name)),
+        }
         Some(Admitted { main: me.into(), name: self.name.clone(), members: others })
     }
 
@@ -180,13 +188,15 @@ impl Enrolled {
 }
 
 /// Tells the members that the application closes, and waits until they have left. Gives those that have not.
-pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>) -> Vec<Member> {
-    let within = roles.shutdown;
-    roles.closing.send_replace(Some(within));
-    driver.with_hub_now(|hub, _| hub.closing(within));
-    roles.members.send_modify(|members| {
-        members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
-    });
+pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
+    let within = roles.shutdown.min(patience);
+    // A `leave` that was given up has told them already.
+    if roles.closing.send_replace(Some(within)).is_none() {
+        driver.with_hub_now(|hub, _| hub.closing(within));
+        roles.members.send_modify(|members| {
+            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
+        });
+    }
     let mut members = roles.members.subscribe();
     let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
     drop(members);

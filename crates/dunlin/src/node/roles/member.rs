@@ -1,10 +1,12 @@
 //! A member: it enrols with the main node, hears from it, and says when it leaves.
 
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use dunlin_core::{Receiver, Sender, alt, future};
+use dunlin_core::{CallError, Operation, Receiver, RecvError, Sender, alt, future};
 use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
@@ -13,81 +15,95 @@ use crate::node::driver::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 
-/// So often a member that waits asks anew for the main node. It may have been told of one that is lost, which it would hear of itself only after the
-/// grace period.
+/// So often a member that waits asks anew for the main node. It may have been told of one that is lost, which it would
+/// hear of itself only after the grace period.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// Enrols with the main node, and waits for that.
-pub(super) async fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Own, NodeError> {
+/// Begins to enrol with the main node. The task ends with the node, and not with the wait for the answer: the main
+/// node may have taken the call by then, and has to be told that this node leaves.
+pub(super) fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> (Own, impl Future<Output = Result<(), NodeError>>) {
     let (entered, answer) = oneshot::channel();
-    let task = Task(Some(world::spawn_own(belong(roles.clone(), driver.clone(), entered))));
-    answer.await.unwrap_or(Err(NameError::Left)).map_err(unusable)?;
-    Ok(task.goes_on())
+    let task = world::spawn_own(belong(roles.clone(), driver.clone(), entered));
+    (task, async move { answer.await.unwrap_or(Err(NameError::Left)).map_err(unusable) })
 }
 
-/// Whoever gives up waiting gives up enrolling.
-struct Task(Option<Own>);
-
-impl Task {
-    fn goes_on(mut self) -> Own {
-        self.0.take().expect("it is taken once")
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
-    }
-}
-
-/// What a member has of its main node.
+/// What a member has of a main node that has taken its call.
 struct Enrolment {
-    main: Peer,
     notices: Receiver<Notice>,
     leaves: Sender<Leaving>,
 }
 
+/// What became of a call to the main node.
+enum Answer {
+    Admitted(Admitted, Enrolment),
+    /// The main node has it, and the answer has not come in time.
+    Taken(Enrolment),
+    /// The main node does not have it, or does not want it.
+    NotTaken {
+        in_time: bool,
+    },
+}
+
+type Calls = Vec<Pin<Box<dyn Future<Output = Answer> + Send>>>;
+
+/// How waiting for a main node has ended.
+enum Entry {
+    Admitted(Admitted, Enrolment),
+    /// The node has been asked to leave. Main nodes may have taken these calls, and count it as a member.
+    Leaves(Vec<Enrolment>),
+}
+
 /// Belongs to one main node after the other, until the node leaves.
 async fn belong(roles: Arc<Roles>, driver: Arc<Driver>, entered: oneshot::Sender<Result<(), NameError>>) {
+    // The main node is to see this one go with its connection, and not before.
+    let _kept = belong_until_asked(&roles, &driver, entered).await;
+    roles.leave.send_replace(Leave::Said);
+    std::future::pending().await
+}
+
+async fn belong_until_asked(
+    roles: &Arc<Roles>,
+    driver: &Arc<Driver>,
+    entered: oneshot::Sender<Result<(), NameError>>,
+) -> Vec<Enrolment> {
     let mut entered = Some(entered);
-    let mut leave = roles.leave.subscribe();
-    let mut asked = pin!(async move {
-        let _ = leave.wait_for(|leave| *leave == Leave::Asked).await;
-    });
+    let mut asked = pin!(asked(roles.clone()));
     loop {
-        let enrolled = alt! {
-            enrolled = future(enrol(&roles, &driver)) => enrolled,
-            () = future(asked.as_mut()) => break,
-        };
-        let enrolled = match (enrolled, entered.take()) {
-            (Ok(enrolled), told) => {
+        let (admitted, mut enrolment) = match (enrol(roles, driver).await, entered.take()) {
+            (Ok(Entry::Admitted(admitted, enrolment)), told) => {
                 let _ = told.map(|told| told.send(Ok(())));
-                enrolled
+                (admitted, enrolment)
+            }
+            (Ok(Entry::Leaves(mut taken)), _) => {
+                for enrolment in &mut taken {
+                    enrolment.say_leaving(roles, driver).await;
+                }
+                return taken;
             }
             (Err(why), Some(told)) => {
                 let _ = told.send(Err(why));
-                return;
+                return Vec::new();
             }
-            (Err(NameError::Left), None) => return,
+            (Err(NameError::Left), None) => return Vec::new(),
             (Err(_), None) => {
                 Timer::after(AGAIN).await;
                 continue;
             }
         };
-        let Enrolment { main, mut notices, mut leaves } = enrolled;
+        let main = Peer::from(admitted.main);
+        driver.with_hub_now(|hub, _| {
+            hub.joined(main, &admitted.name);
+            admitted.members.iter().for_each(|(peer, name)| hub.joined((*peer).into(), name));
+        });
         loop {
             alt! {
-                notice = notices.recv() => match notice {
-                    Ok(notice) => hear(&roles, &driver, notice),
+                notice = enrolment.notices.recv() => match notice {
+                    Ok(notice) => hear(roles, driver, notice),
                     Err(_) => break,
                 },
                 () = future(asked.as_mut()) => {
-                    let _ = leaves.send(Leaving).await;
-                    roles.leave.send_replace(Leave::Said);
-                    // The main node is to see this one go with its connection, and not before.
-                    return std::future::pending().await;
+                    enrolment.say_leaving(roles, driver).await;
+                    return vec![enrolment];
                 }
             }
         }
@@ -96,34 +112,117 @@ async fn belong(roles: Arc<Roles>, driver: Arc<Driver>, entered: oneshot::Sender
         // The name service may hear of it a little later.
         alt! {
             () = future(Timer::after(AGAIN)) => {}
-            () = future(asked.as_mut()) => break,
+            () = future(asked.as_mut()) => return Vec::new(),
         }
     }
-    roles.leave.send_replace(Leave::Said);
+}
+
+/// Waits until the node is to leave.
+async fn asked(roles: Arc<Roles>) {
+    let mut leave = roles.leave.subscribe();
+    let _ = leave.wait_for(|leave| *leave != Leave::No).await;
+}
+
+impl Enrolment {
+    /// Tells the main node. That may be telling this one something meanwhile.
+    async fn say_leaving(&mut self, roles: &Roles, driver: &Arc<Driver>) {
+        let mut slot = Some(Leaving);
+        while slot.is_some() {
+            let heard = alt! {
+                _ = self.leaves.send_from(&mut slot) => return,
+                notice = self.notices.recv() => notice,
+            };
+            match heard {
+                Ok(notice) => hear(roles, driver, notice),
+                // The main node is gone.
+                Err(_) => return,
+            }
+        }
+    }
 }
 
 /// Waits for a main node that admits this one.
-async fn enrol(roles: &Roles, driver: &Arc<Driver>) -> Result<Enrolment, NameError> {
-    loop {
-        let face = Naming::<Client<Membership>>::new(driver, MAIN, Face::Client).reserved().await?;
-        let MembershipClient { mut enrol, notices, leaves } = face;
-        let hello = Hello { name: roles.name.clone(), host: host(), process: std::process::id() };
-        let Admitted { main, name, members } = match world::within(RENEWED, enrol.call(hello)).await {
-            Some(Ok(admitted)) => admitted,
-            None => continue,
-            // It is gone again, or closes.
-            Some(Err(_)) => {
-                Timer::after(AGAIN).await;
-                continue;
-            }
-        };
-        let main = Peer::from(main);
-        driver.with_hub_now(|hub, _| {
-            hub.joined(main, &name);
-            members.iter().for_each(|(peer, name)| hub.joined((*peer).into(), name));
-        });
-        return Ok(Enrolment { main, notices, leaves });
+async fn enrol(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Entry, NameError> {
+    /// What has happened.
+    enum Step {
+        Asked,
+        Declared(Result<MembershipClient, NameError>),
+        Answered(Answer),
     }
+
+    // While a main node that is lost does not say what became of a call, the next call is on its way.
+    let mut calls = Calls::new();
+    // Kept until the next call is answered: without it the main node would count this one as lost.
+    let mut taken = Vec::new();
+    let mut wait = Duration::ZERO;
+    let mut asked = pin!(asked(roles.clone()));
+    loop {
+        let declared = async {
+            if !wait.is_zero() {
+                Timer::after(wait).await;
+            }
+            Naming::<Client<Membership>>::new(driver, MAIN, Face::Client).reserved().await
+        };
+        let step = alt! {
+            () = future(asked.as_mut()) => Step::Asked,
+            declared = future(declared) => Step::Declared(declared),
+            answer = future(first(&mut calls)) => Step::Answered(answer),
+        };
+        match step {
+            Step::Asked => break,
+            Step::Declared(face) => {
+                calls.push(Box::pin(call(roles.clone(), face?)));
+                wait = RENEWED + AGAIN;
+            }
+            Step::Answered(Answer::Admitted(admitted, enrolment)) => return Ok(Entry::Admitted(admitted, enrolment)),
+            Step::Answered(Answer::Taken(enrolment)) => {
+                taken.push(enrolment);
+                wait = if calls.is_empty() { Duration::ZERO } else { wait };
+            }
+            Step::Answered(Answer::NotTaken { in_time }) if calls.is_empty() => {
+                // It is gone again, or closes.
+                wait = if in_time { AGAIN } else { Duration::ZERO };
+            }
+            Step::Answered(Answer::NotTaken { .. }) => {}
+        }
+    }
+    while !calls.is_empty() {
+        match first(&mut calls).await {
+            Answer::Admitted(admitted, enrolment) => return Ok(Entry::Admitted(admitted, enrolment)),
+            Answer::Taken(enrolment) => taken.push(enrolment),
+            Answer::NotTaken { .. } => {}
+        }
+    }
+    Ok(Entry::Leaves(taken))
+}
+
+/// Calls the main node, until the node is to leave, or the call is to be made anew. What then became of it is the
+/// truth: a call that is dropped might have been taken.
+async fn call(roles: Arc<Roles>, face: MembershipClient) -> Answer {
+    let MembershipClient { mut enrol, notices, leaves } = face;
+    let enrolment = Enrolment { notices, leaves };
+    let hello = Hello { name: roles.name.clone(), host: host(), process: std::process::id() };
+    let deadline = world::within(RENEWED, asked(roles));
+    match enrol.call(hello).until(deadline).await {
+        Ok(admitted) => Answer::Admitted(admitted, enrolment),
+        Err(CallError::NoReply(RecvError::TimedOut)) => Answer::Taken(enrolment),
+        Err(CallError::NotTaken { why, .. }) => Answer::NotTaken { in_time: !why.is_timed_out() },
+        Err(_) => Answer::NotTaken { in_time: true },
+    }
+}
+
+/// The first answer that comes.
+async fn first(calls: &mut Calls) -> Answer {
+    poll_fn(|cx| {
+        for (at, call) in calls.iter_mut().enumerate() {
+            if let Poll::Ready(answer) = call.as_mut().poll(cx) {
+                drop(calls.remove(at));
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn hear(roles: &Roles, driver: &Arc<Driver>, notice: Notice) {

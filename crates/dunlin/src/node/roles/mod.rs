@@ -31,8 +31,9 @@
 //!
 //! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
 //!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
-//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started: as soon as the connection with
-//!   it counts as dead ([`NodeBuilder::grace`]), and the name service's lease of 3 s is over. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
+//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started as soon as
+//!   that is noticed, and the name service's lease of 3 s is over. The death of a process on the same host is noticed at once, otherwise at the latest after
+//!   [`NodeBuilder::grace`]. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
 //!   when it comes. What holds of names in a network that is split holds of the main node's: each part may have one.
 //! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
 //!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
@@ -344,8 +345,9 @@ enum Leave {
     Said,
 }
 
-/// So long a member may take to tell the main node that it leaves.
-const SAY_LEAVING: Duration = Duration::from_secs(1);
+/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle was
+/// dropped waits for its members.
+pub(super) const SAY_LEAVING: Duration = Duration::from_secs(1);
 
 impl Roles {
     pub(super) fn new(settings: &Settings, me: Peer) -> Arc<Self> {
@@ -359,11 +361,15 @@ impl Roles {
         })
     }
 
-    /// Before a node leaves. Gives those whom it has waited for in vain.
-    pub(super) async fn close(&self, driver: &Arc<Driver>) -> Vec<Member> {
+    pub(super) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
+    pub(super) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
         match self.role {
             None => Vec::new(),
-            Some(Role::Main) => main::close(self, driver).await,
+            Some(Role::Main) => main::close(self, driver, patience).await,
             Some(Role::Member) => {
                 self.leave.send_if_modified(|leave| {
                     let asks = *leave == Leave::No;
@@ -371,7 +377,7 @@ impl Roles {
                     asks
                 });
                 let mut leave = self.leave.subscribe();
-                let _ = world::within(SAY_LEAVING, leave.wait_for(|leave| *leave == Leave::Said)).await;
+                let _ = world::within(SAY_LEAVING.min(patience), leave.wait_for(|leave| *leave == Leave::Said)).await;
                 Vec::new()
             }
         }
@@ -393,24 +399,26 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
         let inner = &node.inner;
         let Some(role) = inner.roles.role else { return Ok(node) };
         let entry = async {
-            let task = match role {
-                Role::Main => main::enter(&inner.roles, &inner.driver, node.me(), &inner.config.app.value).await,
-                Role::Member => member::enter(&inner.roles, &inner.driver).await,
-            };
-            task.inspect(
-                |_| tracing::info!(target: "dunlin::node", application = inner.config.app.value, %role, "joined"),
-            )
+            let (roles, driver, application) = (&inner.roles, &inner.driver, &inner.config.app.value);
+            let keep = |task| super::bell::lock(&inner.tasks).push(task);
+            match role {
+                Role::Main => keep(main::enter(roles, driver, node.me(), application).await?),
+                Role::Member => {
+                    let (task, entered) = member::enter(roles, driver);
+                    keep(task);
+                    entered.await?;
+                }
+            }
+            tracing::info!(target: "dunlin::node", application, %role, "joined");
+            Ok(())
         };
         settings.patiently(&inner.driver, &inner.config.app.value, entry).await
     };
     match entered {
-        Ok(task) => {
-            super::bell::lock(&node.inner.tasks).push(task);
-            Ok(node)
-        }
+        Ok(()) => Ok(node),
         Err(why) => {
-            // It gives up its addresses. There is nobody to whom it owes more than a moment.
-            node.inner.roles.leave.send_replace(Leave::Said);
+            // It gives up its addresses. If that takes longer, it goes on without this call: a main node may have
+            // admitted it meanwhile, and has to be told.
             let _ = world::within(AGAIN, node.leave()).await;
             Err(why)
         }
