@@ -9,7 +9,7 @@ use dunlin::node::{Node, NodeBuilder, NodeError};
 use serde_json::json;
 
 use crate::failure::{Failure, Signals, after_leaving};
-use crate::output::{Output, columns, show_log};
+use crate::output::{Output, columns, printable, show_log};
 use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, plain, visit};
 
@@ -187,7 +187,8 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         let face = if end.shared { format!("shared {}", end.face) } else { end.face.clone() };
         let state = end.waits_for().map_or_else(|| end.state.to_string(), |what| format!("waits for {what}"));
         let since = format!("{:.1} s", end.since.as_secs_f64());
-        rows.push(vec![end.name.clone(), face, state, since, end.node.clone(), end.addresses.join(", ")]);
+        // Other nodes say where they are: a terminal must not take that for commands.
+        rows.push(vec![end.name.clone(), face, state, since, end.node.clone(), printable(&end.addresses.join(", "))]);
     }
     let table = if names.ends.is_empty() { "no name is declared".to_owned() } else { columns(&rows) };
     output.say(&(), || format!("node {}{of}\n{table}", names.node));

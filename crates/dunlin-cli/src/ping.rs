@@ -89,6 +89,8 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     for said in [format!("{address}: "), format!("cannot connect to `{address}`: ")] {
         why = why.replace(&said, "");
     }
+    // Another node may have said the address.
+    let (address, why) = (printable(address), printable(&why));
     let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
     Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
 }

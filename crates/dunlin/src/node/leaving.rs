@@ -78,7 +78,8 @@ impl fmt::Display for Unacknowledged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}", self.peer)?;
         if let Some(address) = self.addresses.first() {
-            write!(f, " at {address}")?;
+            // The node has said it itself: a terminal must not take it for commands.
+            write!(f, " at {}", address.escape_debug())?;
         }
         match self.values {
             0 => Ok(()),
