@@ -383,8 +383,13 @@ impl Ready {
         }
         let mut left = self.left;
         let budget = self.budget;
+        let is_first = self.begun.is_none();
         let Begun { header, index, identities } = self.begin();
         let (header, index, first) = (header.value(), *index, identities.first().as_u64());
+        if is_first && crate::budget::is_spent() && crate::budget::refuse(cx) {
+            return Poll::Pending;
+        }
+        let refusals = crate::budget::refusals();
         let mut remote = header.remote.lock();
         let old = match &mut remote.task {
             Some(task) if task.will_wake(cx.waker()) => None,
@@ -393,14 +398,19 @@ impl Ready {
         drop(remote);
         drop(old);
         let owned = Owned::new(index, header);
+        if !is_first && owned.outer.header.is_none() {
+            // It comes from its runtime.
+            crate::budget::renew();
+        }
         let entered = waits::enter(first);
         let polling = Polling { header, first };
         // SAFETY: this thread's token is in `owner`, and nothing else is called.
         unsafe { header.local(|local| local.operations = budget) };
-        let mut polls = 0;
+        let (mut polls, mut gives_way) = (0, false);
         let ended = loop {
             if polls == budget {
                 owned.yield_task(cx);
+                gives_way = true;
                 break false;
             }
             // Else two branches that always wake each other would keep it unread for ever.
@@ -412,6 +422,7 @@ impl Ready {
                 // SAFETY: as above, and `take_ending` calls nothing else.
                 if unsafe { header.local(Local::take_ending) } {
                     owned.yield_task(cx);
+                    gives_way = true;
                     break false;
                 }
                 if header.has_mail.load(Ordering::Acquire) {
@@ -435,6 +446,13 @@ impl Ready {
         };
         std::mem::forget(polling);
         drop((entered, owned));
+        if !gives_way && crate::budget::refusals() != refusals {
+            crate::budget::forget_refusals(refusals);
+            if ended {
+                // Its task has yet to give way.
+                crate::budget::exhaust();
+            }
+        }
         if ended { Poll::Ready(()) } else { Poll::Pending }
     }
 }
