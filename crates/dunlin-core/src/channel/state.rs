@@ -18,7 +18,7 @@ use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
-use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::broadcast::Hub;
 use crate::budget;
 use crate::choice::ChoiceCx;
@@ -350,6 +350,9 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: &ChoiceCx,
     ) -> Poll<Result<(), Failed>> {
+        if post.ticket == BEHIND {
+            post.ticket = 0;
+        }
         self.poll_send_queued(post, &mut Source::Slot(slot), cx, Some(choice))
     }
 
@@ -369,6 +372,23 @@ impl<T> Chan<T> {
         choice: &ChoiceCx,
     ) -> Poll<Result<(), Failed>> {
         self.poll_send_queued(post, &mut Source::Pool(pool), cx, Some(choice))
+    }
+
+    /// Takes the offer of a pool back that was made for another choice.
+    pub(crate) fn poll_retract(&self, post: &mut Post, pool: &Pool<T>, cx: &Context<'_>) -> Poll<Retracted> {
+        if post.ticket == 0 {
+            return Poll::Ready(Retracted::Back);
+        }
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let retracted = queue(&mut g).retract(post.ticket, pool, cx.waker(), &mut after);
+        publish(&mut g);
+        drop(g);
+        if retracted.is_ready() {
+            (post.ticket, post.turns) = (0, 0);
+            self.end_wait(post.handle, Doing::Send);
+        }
+        retracted
     }
 
     #[inline(never)]
@@ -397,6 +417,13 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
+        if post.ticket != 0
+            && !queue.is_offered_by(post.ticket, choice.map(|c| &**c.offering(cx.waker()).0))
+            && queue.take_back(post.ticket, source, after)
+        {
+            // It was lent to another choice before: it is offered anew.
+            (post.ticket, post.turns) = (0, 0);
+        }
         if post.ticket != 0 {
             return match queue.look(post.ticket, source, ends, cx.waker(), after) {
                 // Another party may have decided the choice for another branch.

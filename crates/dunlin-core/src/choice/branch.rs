@@ -40,6 +40,12 @@ pub trait Branch {
     #[doc(hidden)]
     fn chosen(&self, _turn: u32) {}
 
+    /// Gives its end, or each of its ends, another turn, if the function has one for how that looks.
+    #[doc(hidden)]
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        next(self.look()).into_iter().for_each(|turn| self.chosen(turn));
+    }
+
     /// Whoever was turned away by this branch's offer looks again.
     #[doc(hidden)]
     fn rouse(&self) {}
@@ -89,6 +95,10 @@ impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
         (**self).chosen(turn);
     }
 
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        (**self).set_turn(next);
+    }
+
     fn rouse(&self) {
         (**self).rouse();
     }
@@ -111,6 +121,10 @@ impl<P: DerefMut<Target: Branch>> Branch for Pin<P> {
 
     fn chosen(&self, turn: u32) {
         (**self).chosen(turn);
+    }
+
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        (**self).set_turn(next);
     }
 
     fn rouse(&self) {

@@ -51,7 +51,7 @@ pub enum Step<'a, 'b> {
     Chosen(u32),
     Rouse,
     Unchosen,
-    /// Gives the end of the branch another turn, if the function has one for how the branch looks.
+    /// Gives the end of the branch another turn, if the function has one for how it looks.
     Turn(fn(Look) -> Option<u32>),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
         Step::Unchosen => branch.unchosen(),
-        Step::Turn(turn) => turn(branch.look()).into_iter().for_each(|turn| branch.chosen(turn)),
+        Step::Turn(next) => branch.set_turn(next),
         Step::Survey(_) => {}
     }
     Poll::Pending
