@@ -711,6 +711,7 @@ impl<T> Queue<T> {
             ticket,
             handle: of,
             owner: Owner::Operation,
+            has_turn: false,
             value: slot.map_or(Value::Gone, Value::Here),
             standing: Standing::Waiting,
             choice: None,

@@ -149,6 +149,8 @@ struct Offer<T> {
     ticket: u64,
     handle: Handle,
     owner: Owner,
+    /// It waits for the receivers that were woken for it, and for nothing else.
+    has_turn: bool,
     value: Value<T>,
     standing: Standing,
     /// The choice it belongs to, and as which branch; `None`: firm.
@@ -270,8 +272,8 @@ pub(crate) struct Queue<T> {
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
     watchers: Watchers,
-    /// A send waits for receivers that it has woken: the last of them to be polled wakes it.
-    pub(crate) has_turn: bool,
+    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and others that wait so.
+    has_turn: bool,
     /// Those who wait only for the channel to end.
     idle: Vec<Idle>,
     pub(crate) kind: policy::Kind,
@@ -396,16 +398,18 @@ impl<T> Queue<T> {
     }
 
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
-    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>) {
+    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         self.held_offers += usize::from(value.is_none());
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
+        self.has_turn |= has_turn;
         self.offers.push_back(Offer {
             ticket,
             handle,
             owner,
+            has_turn,
             value,
             standing,
             choice: None,
@@ -521,6 +525,7 @@ impl<T> Queue<T> {
             ticket,
             handle,
             owner: Owner::Operation,
+            has_turn: false,
             value: source.offered(),
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
@@ -1209,6 +1214,13 @@ impl<T> Queue<T> {
         self.watchers.has_unpolled()
     }
 
+    /// The send under this ticket waits until all receivers that were woken have been polled.
+    pub(crate) fn begin_turn(&mut self, ticket: u64) {
+        if let Some(index) = self.find(ticket) {
+            (self.offers[index].has_turn, self.has_turn) = (true, true);
+        }
+    }
+
     /// A receiver has been polled, or is gone: the sends whose turn that ends look again.
     pub(crate) fn end_turn(&mut self, wakes: &mut Wakes) {
         if !self.has_turn || self.watchers_unpolled() {
@@ -1216,6 +1228,9 @@ impl<T> Queue<T> {
         }
         self.has_turn = false;
         for offer in &mut self.offers {
+            if !std::mem::take(&mut offer.has_turn) {
+                continue;
+            }
             wakes.add(offer.waker.take());
             if let Some((decision, _)) = &offer.choice {
                 decision.nudge(wakes);
