@@ -335,7 +335,9 @@ fn a_waker_that_panics_at_the_end_of_a_turn_leaves_other_turns_their_ends() {
             assert!(receiving.as_mut().poll(noop).is_pending());
             let mut sending = std::pin::pin!(tx.send(1).within(Duration::ZERO));
             assert!(sending.as_mut().poll(&mut std::task::Context::from_waker(&panics.clone().into())).is_pending());
+            let begin = Instant::now();
             while panics.0.load(Ordering::Relaxed) == 0 {
+                assert!(begin.elapsed() < Duration::from_secs(5), "the turn does not end");
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             let sent = tokio::time::timeout(Duration::from_secs(5), sending).await.expect("the turn ends");
