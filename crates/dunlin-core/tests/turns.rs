@@ -151,3 +151,30 @@ fn the_end_of_a_turn_wakes_only_the_sends_that_wait_for_it() {
     assert!(wakes.take() > 0);
     assert_eq!(others.count(), 0, "they have no deadline");
 }
+
+/// The end of a turn came later, and its waker was that of whatever had the place of the process by then.
+#[test]
+fn a_turn_of_a_send_that_is_over_wakes_nothing() {
+    let _alone = by_hand();
+    let ((mut tx, mut rx), wakes) = (channel(), Arc::<Wakes>::default());
+    for in_choice in [false, true] {
+        let (mut receiving, mut slot) = (rx.recv(), Some(1));
+        assert!(poll(&mut receiving).is_none());
+        if in_choice {
+            let mut choice = Box::pin(async {
+                alt! { biased; sent = tx.send_from(&mut slot) => sent.is_ok(), skip => false }
+            });
+            assert_eq!(poll_woken(&mut choice, &wakes), None);
+            assert_eq!(poll(&mut receiving), Some(Ok(1)));
+            assert_eq!(poll_woken(&mut choice, &wakes), Some(true));
+        } else {
+            let mut sending = tx.send(1).until(ready(()));
+            assert_eq!(poll_woken(&mut sending, &wakes), None);
+            assert_eq!(poll(&mut receiving), Some(Ok(1)));
+            assert_eq!(poll_woken(&mut sending, &wakes), Some(Ok(())));
+        }
+        wakes.take();
+        end_the_turn();
+        assert_eq!(wakes.count(), 0);
+    }
+}
