@@ -8,7 +8,7 @@ use dunlin::node::{NameError, Node};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::{Output, is_written};
+use crate::output::{Output, is_written, printable};
 use crate::who::{Who, visit};
 
 /// So long an answer may take.

@@ -11,8 +11,16 @@
 //!    the place of another. A loop that drops every operation it was refused gets on after [`REFUSALS_MAX`].
 //! 3. A choice asks once for all its branches. What its branches poll inside (`future(f)`, a deadline) may be refused, there or by the
 //!    runtime's own budget ([`give_way_to_runtime`]). Then the choice gives way too: it goes on neither to lower branches nor to `skip`.
+//!    It wakes its task itself, because what was refused may have woken something else. A `future(f)` that spends the whole budget in one poll
+//!    counts as waiting: the choice looks at lower branches, else such a branch would starve timers below it, but does not `skip`.
 //! 4. A `par!` lets its other branches go on where one was refused, and ends its poll after as many operations as it may do polls.
+//!    It renews the budget in each poll but its first. Its first poll may be refused, and one that was refused inside and is over in the
+//!    same poll leaves the budget spent: else a loop of such would never give way. To what is around it nothing was refused, unless it gave
+//!    way itself: what was refused inside has been polled again.
 //! 5. The runtime may say how a task that gives way is woken ([`set_waking`]): after its neighbours, timers and sockets.
+//!
+//! A blocking executor that runs inside a task (`block_on` of another crate, on a thread of a runtime) may hang: what is refused there, by this
+//! budget or by that of tokio's own operations, may be woken only when the task that blocks has returned to its runtime.
 //!
 //! An executor in which all follows from a seed renews the budget at each poll: what is left depends on what the thread did before. In
 //! loom and shuttle models the budget is never spent.
@@ -34,6 +42,8 @@ thread_local! {
     static REFUSED: Cell<u32> = const { Cell::new(0) };
     /// How many were refused in all, also by the runtime's budget. Wraps.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
+    /// How many were refused by the runtime's budget. Wraps.
+    static BY_RUNTIME: Cell<u32> = const { Cell::new(0) };
 }
 
 static WAKING: OnceLock<fn(&Waker)> = OnceLock::new();
@@ -74,6 +84,37 @@ pub(crate) fn refusals() -> u32 {
     REFUSALS.get()
 }
 
+/// Nothing that was refused since there were so many waits for another poll of the task: it has been polled again.
+#[inline]
+pub(crate) fn forget_refusals(since: u32) {
+    REFUSALS.set(since);
+}
+
+/// How the budget stood before something was polled.
+pub(crate) struct Before {
+    is_whole: bool,
+    refusals: u32,
+    by_runtime: u32,
+}
+
+impl Before {
+    pub(crate) fn new() -> Self {
+        let is_whole = LEFT.get() == OPERATIONS_MAX as i32;
+        Self { is_whole, refusals: refusals(), by_runtime: BY_RUNTIME.get() }
+    }
+
+    /// Whether the whole budget was spent since, and something was refused for that alone.
+    pub(crate) fn was_spent(&self) -> bool {
+        self.is_whole && self.refusals != refusals() && self.by_runtime == BY_RUNTIME.get()
+    }
+}
+
+/// What comes next in this poll is refused.
+#[cold]
+pub(crate) fn exhaust() {
+    LEFT.set(0);
+}
+
 /// The budget is spent: refuses the operation that asks in its first poll. `false`: it is to go on, with a new budget.
 #[cold]
 pub(crate) fn refuse(cx: &Context<'_>) -> bool {
@@ -91,12 +132,19 @@ pub(crate) fn refuse(cx: &Context<'_>) -> bool {
 /// goes on to another branch because of that.
 #[cold]
 pub fn give_way_to_runtime(cx: &Context<'_>) {
+    BY_RUNTIME.set(BY_RUNTIME.get().wrapping_add(1));
     give_way(cx.waker(), u32::MAX);
 }
 
 /// An operation was refused, after so many that were ready. Its task, or its branch of a `par!`, is polled again.
 fn give_way(waker: &Waker, operations: u32) {
     REFUSALS.set(REFUSALS.get().wrapping_add(1));
+    poll_again(waker, operations);
+}
+
+/// Wakes a task that gives way, or its branch of a `par!`, after so many operations that were ready.
+#[cold]
+pub(crate) fn poll_again(waker: &Waker, operations: u32) {
     if crate::par::ready::is_inside() {
         // First woken, so that it waits for the next poll of the `par!` if this one is to end.
         waker.wake_by_ref();

@@ -66,6 +66,16 @@ pin_project_lite::pin_project! {
         // It has been awaited before.
         again: bool,
     }
+
+    impl<O, D> PinnedDrop for Until<O, D> {
+        fn drop(this: Pin<&mut Self>) {
+            let patience = *this.project().patience;
+            if patience & TIMED != 0 {
+                // Its end would wake whoever has the waker's place by then.
+                turn::forget(patience & !TIMED);
+            }
+        }
+    }
 }
 
 /// The turn of an offer whose deadline has passed ends by a timer.

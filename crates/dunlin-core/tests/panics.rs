@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use dunlin_core::{Barrier, Choice, Par, RecvError, barrier, broadcast, channel, channel_with, fifo};
+use dunlin_core::{
+    Barrier, Choice, PATIENCE_TICKS, Par, RecvError, barrier, broadcast, channel, channel_with, fifo, waits,
+};
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
@@ -210,4 +212,24 @@ fn a_panicking_waker_keeps_no_claim_out() {
     assert_eq!(bells.rung()[1], 1);
     assert!(poll(&mut waiting, Waker::noop()).is_ready());
     drop(rx);
+}
+
+/// The patience of a line of claims is told as time passes: it told no more once a waker had panicked.
+#[test]
+fn a_panicking_waker_ends_no_patience_with_claims() {
+    let (tx, _rx) = channel::<u8>();
+    let mut tx = tx.share();
+    let mut handles = [(); 3].map(|()| tx.clone());
+    let bells = Bells::new(2, 1);
+    let claim = poll(&mut tx.claim(), Waker::noop());
+    let mut claims: Vec<_> = handles.iter_mut().map(|tx| Box::pin(tx.claim())).collect();
+    let wakers = [Waker::noop().clone(), bells.waker(0), bells.waker(1)];
+    assert!(claims.iter_mut().zip(&wakers).all(|(claim, waker)| poll(claim, waker).is_pending()));
+    drop(claim);
+    let pass = || waits::advance(waits::tick().wrapping_add(PATIENCE_TICKS));
+    pass();
+    assert_eq!(bells.rung(), [1, 0], "the first was not polled, so it is the second one's turn, whose waker panics");
+    pass();
+    assert_eq!(bells.rung(), [0, 1], "the second was not polled either");
+    assert!(poll(&mut claims[2], Waker::noop()).is_ready());
 }

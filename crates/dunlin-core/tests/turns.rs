@@ -111,3 +111,70 @@ fn a_deadline_of_nothing_waits_for_the_receiver_or_the_timer() {
     let timed_out = SendError::NotTaken { value: 2, why: Why::TimedOut };
     assert_eq!(poll_woken(&mut sending, &wakes), Some(Err(timed_out)));
 }
+
+/// A receive that was woken, and is given up for another branch of its choice, ends the turn of the send that woke it.
+#[test]
+fn a_receiver_that_goes_elsewhere_ends_the_turn() {
+    let _alone = by_hand();
+    let ((mut tx, mut rx), (mut ty, mut ry), wakes) = (channel(), channel(), Arc::<Wakes>::default());
+    let mut choice = Box::pin(async {
+        alt! { biased; _ = ry.recv() => 1, _ = rx.recv() => 2 }
+    });
+    assert!(poll(&mut choice).is_none());
+    let mut other = ty.send(1);
+    assert!(poll(&mut other).is_none());
+    let mut sending = tx.send(1).until(ready(()));
+    assert_eq!(poll_woken(&mut sending, &wakes), None);
+    assert_eq!(wakes.count(), 0, "the send waits and does not spin");
+    assert_eq!(poll(&mut choice), Some(1));
+    drop(choice);
+    assert!(wakes.take() > 0, "the receiver has gone elsewhere");
+    assert_eq!(poll_woken(&mut sending, &wakes), Some(Err(SendError::NotTaken { value: 1, why: Why::TimedOut })));
+}
+
+/// It woke every send that waited there.
+#[test]
+fn the_end_of_a_turn_wakes_only_the_sends_that_wait_for_it() {
+    let _alone = by_hand();
+    let ((tx, rx), wakes, others) = (channel(), Arc::<Wakes>::default(), Arc::<Wakes>::default());
+    let (first, mut rx) = (tx.share(), rx.share());
+    let mut handles = [(); 4].map(|()| first.clone());
+    let mut receiving = rx.recv();
+    assert!(poll(&mut receiving).is_none());
+    let [hurried, waiting @ ..] = &mut handles;
+    let mut waiting: Vec<_> = waiting.iter_mut().map(|tx| tx.send(1)).collect();
+    assert!(waiting.iter_mut().all(|sending| poll_woken(sending, &others).is_none()));
+    let mut hurried = hurried.send(2).until(ready(()));
+    assert_eq!(poll_woken(&mut hurried, &wakes), None);
+    others.take();
+    drop(receiving);
+    assert!(wakes.take() > 0);
+    assert_eq!(others.count(), 0, "they have no deadline");
+}
+
+/// The end of a turn came later, and its waker was that of whatever had the place of the process by then.
+#[test]
+fn a_turn_of_a_send_that_is_over_wakes_nothing() {
+    let _alone = by_hand();
+    let ((mut tx, mut rx), wakes) = (channel(), Arc::<Wakes>::default());
+    for in_choice in [false, true] {
+        let (mut receiving, mut slot) = (rx.recv(), Some(1));
+        assert!(poll(&mut receiving).is_none());
+        if in_choice {
+            let mut choice = Box::pin(async {
+                alt! { biased; sent = tx.send_from(&mut slot) => sent.is_ok(), skip => false }
+            });
+            assert_eq!(poll_woken(&mut choice, &wakes), None);
+            assert_eq!(poll(&mut receiving), Some(Ok(1)));
+            assert_eq!(poll_woken(&mut choice, &wakes), Some(true));
+        } else {
+            let mut sending = tx.send(1).until(ready(()));
+            assert_eq!(poll_woken(&mut sending, &wakes), None);
+            assert_eq!(poll(&mut receiving), Some(Ok(1)));
+            assert_eq!(poll_woken(&mut sending, &wakes), Some(Ok(())));
+        }
+        wakes.take();
+        end_the_turn();
+        assert_eq!(wakes.count(), 0);
+    }
+}

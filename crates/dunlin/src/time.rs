@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,7 +26,7 @@ pub trait Deadline: Operation {
     /// value back.
     ///
     /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until it has been polled, or for
-    /// a millisecond.
+    /// a millisecond; for up to 5 ms where threads wait for a processor.
     ///
     /// # Panics
     /// When polled outside a tokio runtime with time.
@@ -501,10 +501,11 @@ pub(crate) fn keep_ticking() {
     TICKING.get_or_init(|| {
         dunlin_core::__rt::set_waking(world::wake_later);
         dunlin_core::__rt::set_turn_timer(end_turn_later);
+        TICKER.runs.store(true, Ordering::Release);
         let ticker = std::thread::Builder::new().name("dunlin-tick".into()).spawn(|| TICKER.run());
         // Without the thread everything works but the ages in the wait records, and patience with sleeping claimers.
-        TICKER.runs.store(ticker.is_ok(), Ordering::Release);
         if let Err(error) = ticker {
+            TICKER.stopped();
             eprintln!("dunlin: no thread for the clock of the wait records: {error}");
         }
     });
@@ -512,6 +513,9 @@ pub(crate) fn keep_ticking() {
 
 /// How long a send that cannot wait waits for the receivers that it has woken to be polled.
 const TURN: Duration = Duration::from_millis(1);
+
+/// How long it waits at most where the threads wait for a processor.
+const TURN_MAX: Duration = Duration::from_millis(5);
 
 /// Ends a turn of the core's later. `false`: here that cannot be done.
 fn end_turn_later(number: u32) -> bool {
@@ -538,18 +542,48 @@ struct Ticker {
 struct Due {
     at: std::time::Instant,
     number: u32,
-    /// How often its end was put off.
-    put_off: u32,
+    began: std::time::Instant,
 }
 
-/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the turns go on.
+/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the turns go on, but not beyond
+/// [`TURN_MAX`].
 const LATE: Duration = Duration::from_micros(200);
 
-/// How often that may be.
-const PUT_OFF_MAX: u32 = 20;
+impl Due {
+    fn new(number: u32, now: std::time::Instant) -> Self {
+        Self { at: now + TURN, number, began: now }
+    }
+
+    fn is_put_off(&self, now: std::time::Instant) -> bool {
+        now > self.at + LATE && now + TURN <= self.began + TURN_MAX
+    }
+}
+
+/// Ends a turn. Its waker is the code of some runtime: its panic, which the hook has reported, ends neither the thread nor other turns.
+fn end_turn_of(due: Due) {
+    let _ = catch_unwind(AssertUnwindSafe(|| end_turn(due.number)));
+}
+
+/// The thread runs until this is dropped.
+struct Running<'a>(&'a Ticker);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.stopped();
+    }
+}
 
 impl Ticker {
+    /// The thread is not there: turns end by a number of polls, and those that have begun end now.
+    fn stopped(&self) {
+        let mut turns = self.lock();
+        self.runs.store(false, Ordering::Release);
+        let turns = std::mem::take(&mut *turns);
+        turns.into_iter().for_each(end_turn_of);
+    }
+
     fn run(&self) {
+        let _running = Running(self);
         let began = std::time::Instant::now();
         let mut next_tick = began + TICK;
         let mut watchdog = Watchdog::new();
@@ -557,16 +591,15 @@ impl Ticker {
             let (now, mut turns) = (std::time::Instant::now(), self.lock());
             let due = turns.iter().take_while(|due| due.at <= now).count();
             let mut due: Vec<_> = turns.drain(..due).collect();
-            let is_put_off = |due: &mut Due| now > due.at + LATE && due.put_off < PUT_OFF_MAX;
-            let put_off = |due: Due| Due { at: now + TURN, put_off: due.put_off + 1, ..due };
-            turns.extend(due.extract_if(.., is_put_off).map(put_off));
+            let put_off = due.extract_if(.., |due| due.is_put_off(now));
+            turns.extend(put_off.map(|due| Due { at: now + TURN, ..due }));
             if due.is_empty() && now < next_tick {
                 let next = turns.front().map_or(next_tick, |due| next_tick.min(due.at));
                 drop(self.begun.wait_timeout(turns, next - now));
                 continue;
             }
             drop(turns);
-            due.into_iter().for_each(|due| end_turn(due.number));
+            due.into_iter().for_each(end_turn_of);
             if now >= next_tick {
                 dunlin_core::waits::advance(began.elapsed().as_millis() as u32);
                 watchdog.look(TICK);
@@ -577,10 +610,10 @@ impl Ticker {
 
     /// `false`: the thread is not there.
     fn end_turn(&self, number: u32) -> bool {
+        let mut turns = self.lock();
         let runs = self.runs.load(Ordering::Acquire);
         if runs {
-            let mut turns = self.lock();
-            turns.push_back(Due { at: std::time::Instant::now() + TURN, number, put_off: 0 });
+            turns.push_back(Due::new(number, std::time::Instant::now()));
             let first = turns.len() == 1;
             drop(turns);
             if first {
@@ -593,5 +626,33 @@ impl Ticker {
     /// Nothing panics under this lock.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Due>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_is_put_off_only_where_the_thread_is_late_and_for_five_milliseconds_in_all() {
+        let began = std::time::Instant::now();
+        let ends = |late: Duration| {
+            let mut due = Due::new(1, began);
+            loop {
+                let now = due.at + late;
+                if !due.is_put_off(now) {
+                    return now - began;
+                }
+                due.at = now + TURN;
+            }
+        };
+        assert_eq!(ends(Duration::ZERO), TURN);
+        assert_eq!(ends(LATE), TURN + LATE);
+        for late in [201, 300, 500, 1_000, 2_000, 3_000, 3_999].map(Duration::from_micros) {
+            let end = ends(late);
+            assert!(end > TURN + late && end <= TURN_MAX + late, "{late:?} late: {end:?}");
+        }
+        // It was too late already.
+        assert_eq!(ends(Duration::from_millis(7)), Duration::from_millis(8));
     }
 }

@@ -316,3 +316,32 @@ fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
         assert!(reached >= REACHED_MIN, "{reached} of {TRIES}");
     });
 }
+
+/// The panic ended the thread that ends turns, so the next one lasted for ever.
+#[test]
+fn a_waker_that_panics_at_the_end_of_a_turn_leaves_other_turns_their_ends() {
+    struct Panics(AtomicUsize);
+    impl std::task::Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("this waker panics");
+        }
+    }
+    dunlin::block_on(async {
+        let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..3 {
+            let ((mut tx, mut rx), panics) = (channel(), Arc::new(Panics(AtomicUsize::new(0))));
+            let mut receiving = std::pin::pin!(rx.recv());
+            assert!(receiving.as_mut().poll(noop).is_pending());
+            let mut sending = std::pin::pin!(tx.send(1).within(Duration::ZERO));
+            assert!(sending.as_mut().poll(&mut std::task::Context::from_waker(&panics.clone().into())).is_pending());
+            let begin = Instant::now();
+            while panics.0.load(Ordering::Relaxed) == 0 {
+                assert!(begin.elapsed() < Duration::from_secs(5), "the turn does not end");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let sent = tokio::time::timeout(Duration::from_secs(5), sending).await.expect("the turn ends");
+            assert!(sent.is_err());
+        }
+    });
+}

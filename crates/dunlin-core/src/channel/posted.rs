@@ -187,7 +187,7 @@ impl<T> Operation for Posted<T> {
     }
 
     fn turn(&self) -> Turn {
-        if let State::Out(chan, _) = &self.state { chan.turn() } else { Turn::Over }
+        if let State::Out(chan, ticket) = &self.state { chan.turn(*ticket) } else { Turn::Over }
     }
 }
 

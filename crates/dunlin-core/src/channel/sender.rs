@@ -428,7 +428,7 @@ impl<T> Operation for Sending<'_, T> {
     }
 
     fn turn(&self) -> Turn {
-        if self.post.is_out() { self.chan.turn() } else { Turn::Over }
+        self.post.turn(self.chan)
     }
 }
 
@@ -515,7 +515,7 @@ impl<T> Operation for SendingFrom<'_, T> {
     }
 
     fn turn(&self) -> Turn {
-        if self.post.is_out() { self.chan.turn() } else { Turn::Over }
+        self.post.turn(self.chan)
     }
 }
 

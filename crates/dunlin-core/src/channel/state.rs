@@ -18,7 +18,7 @@ use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
-use super::queue::{Ends, Handle, Offered, Pool, Queue, Source, Stand, Took};
+use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::broadcast::Hub;
 use crate::budget;
 use crate::choice::ChoiceCx;
@@ -51,8 +51,10 @@ const WOKEN: u32 = 1 << 8;
 const SENDERS: u32 = 0x7f << 9;
 const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
-const RECEIVERS: u32 = 0x7f << 16;
+const RECEIVERS: u32 = 0x3f << 16;
 const ONE_RECEIVER: u32 = 1 << 16;
+/// A send waits for the receive that it has woken: if that one is given up it wakes the send. May be of an earlier send.
+const TURN: u32 = 1 << 22;
 /// The strongest poison that the channel is immune to. Never changes.
 const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
 const IMMUNITY_SHIFT: u32 = 23;
@@ -114,6 +116,11 @@ impl Post {
         }
     }
 
+    /// What a send that can do nothing else may still wait for.
+    pub(crate) fn turn<T>(&self, chan: &Chan<T>) -> Turn {
+        if self.is_out() { chan.turn(self.ticket) } else { Turn::Over }
+    }
+
     /// Whether something is offered, or about to be.
     pub(crate) fn is_out(&self) -> bool {
         self.ticket != 0
@@ -159,14 +166,14 @@ fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     }
     let (value, waiter) = (g.value.take(), g.waiter.take());
     if offered {
-        queue.adopt_offer(value, waiter);
+        queue.adopt_offer(value, waiter, g.has_any(TURN));
     } else if let Some(waker) = waiter
         && g.has(WATCHED)
     {
         queue.adopt_watcher(waker);
     }
     g.queue = Some(queue);
-    g.clear(HELD | WATCHED | WOKEN);
+    g.clear(HELD | WATCHED | WOKEN | TURN);
     g.set(QUEUED);
 }
 
@@ -350,6 +357,9 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: &ChoiceCx,
     ) -> Poll<Result<(), Failed>> {
+        if post.ticket == BEHIND {
+            post.ticket = 0;
+        }
         self.poll_send_queued(post, &mut Source::Slot(slot), cx, Some(choice))
     }
 
@@ -369,6 +379,23 @@ impl<T> Chan<T> {
         choice: &ChoiceCx,
     ) -> Poll<Result<(), Failed>> {
         self.poll_send_queued(post, &mut Source::Pool(pool), cx, Some(choice))
+    }
+
+    /// Takes the offer of a pool back that was made for another choice.
+    pub(crate) fn poll_retract(&self, post: &mut Post, pool: &Pool<T>, cx: &Context<'_>) -> Poll<Retracted> {
+        if post.ticket == 0 {
+            return Poll::Ready(Retracted::Back);
+        }
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let retracted = queue(&mut g).retract(post.ticket, pool, cx.waker(), &mut after);
+        publish(&mut g);
+        drop(g);
+        if retracted.is_ready() {
+            (post.ticket, post.turns) = (0, 0);
+            self.end_wait(post.handle, Doing::Send);
+        }
+        retracted
     }
 
     #[inline(never)]
@@ -397,6 +424,13 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
+        if post.ticket != 0
+            && !queue.is_offered_by(post.ticket, choice.map(|c| &**c.offering(cx.waker()).0))
+            && queue.take_back(post.ticket, source, after)
+        {
+            // It was lent to another choice before: it is offered anew.
+            (post.ticket, post.turns) = (0, 0);
+        }
         if post.ticket != 0 {
             return match queue.look(post.ticket, source, ends, cx.waker(), after) {
                 // Another party may have decided the choice for another branch.
@@ -421,7 +455,9 @@ impl<T> Chan<T> {
                         && post.turns != TURNS_MAX
                     {
                         let turn = queue.turn();
-                        queue.has_turn |= turn == Turn::Here && choice.has_rivals();
+                        if turn == Turn::Here && choice.has_rivals() {
+                            queue.begin_turn(post.ticket);
+                        }
                         drop(g);
                         post.take_turn(choice, turn, cx);
                     }
@@ -445,7 +481,9 @@ impl<T> Chan<T> {
                 // Also if others woke the receivers before: they have yet to be polled.
                 let turn = if choice.is_some() { queue.turn() } else { Turn::Over };
                 let turn = if woke || turn == Turn::Here { turn } else { Turn::Over };
-                queue.has_turn |= turn == Turn::Here && choice.is_some_and(ChoiceCx::has_rivals);
+                if turn == Turn::Here && choice.is_some_and(ChoiceCx::has_rivals) {
+                    queue.begin_turn(ticket);
+                }
                 publish(&mut g);
                 post.ticket = ticket;
                 self.begin_wait(post.handle, Doing::Send);
@@ -629,18 +667,23 @@ impl<T> Chan<T> {
         Recorded::handle(self.record.id(), Location::caller())
     }
 
-    /// What a send that is out, and waits for nothing else, may still wait for.
-    pub(crate) fn turn(&self) -> Turn {
+    /// What the send under this ticket, which waits for nothing else, may still wait for.
+    pub(crate) fn turn(&self, ticket: u64) -> Turn {
         let mut g = self.state.lock();
         let woken = g.has_any(WATCHED | WOKEN);
         match &mut g.queue {
             Some(queue) => {
                 let turn = queue.turn();
-                queue.has_turn |= turn == Turn::Here;
+                if turn == Turn::Here {
+                    queue.begin_turn(ticket);
+                }
                 turn
             }
             // A receiver that is polled takes the value.
-            None if woken => Turn::Here,
+            None if woken => {
+                g.set(TURN);
+                Turn::Here
+            }
             None => Turn::Over,
         }
     }
@@ -874,11 +917,16 @@ impl<T> Chan<T> {
     #[inline(never)]
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
-        if self.state.tag().is_none_or(|tag| tag & QUEUED != 0) {
+        if self.state.tag().is_none_or(|tag| tag & (QUEUED | TURN) != 0) {
             let mut after = After::new();
             let mut g = self.state.lock();
             if g.has(QUEUED) {
                 queue(&mut g).unwatch(handle, &mut after);
+            } else if g.has(TURN) {
+                g.clear(TURN | WOKEN);
+                if g.has(OFFER) && !g.has(HELD) {
+                    after.wakes.add(g.waiter.take());
+                }
             }
         }
     }
@@ -963,7 +1011,7 @@ impl<T> Chan<T> {
     }
 
     /// The caller makes another value that stands for the sending end; from then on the next drop of one leaves the channel as it
-    /// is. `false`: it must not, for the end is gone (or has 127 beside it already).
+    /// is. `false`: it must not, for the end is gone (or has 127 beside it already; a receiver 63).
     pub(crate) fn move_sender(&self) -> bool {
         self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::decision::{Branching, Decision};
+use crate::budget;
 use crate::waits::{Doing, Pid, Watch};
 
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
@@ -38,6 +39,12 @@ pub trait Branch {
     /// It was chosen; for the order of later choices.
     #[doc(hidden)]
     fn chosen(&self, _turn: u32) {}
+
+    /// Gives its end, or each of its ends, another turn, if the function has one for how that looks.
+    #[doc(hidden)]
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        next(self.look()).into_iter().for_each(|turn| self.chosen(turn));
+    }
 
     /// Whoever was turned away by this branch's offer looks again.
     #[doc(hidden)]
@@ -88,6 +95,10 @@ impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
         (**self).chosen(turn);
     }
 
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        (**self).set_turn(next);
+    }
+
     fn rouse(&self) {
         (**self).rouse();
     }
@@ -112,6 +123,10 @@ impl<P: DerefMut<Target: Branch>> Branch for Pin<P> {
         (**self).chosen(turn);
     }
 
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        (**self).set_turn(next);
+    }
+
     fn rouse(&self) {
         (**self).rouse();
     }
@@ -133,6 +148,8 @@ pub struct ChoiceCx {
     rivals: Cell<bool>,
     /// Something waits that is to be told if it is not chosen.
     foreign: Cell<bool>,
+    /// The branch that is being polled spends the whole budget in a poll.
+    busy: Cell<bool>,
 }
 
 /// What a branch asks of its choice before that looks at lower branches.
@@ -238,6 +255,11 @@ impl ChoiceCx {
         self.turn.take()
     }
 
+    /// Whether the branch that was polled spends the whole budget in a poll. Told once.
+    pub(super) fn take_busy(&self) -> bool {
+        self.busy.take()
+    }
+
     /// Whether branches wait that are to be told once that they were not chosen.
     pub(super) fn take_foreign(&self) -> bool {
         self.foreign.take()
@@ -285,7 +307,8 @@ pin_project_lite::pin_project! {
 /// Makes any future a branch of a choice.
 ///
 /// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
-/// chosen is dropped, with whatever it had begun. While it waits, its line in the [wait records](crate::waits) says "a future", and
+/// chosen is dropped, with whatever it had begun. One that does more than 128 operations in a poll counts as waiting after these: a
+/// prioritised choice goes on to lower branches, but not to `skip`. While it waits, its line in the [wait records](crate::waits) says "a future", and
 /// where it was named; what it waits for itself may have lines of its own.
 ///
 /// # Examples
@@ -310,7 +333,9 @@ impl<F: Future> Branch for Foreign<F> {
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<F::Output> {
         let this = self.project();
+        let before = budget::Before::new();
         let polled = choice.poll_foreign(false, || this.future.poll(cx));
+        choice.busy.set(polled.is_pending() && before.was_spent());
         this.watch.note(polled, Doing::Future, Pid::OUTSIDE, this.made)
     }
 

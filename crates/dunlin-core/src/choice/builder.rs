@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
-use crate::channel::queue::{Handle, Pool};
+use crate::channel::queue::{Handle, Pool, Retracted};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::error::{Failed, SendError};
@@ -290,7 +290,16 @@ pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T
     assert!(!senders.is_empty(), "send_to_any over no senders would wait for ever");
     let posts: Vec<_> = senders.iter_mut().map(|s| (&**s.chan(), Post::new(Handle::END))).collect();
     let choosing = Choosing::new(Order::Fair, false, posts.len());
-    SendingToAny { choosing, posts, pool: Pool::new(Lock::new(None)), slot, is_out: false, of: None, sent: 0 }
+    SendingToAny {
+        choosing,
+        posts,
+        pool: Pool::new(Lock::new(None)),
+        slot,
+        is_out: false,
+        of: None,
+        received: None,
+        sent: 0,
+    }
 }
 
 /// The operation of [`send_to_any`].
@@ -304,6 +313,8 @@ pub struct SendingToAny<'a, T> {
     is_out: bool,
     /// The choice that it is a branch of, by its decision.
     of: Option<u128>,
+    /// What came of it, in which part, before it was lent to this choice.
+    received: Option<(usize, Result<(), Failed>)>,
     /// Which sender it was, in the end.
     sent: usize,
 }
@@ -332,24 +343,42 @@ impl<T> SendingToAny<'_, T> {
         }
     }
 
-    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is taken back.
-    fn begin(&mut self, of: Option<u128>) {
-        if self.is_out {
-            if self.of != of {
-                self.withdraw();
+    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is taken back; if it was received
+    /// since, this is known then. Pending while an extended receive or an agent has it.
+    fn poll_begin(&mut self, of: Option<u128>, cx: &Context<'_>) -> Poll<()> {
+        if self.is_out && self.of != of && self.received.is_none() {
+            let mut waits = false;
+            for (part, (chan, post)) in self.posts.iter_mut().enumerate() {
+                match chan.poll_retract(post, &self.pool, cx) {
+                    Poll::Pending => waits = true,
+                    Poll::Ready(Retracted::Back) => {}
+                    Poll::Ready(Retracted::Taken) => self.received = Some((part, Ok(()))),
+                    Poll::Ready(Retracted::Failed(failed)) => self.received = Some((part, Err(failed))),
+                }
             }
-        } else {
+            if waits && self.received.is_none() {
+                return Poll::Pending;
+            }
+        }
+        if !self.is_out {
             self.is_out = true;
             *self.pool.lock() = self.slot.take();
         }
         self.of = of;
+        Poll::Ready(())
     }
 
     fn end(&mut self, part: usize, sent: Result<(), Failed>) -> Poll<Result<usize, SendError<usize>>> {
-        self.sent = part;
+        (self.received, self.sent) = (None, part);
         self.take_back();
         Poll::Ready(sent.map(|()| part).map_err(|failed| failed.with(part)))
     }
+}
+
+/// Gives the sender's end another turn.
+fn set_turn_of<T>(chan: &Chan<T>, next: fn(Look) -> Option<u32>) {
+    let side = &chan.record.sender;
+    next(Look::Maybe(Some(side.turn()))).into_iter().for_each(|turn| side.set_turn(turn));
 }
 
 /// Its channels are parts of one branch: the receive that takes the value decides for one of them.
@@ -360,7 +389,10 @@ impl<T> Branch for SendingToAny<'_, T> {
         let this = self.get_mut();
         assert!(this.posts.len() <= PARTS_MAX, "send_to_any as a branch has at most {PARTS_MAX} senders");
         let (decision, _) = choice.offering(cx.waker());
-        this.begin(Some(decision.id()));
+        std::task::ready!(this.poll_begin(Some(decision.id()), cx));
+        if let Some((part, sent)) = this.received.clone() {
+            return if choice.commit() { this.end(part, sent) } else { Poll::Pending };
+        }
         let decided = choice.decided_part();
         let mut parts: Vec<usize> = match decided {
             // The others are dead, and an extended receive may hold the value.
@@ -385,11 +417,18 @@ impl<T> Branch for SendingToAny<'_, T> {
         if self.slot.is_none() && !self.is_out {
             return Look::Off;
         }
-        Look::Maybe(self.posts.iter().map(|(chan, _)| chan.record.sender.turn()).min())
+        // When the branch was chosen last. By the earliest turn, a sender without a receiver would have it come first each time.
+        Look::Maybe(self.posts.iter().map(|(chan, _)| chan.record.sender.turn()).max())
     }
 
     fn chosen(&self, turn: u32) {
         self.posts[self.sent].0.record.sender.set_turn(turn);
+    }
+
+    fn set_turn(&self, next: fn(Look) -> Option<u32>) {
+        for (chan, _) in &self.posts {
+            set_turn_of(chan, next);
+        }
     }
 
     fn rouse(&self) {
@@ -404,7 +443,10 @@ impl<T> Future for SendingToAny<'_, T> {
         if self.slot.is_none() && !self.is_out {
             return Poll::Ready(Ok(0));
         }
-        self.begin(None);
+        std::task::ready!(self.poll_begin(None, cx));
+        if let Some((part, sent)) = self.received.clone() {
+            return self.end(part, sent);
+        }
         let Self { choosing, posts, pool, .. } = &mut *self;
         let mut result = Ok(());
         let chosen = std::task::ready!(choosing.poll(
@@ -423,10 +465,7 @@ impl<T> Future for SendingToAny<'_, T> {
                     Step::Survey(_) | Step::Unchosen => {}
                     Step::Chosen(turn) => chan.record.sender.set_turn(turn),
                     Step::Rouse => chan.rouse(),
-                    Step::Turn(turn) => {
-                        let looks = Look::Maybe(Some(chan.record.sender.turn()));
-                        turn(looks).into_iter().for_each(|turn| chan.record.sender.set_turn(turn));
-                    }
+                    Step::Turn(next) => set_turn_of(chan, next),
                 }
                 Poll::Pending
             },

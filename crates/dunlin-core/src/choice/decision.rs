@@ -478,6 +478,20 @@ impl Decision {
     }
 }
 
+impl Drop for Decision {
+    fn drop(&mut self) {
+        // In a model nothing ends turns later.
+        #[cfg(not(any(loom, shuttle)))]
+        {
+            let turn = self.state.lock().turn;
+            if turn != 0 {
+                // Its end would wake whoever has the waker's place by then.
+                turn::forget(turn);
+            }
+        }
+    }
+}
+
 impl Patient for Decision {
     fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
         let mut wakes = Wakes::default();

@@ -51,7 +51,7 @@ pub enum Step<'a, 'b> {
     Chosen(u32),
     Rouse,
     Unchosen,
-    /// Gives the end of the branch another turn, if the function has one for how the branch looks.
+    /// Gives the end of the branch another turn, if the function has one for how it looks.
     Turn(fn(Look) -> Option<u32>),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
         Step::Chosen(turn) => branch.chosen(turn),
         Step::Rouse => branch.rouse(),
         Step::Unchosen => branch.unchosen(),
-        Step::Turn(turn) => turn(branch.look()).into_iter().for_each(|turn| branch.chosen(turn)),
+        Step::Turn(next) => branch.set_turn(next),
         Step::Survey(_) => {}
     }
     Poll::Pending
@@ -356,7 +356,7 @@ enum Tried {
     Turn,
     /// The same, for as long as nothing wakes the choice.
     TimedTurn,
-    /// A budget refused something in it, which has woken the task.
+    /// A budget refused something in it.
     Refused,
     /// Another party decided for this branch.
     Decided(u32),
@@ -413,10 +413,10 @@ impl Choosing {
         &mut self,
         step: &mut impl Stepper,
         branch: usize,
-        refusals: u32,
+        refusals: &mut u32,
         cx: &mut Context<'_>,
     ) -> Option<Poll<usize>> {
-        match self.attempt(step, branch, refusals, cx) {
+        match self.attempt(step, branch, *refusals, cx) {
             Tried::Happened => Some(Poll::Ready(branch)),
             Tried::NotYet => None,
             Tried::Decided(branch) => Some(self.finish(step, branch, cx)),
@@ -424,7 +424,13 @@ impl Choosing {
                 cx.waker().wake_by_ref();
                 Some(Poll::Pending)
             }
-            Tried::TimedTurn | Tried::Refused => Some(Poll::Pending),
+            Tried::TimedTurn => Some(Poll::Pending),
+            Tried::Refused => {
+                // What was refused may have woken something inside the branch, and no more.
+                budget::poll_again(cx.waker(), 0);
+                *refusals = budget::refusals();
+                if self.cx.take_busy() { None } else { Some(Poll::Pending) }
+            }
         }
     }
 
@@ -432,7 +438,8 @@ impl Choosing {
     fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut survey = Survey::new(self.order, self.branches, self.last);
         // From here on something inside a branch may be refused.
-        let refusals = budget::refusals();
+        let begin = budget::refusals();
+        let mut refusals = begin;
         loop {
             let next = survey.next(step);
             self.last = survey.last;
@@ -445,7 +452,7 @@ impl Choosing {
             let Some((branch, by_lot)) = next else { break };
             survey.tried.add(branch);
             self.cx.set_rivals(survey.ready > 1 || self.skip);
-            if let Some(poll) = self.after(step, branch, refusals, cx) {
+            if let Some(poll) = self.after(step, branch, &mut refusals, cx) {
                 if by_lot && poll == Poll::Ready(branch) {
                     self.stage = Stage::ByLot;
                 }
@@ -459,12 +466,13 @@ impl Choosing {
         for branch in 0..self.branches {
             if survey.on.has(branch)
                 && !survey.tried.has(branch)
-                && let Some(poll) = self.after(step, branch, refusals, cx)
+                && let Some(poll) = self.after(step, branch, &mut refusals, cx)
             {
                 return Some(poll);
             }
         }
-        None
+        // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come before it, `skip` does not.
+        (self.skip && refusals != begin).then_some(Poll::Pending)
     }
 
     pub(crate) fn poll(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {

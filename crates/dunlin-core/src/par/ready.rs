@@ -347,6 +347,17 @@ const BUDGET: u32 = 2048;
 /// After how many branch polls the mail is looked into at the latest.
 const MAIL_EVERY: u32 = 64;
 
+/// How a poll of a `par!` ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// No branch is left.
+    Done,
+    /// No branch is ready.
+    Waits,
+    /// Its task is woken.
+    GaveWay,
+}
+
 impl Ready {
     pub(crate) fn new(branches: usize, made: &'static Location<'static>) -> Self {
         let left = u32::try_from(branches).expect("a `par!` has less than 2^32 branches");
@@ -383,8 +394,13 @@ impl Ready {
         }
         let mut left = self.left;
         let budget = self.budget;
+        let is_first = self.begun.is_none();
         let Begun { header, index, identities } = self.begin();
         let (header, index, first) = (header.value(), *index, identities.first().as_u64());
+        if is_first && crate::budget::is_spent() && crate::budget::refuse(cx) {
+            return Poll::Pending;
+        }
+        let refusals = crate::budget::refusals();
         let mut remote = header.remote.lock();
         let old = match &mut remote.task {
             Some(task) if task.will_wake(cx.waker()) => None,
@@ -393,17 +409,21 @@ impl Ready {
         drop(remote);
         drop(old);
         let owned = Owned::new(index, header);
+        if !is_first && owned.outer.header.is_none() {
+            // It comes from its runtime.
+            crate::budget::renew();
+        }
         let entered = waits::enter(first);
         let polling = Polling { header, first };
         // SAFETY: this thread's token is in `owner`, and nothing else is called.
         unsafe { header.local(|local| local.operations = budget) };
         // How many polls until the next look at the mail, and how many behind that.
         let (mut until_mail, mut polls) = (0, budget);
-        let ended = loop {
+        let end = loop {
             if until_mail == 0 {
                 if polls == 0 {
                     owned.yield_task(cx);
-                    break false;
+                    break End::GaveWay;
                 }
                 // Else two branches that always wake each other would keep it unread for ever.
                 if header.has_mail.load(Ordering::Acquire) {
@@ -417,13 +437,13 @@ impl Ready {
                 // SAFETY: as above, and `take_ending` calls nothing else.
                 if unsafe { header.local(Local::take_ending) } {
                     owned.yield_task(cx);
-                    break false;
+                    break End::GaveWay;
                 }
                 if header.has_mail.load(Ordering::Acquire) {
                     header.take_mail();
                     continue;
                 }
-                break false;
+                break End::Waits;
             };
             until_mail -= 1;
             entered.switch(first + u64::from(branch));
@@ -434,13 +454,20 @@ impl Ready {
                 // At once: a branch behind it may panic.
                 self.left = left;
                 if left == 0 {
-                    break true;
+                    break End::Done;
                 }
             }
         };
         std::mem::forget(polling);
         drop((entered, owned));
-        if ended { Poll::Ready(()) } else { Poll::Pending }
+        if end != End::GaveWay && crate::budget::refusals() != refusals {
+            crate::budget::forget_refusals(refusals);
+            if end == End::Done {
+                // Its task has yet to give way.
+                crate::budget::exhaust();
+            }
+        }
+        if end == End::Done { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

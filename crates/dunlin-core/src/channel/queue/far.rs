@@ -20,6 +20,8 @@ use crate::error::{Failed, MessageId, Reason, Why};
 pub(super) struct Away {
     /// The agent has been asked to get it back.
     pub(super) asked_back: bool,
+    /// Its operation was lent to another choice: when it is back it is offered on behalf of that.
+    pub(super) anew: bool,
     /// Nobody waits for the answer: the operation was dropped.
     pub(super) abandoned: bool,
     /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is over.
@@ -709,6 +711,7 @@ impl<T> Queue<T> {
             ticket,
             handle: of,
             owner: Owner::Operation,
+            has_turn: false,
             value: slot.map_or(Value::Gone, Value::Here),
             standing: Standing::Waiting,
             choice: None,
@@ -1242,7 +1245,7 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         match &mut offer.standing {
             Standing::Away(away) => {
-                if away.asked_back && !away.abandoned {
+                if away.asked_back && !away.abandoned && !away.anew {
                     away.failing = Some(timed_out);
                 }
                 if let Some(value) = value {

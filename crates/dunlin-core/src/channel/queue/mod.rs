@@ -14,7 +14,7 @@ mod watchers;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use buffer::Buffer;
 use demand::Demands;
@@ -149,6 +149,8 @@ struct Offer<T> {
     ticket: u64,
     handle: Handle,
     owner: Owner,
+    /// It waits for the receivers that were woken for it, and for nothing else.
+    has_turn: bool,
     value: Value<T>,
     standing: Standing,
     /// The choice it belongs to, and as which branch; `None`: firm.
@@ -217,6 +219,13 @@ pub(crate) enum Stand {
     Failed(Failed),
 }
 
+/// What has become of an offer that is taken back for another choice.
+pub(crate) enum Retracted {
+    Back,
+    Taken,
+    Failed(Failed),
+}
+
 /// How far a channel has ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
@@ -263,8 +272,8 @@ pub(crate) struct Queue<T> {
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
     watchers: Watchers,
-    /// A send waits for receivers that it has woken: the last of them to be polled wakes it.
-    pub(crate) has_turn: bool,
+    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and others that wait so.
+    has_turn: bool,
     /// Those who wait only for the channel to end.
     idle: Vec<Idle>,
     pub(crate) kind: policy::Kind,
@@ -389,16 +398,18 @@ impl<T> Queue<T> {
     }
 
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
-    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>) {
+    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         self.held_offers += usize::from(value.is_none());
         let ticket = super::state::FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
+        self.has_turn |= has_turn;
         self.offers.push_back(Offer {
             ticket,
             handle,
             owner,
+            has_turn,
             value,
             standing,
             choice: None,
@@ -514,6 +525,7 @@ impl<T> Queue<T> {
             ticket,
             handle,
             owner: Owner::Operation,
+            has_turn: false,
             value: source.offered(),
             standing: Standing::Waiting,
             choice: choice.map(|(decision, branch)| (decision.clone(), branch)),
@@ -754,6 +766,44 @@ impl<T> Queue<T> {
         Stand::Pending
     }
 
+    /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made when its operation was a branch of another
+    /// choice, or was awaited: whoever takes it decides something else. One that has been taken, or may have been, is only waited for.
+    pub(crate) fn is_offered_by(&self, ticket: u64, own: Option<&Decision>) -> bool {
+        let Some(index) = self.find(ticket) else {
+            return !self.stranded.iter().any(|s| s.ticket == ticket) || own.is_some_and(|own| own.decided().is_some());
+        };
+        match (&self.offers[index].choice, own) {
+            (None, None) => true,
+            (Some((decision, _)), Some(own)) => decision.is(own),
+            _ => matches!(self.offers[index].standing, Standing::Held(_) | Standing::Failed(_)),
+        }
+    }
+
+    /// Takes an offer of a pooled value back that does not stand for the choice that asks, or learns what has become of it.
+    pub(crate) fn retract(
+        &mut self,
+        ticket: u64,
+        pool: &Pool<T>,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> Poll<Retracted> {
+        let Some(index) = self.find(ticket) else {
+            let stranded = self.stranded.iter().position(|s| s.ticket == ticket);
+            let Some(stranded) = stranded else { return Poll::Ready(Retracted::Taken) };
+            self.stranded.swap_remove(stranded);
+            return Poll::Ready(Retracted::Back);
+        };
+        let failed = match &self.offers[index].standing {
+            Standing::Failed(failed) => Some(failed.clone()),
+            _ => None,
+        };
+        if self.take_back(ticket, &mut Source::Pool(pool), after) {
+            return Poll::Ready(failed.map_or(Retracted::Back, Retracted::Failed));
+        }
+        after.stale.store(&mut self.offers[index].waker, waker);
+        Poll::Pending
+    }
+
     /// Whether an extended receive holds the value of this offer.
     pub(crate) fn is_held(&self, ticket: u64) -> bool {
         self.find(ticket).is_some_and(|index| matches!(self.offers[index].standing, Standing::Held(_)))
@@ -784,6 +834,7 @@ impl<T> Queue<T> {
             }
             Standing::Away(away) => {
                 away.abandoned |= for_good;
+                away.anew = false;
                 let demanded_by = away.demanded_by;
                 if !std::mem::replace(&mut away.asked_back, true) {
                     self.tell_taker(demanded_by, FromSender::AskedBack(ticket), after);
@@ -804,6 +855,26 @@ impl<T> Queue<T> {
         self.refill(after);
         self.settle_wakes(self.watchers.due(), after);
         Stand::Taken
+    }
+
+    /// Takes an offer back that does not stand for the choice that asks. `false`: an extended receive has the value, or an agent, which is asked
+    /// for it.
+    pub(crate) fn take_back(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> bool {
+        // Of one that is expiring the answer is awaited as it is.
+        let expires = self.away(ticket).is_some_and(|away| away.asked_back && !away.anew);
+        let back = matches!(self.withdraw(ticket, source, false, after), Stand::Taken);
+        if let Some(away) = self.away(ticket) {
+            away.anew = !expires;
+        }
+        back
+    }
+
+    fn away(&mut self, ticket: u64) -> Option<&mut Away> {
+        let index = self.find(ticket)?;
+        match &mut self.offers[index].standing {
+            Standing::Away(away) => Some(away),
+            _ => None,
+        }
     }
 
     /// Takes back the value of an offer whose future was forgotten.
@@ -1143,6 +1214,13 @@ impl<T> Queue<T> {
         self.watchers.has_unpolled()
     }
 
+    /// The send under this ticket waits until all receivers that were woken have been polled.
+    pub(crate) fn begin_turn(&mut self, ticket: u64) {
+        if let Some(index) = self.find(ticket) {
+            (self.offers[index].has_turn, self.has_turn) = (true, true);
+        }
+    }
+
     /// A receiver has been polled, or is gone: the sends whose turn that ends look again.
     pub(crate) fn end_turn(&mut self, wakes: &mut Wakes) {
         if !self.has_turn || self.watchers_unpolled() {
@@ -1150,6 +1228,9 @@ impl<T> Queue<T> {
         }
         self.has_turn = false;
         for offer in &mut self.offers {
+            if !std::mem::take(&mut offer.has_turn) {
+                continue;
+            }
             wakes.add(offer.waker.take());
             if let Some((decision, _)) = &offer.choice {
                 decision.nudge(wakes);

@@ -19,7 +19,7 @@
 //! which half of the woken receivers look in vain halves how many the next round wakes, down to [`WAKES_MIN`]. Rule 3 sets it back to
 //! sixteen. A crowd of sixteen or fewer is woken as a whole.
 //!
-//! No step depends on the number of parked receivers. A table finds the place of a handle. Two linked lists hold the
+//! No step depends on the number of parked receivers, but the expiry of one where their number is bounded: that goes over all. A table finds the place of a handle. Two linked lists hold the
 //! places of the parked receivers, by age, and of the woken ones. A receiver that looked in vain returns to the position of its
 //! age; the search begins at the last receiver that returned, and ends after [`STEPS_MAX`] steps wherever it is.
 
@@ -138,6 +138,9 @@ impl Watchers {
     /// The receiver was polled and could not look: its choice is decided, or reserved, for another branch.
     pub(super) fn step_aside(&mut self, handle: Handle) -> Due {
         if handle == Handle::END {
+            if self.end_stands == Stands::Woken {
+                self.end_stands = Stands::Asleep;
+            }
             return Due::NOTHING;
         }
         self.places().map_or(Due::NOTHING, |mut places| places.step_aside(handle))
@@ -787,6 +790,17 @@ mod tests {
         group.news();
         (0..15).for_each(|_| group.watchers.taken());
         assert_eq!(group.tick(begin + 1).0.len(), 8);
+    }
+
+    /// The receiver itself, not a handle of a shared one.
+    #[test]
+    fn a_woken_receiver_whose_choice_goes_elsewhere_has_been_polled() {
+        let mut watchers = Watchers::new();
+        watchers.adopt(Waker::noop().clone());
+        watchers.wake_some(&mut Wakes::default());
+        assert!(watchers.has_unpolled());
+        watchers.step_aside(Handle::END);
+        assert!(!watchers.has_unpolled());
     }
 
     #[test]
