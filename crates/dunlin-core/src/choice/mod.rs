@@ -367,14 +367,21 @@ impl Choosing {
         Self { order, skip, branches, cx: ChoiceCx::default(), stage: Stage::New, last: 0 }
     }
 
+    /// `refusals`: as of before, if something in the branch may be refused.
     #[inline(always)]
-    fn attempt(&mut self, step: &mut impl Stepper, branch: usize, refusals: u32, cx: &mut Context<'_>) -> Tried {
+    fn attempt(
+        &mut self,
+        step: &mut impl Stepper,
+        branch: usize,
+        refusals: Option<u32>,
+        cx: &mut Context<'_>,
+    ) -> Tried {
         self.cx.at(branch as u32);
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
         // Something inside the branch may be ready: the choice must not go on to another branch because of a budget.
-        let refused = budget::refusals() != refusals;
+        let refused = refusals.is_some_and(|before| budget::refusals() != before);
         // Nothing was offered, so nobody else can have decided, nor needs a turn.
         let Some(decision) = self.cx.decision() else { return if refused { Tried::Refused } else { Tried::NotYet } };
         let decided = decision.decided();
@@ -413,7 +420,7 @@ impl Choosing {
         &mut self,
         step: &mut impl Stepper,
         branch: usize,
-        refusals: &mut u32,
+        refusals: &mut Option<u32>,
         cx: &mut Context<'_>,
     ) -> Option<Poll<usize>> {
         match self.attempt(step, branch, *refusals, cx) {
@@ -428,7 +435,7 @@ impl Choosing {
             Tried::Refused => {
                 // What was refused may have woken something inside the branch, and no more.
                 budget::poll_again(cx.waker(), 0);
-                *refusals = budget::refusals();
+                *refusals = Some(budget::refusals());
                 if self.cx.take_busy() { None } else { Some(Poll::Pending) }
             }
         }
@@ -439,7 +446,7 @@ impl Choosing {
         let mut survey = Survey::new(self.order, self.branches, self.last);
         // From here on something inside a branch may be refused.
         let begin = budget::refusals();
-        let mut refusals = begin;
+        let mut refusals = Some(begin);
         loop {
             let next = survey.next(step);
             self.last = survey.last;
@@ -464,15 +471,16 @@ impl Choosing {
         }
         self.cx.set_rivals(self.skip);
         for branch in 0..self.branches {
+            // They looked empty, as only ends of channels and barriers do: in these nothing asks the budget.
             if survey.on.has(branch)
                 && !survey.tried.has(branch)
-                && let Some(poll) = self.after(step, branch, &mut refusals, cx)
+                && let Some(poll) = self.after(step, branch, &mut None, cx)
             {
                 return Some(poll);
             }
         }
         // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come before it, `skip` does not.
-        (self.skip && refusals != begin).then_some(Poll::Pending)
+        (self.skip && refusals != Some(begin)).then_some(Poll::Pending)
     }
 
     pub(crate) fn poll(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
