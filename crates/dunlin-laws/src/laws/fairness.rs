@@ -40,6 +40,8 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "among 8 channels with 4 writers each, who send when they like, the log has no channel chosen twice while another was ready all the time";
         ends_are_not_passed_over if finite, needs [Choice] =>
             "a fair choice over n branches takes each ready end at least once in n + 1 choices, at every place and beside branches of every kind";
+        sends_and_claims_are_not_passed_over if plain, needs [Choice, Shared] =>
+            "the same for a send whose receiver waits, and for a claim that is free, beside branches without an end";
         branches_without_an_end_share_by_lot if plain, needs [Choice], at most 1 =>
             "of 100,000 fair choices over n ready branches each branch without an end (future, post, `closed()`) gets between half and twice its share";
         random_leaves_nobody_out if finite, needs [Choice] =>
@@ -309,6 +311,33 @@ fn shuffled<X: Transport, T: Copy>(cx: &Cx<'_, X>, items: &[T]) -> Vec<T> {
         items.swap(n, cx.below(n as u64 + 1) as usize);
     }
     items
+}
+
+fn sends_and_claims_are_not_passed_over<X: Transport>(cx: &Cx<'_, X>) {
+    for endless in 1..=4 {
+        let (mut tx, [mut shared]) = (always_willing(cx), cx.handles(always_willing(cx).share()));
+        for sends in [true, false] {
+            let mut waited = 0;
+            for _ in 0..2 * ROUNDS {
+                let mut slot = Some(1);
+                let choice = Choice::fair();
+                let mut choice = if sends {
+                    choice.on(tx.send_from(&mut slot), |sent| sent.is_ok())
+                } else {
+                    choice.on(shared.claim(), |claim| claim.is_ok())
+                };
+                for _ in 0..endless {
+                    choice = choice.on(future(async {}), |()| false);
+                }
+                waited = if cx.now(choice.into_future()).1 { 0 } else { waited + 1 };
+                cx.settle();
+                assert!(
+                    waited <= endless + 1,
+                    "sends: {sends}: not chosen in the last {waited} choices of {endless} others"
+                );
+            }
+        }
+    }
 }
 
 fn ends_are_not_passed_over<X: Transport>(cx: &Cx<'_, X>) {
