@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -207,6 +208,9 @@ pub struct Machine {
 
 /// So many of those who have left are remembered.
 const LEFT_MAX: usize = 64;
+
+/// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
+const YIELD: Duration = Duration::from_millis(100);
 
 /// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on the host can cause some.
 const CHECKS_MAX: usize = 64;
@@ -665,6 +669,9 @@ impl Machine {
                 if stands {
                     connection.dialling.running = None;
                 }
+                return self.act_close(socket, Closed::Superseded);
+            }
+            if !instead && self.unconfirmed(node).is_some() && self.yields(now, node) {
                 return self.act_close(socket, Closed::Superseded);
             }
         }
@@ -1270,6 +1277,13 @@ impl Machine {
         if !stands {
             return self.close(now, id, Closed::Superseded);
         }
+        if let Some(theirs) = self.unconfirmed(node)
+            && !self.keeps_mine(node, id, theirs)
+            && self.yields(now, node)
+        {
+            return self.close(now, id, Closed::Superseded);
+        }
+        let connection = self.connection(node);
         match connection.met {
             Some(met) if life.incarnation < met => {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
@@ -1310,6 +1324,25 @@ impl Machine {
 
     /// This node's own socket carries the connection. Those that the other one has dialled, and has not confirmed, are not to take its place, if
     /// the other one gives way as well.
+    /// A socket of that node's that this one has answered, and the node not confirmed yet.
+    fn unconfirmed(&self, node: NodeId) -> Option<SocketId> {
+        let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
+        self.sockets.iter().find(|(_, socket)| of_it(socket)).map(|(id, _)| *id)
+    }
+
+    /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and be lost for the other. Once
+    /// only, and for a moment: the socket may never be confirmed.
+    fn yields(&mut self, now: Time, node: NodeId) -> bool {
+        let dialling = &mut self.connection(node).dialling;
+        if planted!(CrossedKept) || std::mem::replace(&mut dialling.has_yielded, true) {
+            return false;
+        }
+        dialling.running = None;
+        dialling.next = Some(now + YIELD);
+        self.due_at(now + YIELD);
+        true
+    }
+
     fn drop_answered(&mut self, now: Time, node: NodeId, mine: SocketId) {
         let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
         let theirs = self.sockets.iter().filter(|(_, socket)| of_it(socket)).map(|(id, _)| *id);

@@ -203,6 +203,59 @@ fn nothing_changes_until_the_dialler_has_confirmed() {
     assert_eq!(confirms(&mut machine, 3), [(SocketId(2), Closed::Over)]);
 }
 
+fn states(machine: &mut Machine) -> Vec<State> {
+    let of = |action| if let Action::Connection(_, state) = action { Some(state) } else { None };
+    std::iter::from_fn(|| machine.poll()).filter_map(of).collect()
+}
+
+/// Else the connection is up, and is lost when the other socket is confirmed.
+#[test]
+fn a_dial_gives_way_to_a_socket_that_is_about_to_be_confirmed() {
+    let other = life(10, 1);
+    // The dial is answered before or after this side has said hello.
+    for is_said in [false, true] {
+        let mut machine = machine();
+        if is_said {
+            dials(&mut machine, 10, 1);
+        }
+        said(&mut machine, 2, &hello(other, 1));
+        if is_said {
+            let resume = Resume { run: 1, seen: 0 };
+            let (addresses, bound, identity) = (Vec::new(), Bound::default(), Bytes::new());
+            let welcome = Welcome { version: VERSIONS.1, me: other, resume, addresses, bound, identity };
+            machine.received(NOW, SocketId(1), Answer::Welcome(welcome).encode());
+        } else {
+            dials(&mut machine, 10, 1);
+        }
+        assert_eq!(closed(&mut machine), [(SocketId(1), Closed::Superseded)]);
+        let mut confirm = BytesMut::new();
+        codec::encode(&Frame::Confirm, &mut confirm);
+        machine.received(NOW, SocketId(2), confirm.freeze());
+        assert_eq!(states(&mut machine), [State::Up(other)], "{is_said}");
+        assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
+    }
+}
+
+#[test]
+fn a_socket_that_is_never_confirmed_holds_a_dial_up_once() {
+    let mut machine = machine();
+    for (socket, attempt) in [(2, 1), (3, 2)] {
+        said(&mut machine, socket, &hello(life(10, 1), attempt));
+    }
+    dials(&mut machine, 10, 1);
+    assert_eq!(closed(&mut machine), [(SocketId(1), Closed::Superseded)]);
+    let soon = machine.next_tick().expect("it dials again");
+    assert!(soon <= NOW + std::time::Duration::from_millis(100));
+    machine.tick(soon);
+    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
+        Action::Dial(dial, _) => Some(dial),
+        _ => None,
+    });
+    machine.dialled(soon, dial.expect("it dials again"), SocketId(4));
+    let mut out = Vec::new();
+    assert!(machine.fill(soon, SocketId(4), 1000, &mut out) > 0, "it says hello");
+}
+
 #[test]
 fn what_is_confirmed_late_does_not_push_out_a_later_socket() {
     let mut machine = machine();

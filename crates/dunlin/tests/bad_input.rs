@@ -292,7 +292,10 @@ fn strangers_are_told_or_shut_out() {
         assert!(matches!(answer, Ok(Some(Answer::Refused(Refusal::WrongNode(_))))), "{answer:?}");
 
         // A former life, and an earlier attempt, come too late.
+        let mut events = stage.node.events();
         let intruder = Intruder::meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
+        // The node has read the confirmation, too.
+        while !matches!(events.recv().await?, NodeEvent::Joined { .. }) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Stale(Incarnation(5))))));
         let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =

@@ -126,6 +126,8 @@ pub(crate) struct Dialling {
     pub(crate) unanswered: u32,
     /// Whoever was dialled last has answered.
     pub(crate) answered: bool,
+    /// Since the connection was last up, one dial has given way to a socket of the other node's that was not confirmed yet.
+    pub(crate) has_yielded: bool,
     /// Nobody here needs the connection: another node has asked for a dial-back.
     pub(crate) for_others: bool,
     /// Who is to be told that it cannot be dialled, once it has failed so often.
@@ -158,6 +160,7 @@ impl Dialling {
     pub(crate) fn rest(&mut self) {
         self.failures = 0;
         self.unanswered = 0;
+        self.has_yielded = false;
         self.for_others = false;
         self.reports = None;
         self.help = Help::None;
