@@ -161,6 +161,7 @@ mod work;
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -168,7 +169,7 @@ use std::time::Duration;
 
 use dunlin_core::agent::{Inlet, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
-use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender, channel, channel_with};
+use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender};
 use dunlin_proto::id::Life;
 use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
@@ -283,6 +284,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited. What goes wrong later (a receiver that does not fit) poisons the channel.
+    #[track_caller]
     pub fn sender<T: Portable>(&self, name: &str) -> Naming<'_, Sender<T>> {
         self.naming(name, Face::Sender)
     }
@@ -291,6 +293,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
+    #[track_caller]
     pub fn receiver<T: Portable>(&self, name: &str) -> Naming<'_, Receiver<T>> {
         self.naming(name, Face::Receiver)
     }
@@ -299,6 +302,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
+    #[track_caller]
     pub fn client<B: Pairing>(&self, name: &str) -> Naming<'_, Client<B>>
     where
         B::Client: Portable,
@@ -311,6 +315,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
+    #[track_caller]
     pub fn server<B: Pairing>(&self, name: &str) -> Naming<'_, Server<B>>
     where
         B::Client: Portable,
@@ -323,6 +328,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
+    #[track_caller]
     pub fn acceptor<B: Pairing>(&self, name: &str) -> Naming<'_, Acceptor<B>>
     where
         B::Client: Portable,
@@ -355,6 +361,7 @@ impl Node {
         self.inner.host
     }
 
+    #[track_caller]
     fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
         let said = self.inner.config.channels.get(name::split(name).1);
         let message_max = said.and_then(|said| said.message_max_bytes.value);
@@ -460,13 +467,22 @@ pub struct Naming<'a, E> {
     name: String,
     options: hub::Options,
     policy: Policy,
+    /// Where it was asked for: the wait records say that its channels were made there.
+    made: &'static Location<'static>,
     end: PhantomData<fn() -> E>,
 }
 
 impl<'a, E> Naming<'a, E> {
+    #[track_caller]
     fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self {
         let options = hub::Options { face, ..hub::Options::default() };
-        Self { driver, name: name.to_owned(), options, policy: Policy::default(), end: PhantomData }
+        let made = Location::caller();
+        Self { driver, name: name.to_owned(), options, policy: Policy::default(), made, end: PhantomData }
+    }
+
+    /// Makes the channels of the end.
+    fn factory(&self) -> ChannelFactory {
+        ChannelFactory::default().made_at(self.made)
     }
 
     /// A name of the node's own, which programs cannot declare.
@@ -553,7 +569,7 @@ impl<T: Portable> Kind for Sender<T> {
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel::<T>();
+            let (tx, rx) = naming.factory().channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
             let schema = schema::of_messages::<T>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Sender(outlet)).await?;
@@ -567,7 +583,7 @@ impl<T: Portable> Kind for Receiver<T> {
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel_with::<T>(naming.policy);
+            let (tx, rx) = naming.factory().with(naming.policy).channel::<T>();
             let inlet = AnyInlet::from(Inlet::new(tx));
             let schema = schema::of_messages::<T>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Receiver(inlet)).await?;
@@ -585,7 +601,7 @@ where
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let (client, server) = B::pair(&ChannelFactory::default());
+            let (client, server) = B::pair(&naming.factory());
             let agents = hub::agents_of(server)?;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Client(agents)).await?;
@@ -603,7 +619,7 @@ where
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let (client, server) = B::pair(&ChannelFactory::default());
+            let (client, server) = B::pair(&naming.factory());
             let agents = hub::agents_of(client)?;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Server(agents)).await?;
@@ -622,12 +638,13 @@ where
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
-            let (client, _server) = B::pair(&ChannelFactory::default());
+            let factory = naming.factory();
+            let (client, _server) = B::pair(&factory);
             hub::agents_of(client)?;
-            let (mut door, guests) = channel::<Guest<B::Server>>();
+            let (mut door, guests) = factory.channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
             let accept: Acceptance = Box::new(move |peer, garbage| {
-                let (client, server) = B::pair(&ChannelFactory::default());
+                let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
                     Ok(()) => Some(Accepted { agents, full: false }),

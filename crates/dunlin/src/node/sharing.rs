@@ -38,8 +38,8 @@ macro_rules! shared {
             /// The end itself stays with the node that declared it first, also when that has dropped its handle. If that node leaves or is lost, the
             /// handles elsewhere fail with [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
             pub fn $many(self) -> Naming<'a, Many<$end<T>>> {
-                let Naming { driver, name, options, policy, .. } = self.shared_here();
-                Naming { driver, name, options, policy, end: PhantomData }
+                let Naming { driver, name, options, policy, made, .. } = self.shared_here();
+                Naming { driver, name, options, policy, made, end: PhantomData }
             }
         })*
         $(impl<B> Naming<'_, $face<B>> {
@@ -73,11 +73,11 @@ where
 
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let Naming { driver, name, options, policy, .. } = naming;
+            let Naming { driver, name, options, policy, made, .. } = naming;
             let handles = beside(&name, word(options.face));
             loop {
-                let alone =
-                    Naming::<E> { driver, name: name.clone(), options, policy: policy.clone(), end: PhantomData };
+                let (name_alone, policy) = (name.clone(), policy.clone());
+                let alone = Naming { driver, name: name_alone, options, policy, made, end: PhantomData };
                 match E::declare(alone).await {
                     Ok((end, number)) => {
                         let handle = end.share();
