@@ -118,6 +118,40 @@ fn a_deadline_names_the_face_of_a_bundle_that_is_missing() {
 }
 
 #[test]
+fn a_deadline_names_the_client_that_an_acceptor_waits_for() {
+    run(async {
+        let [a, b] = nodes("missing-client").await;
+        let mut events = a.events();
+        let mut guests = a.acceptor::<Till>("till").await?;
+        let parts = [
+            "no client has declared \"till\"",
+            "only this acceptor is declared",
+            "application \"missing-client\"",
+            "names at memory:names-of-missing-client",
+            "Start the program that declares the client",
+        ];
+        let error = guests.recv().within(SHORT).await.err().expect("there is no client");
+        assert!(error.is_timed_out());
+        has(error, &parts);
+
+        // A refused client is in the text.
+        assert!(b.client::<OtherTill>("till").await.is_err());
+        while !matches!(events.recv().within(LONG).await?, NodeEvent::Mismatch { .. }) {}
+        has(guests.recv().within(SHORT).await.err().expect("it does not fit"), &["node", "pay"]);
+
+        // Once a client has come the acceptor has been found, and it waits for no particular client any more.
+        let mut client = b.client::<Till>("till").await?;
+        let mut guest = guests.recv().within(LONG).await?;
+        let (sent, received) = par!(client.pay.send(7), guest.pay.recv());
+        assert_eq!((sent, received), (Ok(()), Ok(7)));
+        assert_eq!(guests.recv().within(SHORT).await.err(), Some(RecvError::TimedOut));
+        drop((client, guest));
+        assert_eq!(guests.recv().within(SHORT).await.err(), Some(RecvError::TimedOut));
+        Ok(())
+    });
+}
+
+#[test]
 fn a_deadline_of_a_channel_without_a_name_is_timed_out() {
     run(async {
         let (mut tx, mut rx) = channel::<u32>();

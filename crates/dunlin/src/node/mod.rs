@@ -167,7 +167,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use dunlin_core::agent::{Inlet, Outlet};
+use dunlin_core::agent::{Inlet, Lack, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender};
 use dunlin_proto::id::Life;
@@ -325,6 +325,9 @@ impl Node {
     }
 
     /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it from a server.
+    ///
+    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no client
+    /// has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
@@ -643,7 +646,8 @@ where
             hub::agents_of(client)?;
             let (mut door, guests) = factory.channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
-            let accept: Acceptance = Box::new(move |peer, garbage| {
+            let lack = Lack::of(&door);
+            let accept = Box::new(move |peer, garbage: &mut Vec<Box<dyn Send>>| {
                 let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
@@ -659,6 +663,7 @@ where
                     }
                 }
             });
+            let accept = Acceptance::new(accept, Box::new(move |text| lack.unmatched(text)));
             let driver = naming.driver;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;
