@@ -235,6 +235,41 @@ fn a_mistyped_client_does_not_stop_an_acceptor() {
     });
 }
 
+#[test]
+#[ignore = "the next test runs it, in a process without a subscriber of `tracing`"]
+fn a_mismatch_without_a_subscriber() {
+    run(async {
+        let [a, b] = nodes("unheard").await;
+        let _rx = a.receiver::<u32>("readings").await?;
+        assert!(b.sender::<String>("readings").await.is_err());
+        // It is killed before.
+        sleep(LONG).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_mismatch_is_printed_if_nothing_hears_of_it() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_mismatch_without_a_subscriber"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let mine = |line: &String| line.contains("declared an unshared sender");
+    let line = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).find(mine);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let parts = ["dunlin: application \"unheard\": \"readings\": the two ends do not agree: node ", "text there, u32 here"];
+    has(line.expect("it was not printed"), &parts);
+}
+
 /// Without the application's name service.
 #[test]
 fn a_mismatch_at_an_address_in_the_name_is_notified_there() {
