@@ -303,7 +303,7 @@ impl Node {
     /// # Errors
     /// [`NameError`], when the builder is awaited.
     #[track_caller]
-    pub fn client<B: Pairing>(&self, name: &str) -> Naming<'_, Client<B>>
+    pub fn client<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Client<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -316,7 +316,7 @@ impl Node {
     /// # Errors
     /// [`NameError`], when the builder is awaited.
     #[track_caller]
-    pub fn server<B: Pairing>(&self, name: &str) -> Naming<'_, Server<B>>
+    pub fn server<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Server<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -332,7 +332,7 @@ impl Node {
     /// # Errors
     /// [`NameError`], when the builder is awaited.
     #[track_caller]
-    pub fn acceptor<B: Pairing>(&self, name: &str) -> Naming<'_, Acceptor<B>>
+    pub fn acceptor<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Acceptor<B>>
     where
         B::Client: Portable,
         B::Server: Portable + Send,
@@ -365,7 +365,7 @@ impl Node {
     }
 
     #[track_caller]
-    fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
+    fn naming<E: Declared>(&self, name: &str, face: Face) -> Naming<'_, E> {
         let said = self.inner.config.channels.get(name::split(name).1);
         let message_max = said.and_then(|said| said.message_max_bytes.value);
         let policy = said.and_then(|said| said.policy.value.as_ref()).map(|(_, policy)| policy.clone());
@@ -449,38 +449,59 @@ impl fmt::Debug for Peer {
 }
 
 /// Stands for a bundle's client's face in [`Naming`].
-#[derive(Debug)]
-pub struct Client<B>(PhantomData<B>);
+pub type Client<B> = ClientOf<B, <B as Pairing>::Client>;
 
 /// Stands for a bundle's server's face in [`Naming`].
-#[derive(Debug)]
-pub struct Server<B>(PhantomData<B>);
+pub type Server<B> = ServerOf<B, <B as Pairing>::Server>;
 
 /// Stands for a receiver of guests in [`Naming`].
+pub type Acceptor<B> = AcceptorOf<B, <B as Pairing>::Server>;
+
+// What these resolve with is the second parameter, and asks nothing of `B`: where that is no bundle, the compiler says so of
+// `client::<B>`, and nothing more of its `.await`.
+/// See [`Client`].
+#[doc(hidden)]
 #[derive(Debug)]
-pub struct Acceptor<B>(PhantomData<B>);
+pub struct ClientOf<B, Face>(PhantomData<(B, Face)>);
+
+/// See [`Server`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ServerOf<B, Face>(PhantomData<(B, Face)>);
+
+/// See [`Acceptor`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AcceptorOf<B, Face>(PhantomData<(B, Face)>);
 
 /// An end that is to be declared: await it.
 ///
 /// # Cancel safety
 /// Dropped while it is awaited, the end is taken back.
 #[must_use = "await it to declare the end"]
-pub struct Naming<'a, E> {
+pub struct Naming<'a, E: Kind> {
     driver: &'a Arc<Driver>,
     name: String,
     options: hub::Options,
     policy: Policy,
     /// Where it was asked for: the wait records say that its channels were made there.
     made: &'static Location<'static>,
-    end: PhantomData<fn() -> E>,
+    declare: Declare<'a, E>,
 }
 
-impl<'a, E> Naming<'a, E> {
+/// Declares an end, and gives its number too. It is chosen where the end is asked for, so an end that cannot be declared is
+/// an error there, and not once more at the `.await`.
+type Declare<'a, E> = fn(Naming<'a, E>) -> Named<'a, (<E as Kind>::End, u64)>;
+
+impl<'a, E: Kind> Naming<'a, E> {
     #[track_caller]
-    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self {
+    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self
+    where
+        E: Declared,
+    {
         let options = hub::Options { face, ..hub::Options::default() };
         let made = Location::caller();
-        Self { driver, name: name.to_owned(), options, policy: Policy::default(), made, end: PhantomData }
+        Self { driver, name: name.to_owned(), options, policy: Policy::default(), made, declare: E::declare }
     }
 
     /// Makes the channels of the end.
@@ -537,7 +558,7 @@ impl<T> Naming<'_, Receiver<T>> {
     }
 }
 
-impl<E> fmt::Debug for Naming<'_, E> {
+impl<E: Kind> fmt::Debug for Naming<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Naming").field("name", &self.name).field("options", &self.options).finish()
     }
@@ -551,7 +572,11 @@ pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send
 pub trait Kind: Sized {
     /// What it resolves with.
     type End;
+}
 
+/// What can be declared.
+#[doc(hidden)]
+pub trait Declared: Kind {
     /// Declares it; gives also its number.
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
 }
@@ -562,14 +587,16 @@ impl<'a, E: Kind + 'a> IntoFuture for Naming<'a, E> {
     type IntoFuture = Named<'a, E::End>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let declared = E::declare(self);
+        let declared = (self.declare)(self);
         Box::pin(async move { Ok(declared.await?.0) })
     }
 }
 
-impl<T: Portable> Kind for Sender<T> {
+impl<T> Kind for Sender<T> {
     type End = Self;
+}
 
+impl<T: Portable> Declared for Sender<T> {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
             let (tx, rx) = naming.factory().channel::<T>();
@@ -581,9 +608,11 @@ impl<T: Portable> Kind for Sender<T> {
     }
 }
 
-impl<T: Portable> Kind for Receiver<T> {
+impl<T> Kind for Receiver<T> {
     type End = Self;
+}
 
+impl<T: Portable> Declared for Receiver<T> {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
             let (tx, rx) = naming.factory().with(naming.policy).channel::<T>();
@@ -595,13 +624,15 @@ impl<T: Portable> Kind for Receiver<T> {
     }
 }
 
-impl<B: Pairing + 'static> Kind for Client<B>
+impl<B, Face> Kind for ClientOf<B, Face> {
+    type End = Face;
+}
+
+impl<B: Pairing + 'static> Declared for Client<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = B::Client;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&naming.factory());
@@ -613,13 +644,15 @@ where
     }
 }
 
-impl<B: Pairing + 'static> Kind for Server<B>
+impl<B, Face> Kind for ServerOf<B, Face> {
+    type End = Face;
+}
+
+impl<B: Pairing + 'static> Declared for Server<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = B::Server;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             let (client, server) = B::pair(&naming.factory());
@@ -631,13 +664,15 @@ where
     }
 }
 
-impl<B: Pairing + 'static> Kind for Acceptor<B>
+impl<B, Face> Kind for AcceptorOf<B, Face> {
+    type End = Receiver<Guest<Face>>;
+}
+
+impl<B: Pairing + 'static> Declared for Acceptor<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = Receiver<Guest<B::Server>>;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
