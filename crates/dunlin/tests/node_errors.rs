@@ -343,6 +343,8 @@ fn operations_fail_with_own_node_left_after_the_node_is_dropped() {
         // To the others it is the other node.
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         assert_eq!(back.send(9).await.unwrap_err().why(), Some(&Why::NodeLost));
+        has(rx.recv().await.unwrap_err(), &["the node that holds the sender has left its application, or was lost"]);
+        has(back.send(9).await.unwrap_err(), &["the node that holds the receiver has left its application, or was lost"]);
         Ok(())
     });
 }
