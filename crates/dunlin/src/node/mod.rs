@@ -567,8 +567,7 @@ impl<E: Kind> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-/// What a [`Naming`] can be of.
-#[doc(hidden)]
+/// What a [`Naming`] can be of: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`], or [`Many`].
 pub trait Kind: Sized {
     /// What it resolves with.
     type End;
