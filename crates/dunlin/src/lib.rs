@@ -132,9 +132,9 @@ pub mod prelude {
     pub use crate::{
         Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
         Claim, ClaimError, CompleteError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy,
-        Posted, Receiver, RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt,
-        barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
-        overwrite_oldest, par, send_to_any, unbounded,
+        Posted, Receiver, RecvError, Reply, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer,
+        Why, alt, barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future,
+        overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{
