@@ -266,7 +266,8 @@ fn a_mismatch_is_printed_if_nothing_hears_of_it() {
     let line = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).find(mine);
     child.kill().unwrap();
     child.wait().unwrap();
-    let parts = ["dunlin: application \"unheard\": \"readings\": the two ends do not agree: node ", "text there, u32 here"];
+    let parts =
+        ["dunlin: application \"unheard\": \"readings\": the two ends do not agree: node ", "text there, u32 here"];
     has(line.expect("it was not printed"), &parts);
 }
 
@@ -344,7 +345,10 @@ fn operations_fail_with_own_node_left_after_the_node_is_dropped() {
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         assert_eq!(back.send(9).await.unwrap_err().why(), Some(&Why::NodeLost));
         has(rx.recv().await.unwrap_err(), &["the node that holds the sender has left its application, or was lost"]);
-        has(back.send(9).await.unwrap_err(), &["the node that holds the receiver has left its application, or was lost"]);
+        has(
+            back.send(9).await.unwrap_err(),
+            &["the node that holds the receiver has left its application, or was lost"],
+        );
         Ok(())
     });
 }
