@@ -130,14 +130,14 @@ fn a_deadline_names_the_client_that_an_acceptor_waits_for() {
             "names at memory:names-of-missing-client",
             "Start the program that declares the client",
         ];
-        let error = guests.recv().within(SHORT).await.err().expect("there is no client");
+        let error = guests.recv().within(SHORT).await.expect_err("there is no client");
         assert!(error.is_timed_out());
         has(error, &parts);
 
         // A refused client is in the text.
         assert!(b.client::<OtherTill>("till").await.is_err());
         while !matches!(events.recv().within(LONG).await?, NodeEvent::Mismatch { .. }) {}
-        has(guests.recv().within(SHORT).await.err().expect("it does not fit"), &["node", "pay"]);
+        has(guests.recv().within(SHORT).await.expect_err("it does not fit"), &["node", "pay"]);
 
         // Once a client has come the acceptor has been found, and it waits for no particular client any more.
         let mut client = b.client::<Till>("till").await?;
