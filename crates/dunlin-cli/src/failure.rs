@@ -108,6 +108,8 @@ pub struct Signals {
     /// `None`: whoever started this process wants it to outlive its terminal (`nohup`).
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
 }
 
 impl Signals {
@@ -116,16 +118,16 @@ impl Signals {
     /// # Errors
     /// [`Failure::Failed`], if the system tells nobody of signals.
     pub fn hear() -> Result<Self, Failure> {
+        let unheard = |error| Failure::failed(format_args!("cannot hear of signals: {error}"));
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let hear =
-                |kind| signal(kind).map_err(|error| Failure::failed(format_args!("cannot hear of signals: {error}")));
+            let hear = |kind| signal(kind).map_err(unheard);
             let hang_up = if ignores_hang_up() { None } else { Some(hear(SignalKind::hangup())?) };
             Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())?, hang_up })
         }
-        #[cfg(not(unix))]
-        Ok(Self {})
+        #[cfg(windows)]
+        Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(unheard)? })
     }
 
     /// Does this until this process is asked to end: then it is dropped.
@@ -140,10 +142,10 @@ impl Signals {
             _ = self.terminate.recv() => Err(Failure::Interrupted(Signal::Terminate)),
             _ = hung_up(&mut self.hang_up) => Err(Failure::Interrupted(Signal::HangUp)),
         }
-        #[cfg(not(unix))]
+        #[cfg(windows)]
         tokio::select! {
             done = work => done,
-            _ = tokio::signal::ctrl_c() => Err(Failure::Interrupted(Signal::Interrupt)),
+            _ = self.interrupt.recv() => Err(Failure::Interrupted(Signal::Interrupt)),
         }
     }
 

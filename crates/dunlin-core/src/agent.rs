@@ -983,3 +983,22 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
         }
     }
 }
+
+/// Of a channel whose sender a task of the carrier has, in the place of ends at other nodes: what its receiver
+/// lacks.
+#[derive(Debug)]
+pub struct Lack<T>(Weak<Chan<T>>);
+
+impl<T> Lack<T> {
+    /// Of the receiver of this sender.
+    pub fn of(sender: &Sender<T>) -> Self {
+        Self(Arc::downgrade(sender.chan()))
+    }
+
+    /// As [`Inlet::unmatched`].
+    pub fn unmatched(&self, text: Option<Reason>) {
+        if let Some(chan) = self.0.upgrade() {
+            chan.with_queue(|queue, _, _| queue.unmatched = text);
+        }
+    }
+}

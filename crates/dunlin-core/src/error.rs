@@ -147,8 +147,8 @@ pub enum Why {
     /// do. Of an end that was declared under a name.
     #[error("{0}")]
     Unmatched(Reason),
-    /// The node that holds the receiver was lost.
-    #[error("the node that holds the receiver was lost")]
+    /// The node that holds the receiver has left its application, or was lost.
+    #[error("the node that holds the receiver has left its application, or was lost")]
     NodeLost,
     /// The receiver is at another node, and the node of this end has left its application.
     #[error(
@@ -435,8 +435,8 @@ pub enum RecvError {
     /// do. Of an end that was declared under a name.
     #[error("{0}")]
     Unmatched(Reason),
-    /// The node that holds the sender was lost.
-    #[error("the node that holds the sender was lost")]
+    /// The node that holds the sender has left its application, or was lost.
+    #[error("the node that holds the sender has left its application, or was lost")]
     NodeLost,
     /// The sender is at another node, and the node of this end has left its application.
     #[error(
@@ -472,8 +472,8 @@ pub enum ClaimError {
     /// The end is claimed, or others are in line before.
     #[error("the end is claimed, or others are in line before")]
     WouldBlock,
-    /// The node that keeps the shared end was lost, or the node of this handle has left.
-    #[error("the node that keeps the shared end was lost, or the node of this handle has left")]
+    /// The node that keeps the shared end has left or was lost, or the node of this handle has left.
+    #[error("the node that keeps the shared end has left or was lost, or the node of this handle has left")]
     NodeLost,
     /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed there.
     #[error("the shared face cannot come to this node: {0}")]
@@ -487,10 +487,10 @@ pub enum SyncError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before all parties of the barrier were there")]
     TimedOut,
-    /// The node that keeps the barrier was lost, or one in between, or the node of this enrolment has left.
-    /// Nobody here knows whether the phase took place.
+    /// The node that keeps the barrier has left or was lost, or one in between, or the node of this enrolment has
+    /// left. Whether the phase took place is not known.
     #[error(
-        "the node that keeps the barrier was lost, or the node of this enrolment has left; whether the phase took place is not known"
+        "the node that keeps the barrier has left or was lost, or the node of this enrolment has left; whether the phase took place is not known"
     )]
     NodeLost,
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use cargo_metadata::Message;
 
 /// Each program, and what its messages must contain.
-const MISTAKES: [(&str, &[&str]); 8] = [
+const MISTAKES: [(&str, &[&str]); 10] = [
     ("awaited_branch", &["the operation of a branch is not awaited: remove the `.await`"]),
     ("else_arm", &["`alt!` has no `else`", "`skip => body`"]),
     ("cloned_sender", &["cannot be cloned: share it", "`let end = end.share();`"]),
@@ -20,6 +20,8 @@ const MISTAKES: [(&str, &[&str]); 8] = [
     ("user_type_field", &["`Order` is not a channel", "`ToServer<Order>`"]),
     ("missing_derive", &["`Order` cannot be sent to another node", "#[derive(serde::Serialize, serde::Deserialize)]"]),
     ("missing_derive_in_bundle", &["`Order` cannot be sent to another node", "#[derive(serde::Serialize"]),
+    ("client_of_no_bundle", &["`Shop` is not a channel", "a struct of channels needs `#[derive(Bundle)]`"]),
+    ("borrowed_sleep", &["has to be pinned", "`let mut end = std::pin::pin!(end);`", "`Timer::after(duration)`"]),
     ("plain_send_branch", &["a send of `String` that goes unchosen would lose its value", "`tx.send_from(&mut slot)`"]),
 ];
 
@@ -70,6 +72,8 @@ fn messages_about_mistakes_are_short_and_name_the_cure() {
         for sentence in sentences {
             assert!(message.contains(sentence), "{name} lacks {sentence:?}:\n{message}");
         }
+        // What cannot be declared is awaited all the same: that is not to be said as well.
+        assert!(!message.contains("is not a future"), "{name}:\n{message}");
         let lines = message.lines().count();
         println!("{name}: {lines} lines");
         assert!(lines <= LINES_MAX, "{name} has {lines} lines:\n{message}");

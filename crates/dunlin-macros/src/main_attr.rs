@@ -1,4 +1,5 @@
-//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime. That of `main` prints the error that it returns.
+//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime, and prints the error that
+//! `main` or the test returns.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -59,7 +60,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
     let run = quote!(::dunlin::__rt::main(#workers, #name()));
-    if !reports(signature) {
+    if !reports(role, signature) {
         function.block = parse_quote!({
             #[allow(clippy::unused_async)]
             async #signature #body
@@ -79,10 +80,16 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     Ok(quote!(#function))
 }
 
-/// Whether what the function returns may be an error that the program ends with.
-fn reports(signature: &Signature) -> bool {
-    let is_main = signature.ident == "main";
-    is_main && matches!(&signature.output, ReturnType::Type(_, output) if !matches!(**output, Type::Never(_)))
+/// Whether what the function returns may be an error that the program, or the test, ends with.
+fn reports(role: Role, signature: &Signature) -> bool {
+    let ends = role == Role::Test || signature.ident == "main";
+    let ReturnType::Type(_, output) = &signature.output else { return false };
+    ends && match &**output {
+        Type::Never(_) => false,
+        // (The compiler wants a test with `#[should_panic]` to return `()`.)
+        Type::Tuple(tuple) => !tuple.elems.is_empty(),
+        _ => true,
+    }
 }
 
 const KNOWN: &str = "only `workers = N` is known";
@@ -175,6 +182,16 @@ mod tests {
         };
         let found = expand(Role::Test, quote!(workers = 2), function);
         assert_eq!(found.to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn what_a_test_returns_is_reported() {
+        let expand = |function: &str| {
+            let found = expand(Role::Test, TokenStream::new(), function.parse().expect(function)).to_string();
+            found.contains("report")
+        };
+        assert!(expand("async fn two() -> Result { work() }"));
+        assert!(!expand("async fn two() {}") && !expand("async fn two() -> () {}"));
     }
 
     #[test]

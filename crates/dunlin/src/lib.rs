@@ -29,7 +29,8 @@
 //! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and bundles by name between programs;
 //! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a struct with two faces;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
-//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`], [`Timer`], [`interval`];
+//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`], [`Timer`], [`interval`].
+//!   [`send_to_any`] is no operation of one end and has none of these: it is a branch of an [`alt!`] beside a [`sleep`];
 //! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
@@ -132,9 +133,9 @@ pub mod prelude {
     pub use crate::{
         Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
         Claim, ClaimError, CompleteError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy,
-        Posted, Receiver, RecvError, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer, Why, alt,
-        barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future, overwrite_newest,
-        overwrite_oldest, par, send_to_any, unbounded,
+        Posted, Receiver, RecvError, Reply, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer,
+        Why, alt, barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future,
+        overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{

@@ -1,11 +1,11 @@
-//! How a program ends that `main` has returned an error from: its text and its causes, for people.
+//! How a program ends whose `main` has returned an error, or a test that has: its text and its causes, for people.
 
 use std::cell::Cell;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::{ExitCode, Termination};
 
-/// What `main` has returned: `(&&&&Outcome::new(..)).report()` is the program's exit code. (Autoref: the first of the traits that fits.)
+/// What `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code. (Autoref: the first of the traits that fits.)
 pub struct Outcome<T>(Cell<Option<T>>);
 
 impl<T> Outcome<T> {
@@ -75,7 +75,7 @@ impl<T: Termination> ReportText for &Outcome<Result<T, &str>> {
 
 /// Anything else ends as it does without dunlin.
 pub trait ReportOther {
-    /// What `main` returns.
+    /// What `main`, or the test, returns.
     type Output;
 
     /// Leaves it to the standard library.

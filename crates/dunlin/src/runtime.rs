@@ -92,6 +92,15 @@ pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// Whether this thread works for a runtime that [`main`] has made.
+#[cfg(feature = "net")]
+pub(crate) fn is_own_runtime() -> bool {
+    let nodes = works_for(None);
+    let is_own = nodes.is_some();
+    works_for(nodes);
+    is_own
+}
+
 /// Runs a future on this thread, which sleeps while it waits.
 #[track_caller]
 pub(crate) fn block_thread_on<F: Future>(future: F) -> F::Output {

@@ -78,3 +78,56 @@ fn a_panic_names_the_line_of_its_cause() {
     assert!(choice.contains(here) && choice.contains("every branch is off"), "{choice}");
     assert!(timer.contains(here) && timer.contains("outside of a tokio runtime"), "{timer}");
 }
+
+/// Of ends with names too: one of a channel, of a bundle, of a bundle's guest, and the guests of an acceptor.
+#[cfg(feature = "net")]
+#[test]
+fn the_wait_at_a_named_end_names_the_line_of_its_declaration() {
+    #[derive(Bundle)]
+    struct Till {
+        pay: ToServer<u32>,
+    }
+
+    let names = "memory:names-of-blame";
+    let join = || Node::builder().no_config().app("blame").names(names).listen("memory:").join();
+    /// The line that `waits` says its channel was made in, once it waits.
+    async fn line_of(waits: Process<()>) -> String {
+        let line = loop {
+            let wait = dunlin::waits::snapshot().into_iter().find(|wait| wait.who == waits.pid());
+            match wait {
+                Some(wait) => break wait.to_string(),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        waits.cancel();
+        line
+    }
+
+    let outcome: Result = dunlin::block_on(async move {
+        let node = join().await?;
+        let at = |line: u32| format!("{}:{line}:", file!());
+        let mut found = Vec::new();
+
+        let (line, mut rx) = (line!(), node.receiver::<u32>("readings").await?);
+        found.push((line, line_of(spawn(async move { drop(rx.recv().await) })).await));
+        let (line, mut tx) = (line!(), node.sender::<u32>("values").await?);
+        found.push((line, line_of(spawn(async move { drop(tx.send(7).await) })).await));
+        let (line, rx) = (line!(), node.receiver::<u32>("shared").shared().await?);
+        found.push((line, line_of(spawn(async move { drop(rx.clone().recv().await) })).await));
+        let (line, mut client) = (line!(), node.client::<Till>("till").await?);
+        found.push((line, line_of(spawn(async move { drop(client.pay.send(7).await) })).await));
+        let (line, mut server) = (line!(), node.server::<Till>("other till").await?);
+        found.push((line, line_of(spawn(async move { drop(server.pay.recv().await) })).await));
+        let (line, mut guests) = (line!(), node.acceptor::<Till>("desk").await?);
+        let _client = node.client::<Till>("desk").await?;
+        let mut guest = guests.recv().await?.into_face();
+        found.push((line, line_of(spawn(async move { drop(guest.pay.recv().await) })).await));
+        found.push((line, line_of(spawn(async move { drop(guests.recv().await) })).await));
+
+        for (line, told) in found {
+            assert!(told.contains(&at(line)), "line {line}: {told}");
+        }
+        Ok(())
+    });
+    outcome.unwrap();
+}

@@ -92,6 +92,24 @@ async fn a_test_may_await() -> Result {
 }
 
 #[dunlin::test]
+#[ignore = "the next test runs it"]
+async fn a_test_that_returns_an_error() -> Result {
+    Err(Error::NotTaken(Why::Closed))
+}
+
+#[test]
+fn the_error_of_a_test_is_printed_by_its_text() {
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    let output = test.args(["--ignored", "--exact", "a_test_that_returns_an_error"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains(&Error::NotTaken(Why::Closed).to_string()) && !told.contains("NotTaken"), "{told}");
+}
+
+#[dunlin::test]
+async fn a_test_may_return_a_unit() -> () {}
+
+#[dunlin::test]
 #[should_panic = "this was to be"]
 async fn a_test_may_be_meant_to_panic() {
     panic!("this was to be");

@@ -29,7 +29,7 @@ use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use actor::say;
-use dunlin::node::{NameError, Naming};
+use dunlin::node::{Kind, NameError, Naming};
 use dunlin::prelude::*;
 use dunlin::{rendezvous, waits};
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ fn answer_to_the_test(node: &Node) {
 /// Declares an end. A name is held until the loss of its holder has been noticed, or its end was heard of.
 async fn declare<'a, E>(naming: impl Fn() -> Naming<'a, E>) -> Result<E>
 where
-    Naming<'a, E>: IntoFuture<Output = Result<E, NameError>>,
+    E: Kind<End = E> + 'a,
 {
     loop {
         match naming().await {

@@ -118,6 +118,40 @@ fn a_deadline_names_the_face_of_a_bundle_that_is_missing() {
 }
 
 #[test]
+fn a_deadline_names_the_client_that_an_acceptor_waits_for() {
+    run(async {
+        let [a, b] = nodes("missing-client").await;
+        let mut events = a.events();
+        let mut guests = a.acceptor::<Till>("till").await?;
+        let parts = [
+            "no client has declared \"till\"",
+            "only this acceptor is declared",
+            "application \"missing-client\"",
+            "names at memory:names-of-missing-client",
+            "Start the program that declares the client",
+        ];
+        let error = guests.recv().within(SHORT).await.expect_err("there is no client");
+        assert!(error.is_timed_out());
+        has(error, &parts);
+
+        // A refused client is in the text.
+        assert!(b.client::<OtherTill>("till").await.is_err());
+        while !matches!(events.recv().within(LONG).await?, NodeEvent::Mismatch { .. }) {}
+        has(guests.recv().within(SHORT).await.expect_err("it does not fit"), &["node", "pay"]);
+
+        // Once a client has come the acceptor has been found, and it waits for no particular client any more.
+        let mut client = b.client::<Till>("till").await?;
+        let mut guest = guests.recv().within(LONG).await?;
+        let (sent, received) = par!(client.pay.send(7), guest.pay.recv());
+        assert_eq!((sent, received), (Ok(()), Ok(7)));
+        assert_eq!(guests.recv().within(SHORT).await.err(), Some(RecvError::TimedOut));
+        drop((client, guest));
+        assert_eq!(guests.recv().within(SHORT).await.err(), Some(RecvError::TimedOut));
+        Ok(())
+    });
+}
+
+#[test]
 fn a_deadline_of_a_channel_without_a_name_is_timed_out() {
     run(async {
         let (mut tx, mut rx) = channel::<u32>();
@@ -201,6 +235,42 @@ fn a_mistyped_client_does_not_stop_an_acceptor() {
     });
 }
 
+#[test]
+#[ignore = "the next test runs it, in a process without a subscriber of `tracing`"]
+fn a_mismatch_without_a_subscriber() {
+    run(async {
+        let [a, b] = nodes("unheard").await;
+        let _rx = a.receiver::<u32>("readings").await?;
+        assert!(b.sender::<String>("readings").await.is_err());
+        // It is killed before.
+        sleep(LONG).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_mismatch_is_printed_if_nothing_hears_of_it() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "a_mismatch_without_a_subscriber"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let mine = |line: &String| line.contains("declared an unshared sender");
+    let line = std::iter::from_fn(|| told.recv_timeout(LONG).ok()).find(mine);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let parts =
+        ["dunlin: application \"unheard\": \"readings\": the two ends do not agree: node ", "text there, u32 here"];
+    has(line.expect("it was not printed"), &parts);
+}
+
 /// Without the application's name service.
 #[test]
 fn a_mismatch_at_an_address_in_the_name_is_notified_there() {
@@ -274,6 +344,11 @@ fn operations_fail_with_own_node_left_after_the_node_is_dropped() {
         // To the others it is the other node.
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         assert_eq!(back.send(9).await.unwrap_err().why(), Some(&Why::NodeLost));
+        has(rx.recv().await.unwrap_err(), &["the node that holds the sender has left its application, or was lost"]);
+        has(
+            back.send(9).await.unwrap_err(),
+            &["the node that holds the receiver has left its application, or was lost"],
+        );
         Ok(())
     });
 }

@@ -17,12 +17,11 @@ pub(super) fn signals() -> Receiver<u8> {
             drop(dunlin::spawn(async move { while signals.recv().await.is_some() && tx.send(code).await.is_ok() {} }));
         }
     }
-    #[cfg(not(unix))]
-    {
+    // (A `tokio::signal::ctrl_c()` in each round would miss what comes between two of them.)
+    #[cfg(windows)]
+    if let Ok(mut signals) = tokio::signal::windows::ctrl_c() {
         let mut tx = tx;
-        drop(dunlin::spawn(
-            async move { while tokio::signal::ctrl_c().await.is_ok() && tx.send(130).await.is_ok() {} },
-        ));
+        drop(dunlin::spawn(async move { while signals.recv().await.is_some() && tx.send(130).await.is_ok() {} }));
     }
     rx
 }

@@ -80,11 +80,35 @@ pub enum Look {
     Maybe(Option<u32>),
 }
 
-impl<B: Branch + Unpin + ?Sized> Branch for &mut B {
+/// That `B` is `Unpin`, and so a branch through a plain `&mut`: only for what the compiler says if it is not. (Of a bound of
+/// `B` itself it would say that `&mut B` is no branch.)
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{B}` has to be pinned to be borrowed by a choice",
+    label = "pin it before, and borrow it by `as_mut()`",
+    note = "`let mut end = std::pin::pin!(end);`, and in the branch `end.as_mut()`",
+    note = "a timer that is kept can be a `Timer::after(duration)`, which needs no pin: `&mut timer`"
+)]
+pub trait Borrows<B: ?Sized> {
+    fn pin(branch: &mut B) -> Pin<&mut B>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: Unpin + ?Sized> Borrows<B> for () {
+    #[inline(always)]
+    fn pin(branch: &mut B) -> Pin<&mut B> {
+        Pin::new(branch)
+    }
+}
+
+impl<B: Branch + ?Sized> Branch for &mut B
+where
+    (): Borrows<B>,
+{
     type Output = B::Output;
 
     fn poll_branch(mut self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<B::Output> {
-        Pin::new(&mut **self).poll_branch(cx, choice)
+        <()>::pin(&mut **self).poll_branch(cx, choice)
     }
 
     fn look(&self) -> Look {

@@ -53,12 +53,15 @@ impl File {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut file = Self { path: path.to_owned(), entries: Vec::new(), nodes: Vec::new() };
         let document = DeTable::parse(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let reading = Reading { file: &mut file, text };
-            // (What is there twice may be right both times.)
-            let form = reading.form_at(at).filter(|_| error.message() != "duplicate key");
-            let form = form.map(|form| format!(". Write {form}")).unwrap_or_default();
-            reading.refuse(at, format!("this is no TOML: {}{form}", error.message()))
+            let span = error.span().unwrap_or(0..0);
+            let (at, reading) = (span.start, Reading { file: &mut file, text });
+            let more = if error.message() == "duplicate key" {
+                // (It may be right both times.)
+                text.get(span).map(|key| format!(" `{key}`"))
+            } else {
+                reading.form_at(at).map(|form| format!(". Write {form}"))
+            };
+            reading.refuse(at, format!("this is no TOML: {}{}", error.message(), more.unwrap_or_default()))
         })?;
         Reading { file: &mut file, text }.section(document.get_ref(), &Section::default())?;
         Ok(file)
@@ -104,10 +107,14 @@ impl Reading<'_> {
         line(self.text.as_bytes(), at)
     }
 
-    /// How the key is written that the line there begins with.
+    /// How the key is written that the line there begins with. `None`: not of a string that is to be a string; only its
+    /// characters are wrong, or its end is missing.
     fn form_at(&self, at: usize) -> Option<&'static str> {
-        let written = self.text.lines().nth(self.line(at) - 1)?.split('=').next()?.trim();
-        keys::all().find(|key| key.name() == written).map(|key| key.form())
+        let (key, value) = self.text.lines().nth(self.line(at) - 1)?.split_once('=')?;
+        let form = keys::all().find(|known| known.name() == key.trim()).map(|known| known.form())?;
+        let is_string = |value: &str| value.trim_start().starts_with(['"', '\'']);
+        let both = is_string(value) && form.split_once('=').is_some_and(|(_, value)| is_string(value));
+        (!both).then_some(form)
     }
 
     fn refuse(&self, at: usize, what: String) -> ConfigError {

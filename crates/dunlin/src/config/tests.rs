@@ -367,5 +367,12 @@ fn what_is_no_toml_is_told_with_its_line() {
     let error = refused("colour = red\n");
     assert!(!error.contains("Write"), "{error}");
     let error = refused("app = 'a'\napp = 'b'\n");
-    assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key");
+    assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key `app`");
+    let error = refused("[channels.a]\nfail_fast = true\n[channels.a]\n");
+    assert_eq!(error, "dunlin.toml:3: this is no TOML: duplicate key `a`");
+    // A string that does not end is a mistake of writing, not of what may be written.
+    let error = refused("grace = '20s\n");
+    assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
+    let error = refused("grace = \"20\\s\"\n");
+    assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
 }

@@ -28,7 +28,9 @@ pub enum Encoding {
     ///
     /// Programs of different age understand each other: a field that the reader does not know is passed over, and one that the writer did not
     /// know may be missing if it is an `Option` or has `#[serde(default)]`. A number may become wider, and a value an `Option` of it. Anything else that changes
-    /// is [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>` loses a level: `Some(None)` arrives as `None`.
+    /// is [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>`
+    /// loses a level: `Some(None)` arrives as `None`, and so does `Some(N(None))` of a newtype
+    /// `struct N(Option<u8>)`. [`Compact`](Self::Compact) keeps it.
     #[default]
     Cbor,
     /// postcard: values only, without names. Smaller, and faster.

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use tracing::level_filters::LevelFilter;
 
 use super::bell::lock;
 use super::{ConnectionState, Down, NameConflict, NameError, Node, Peer};
+use crate::runtime::is_own_runtime;
+use crate::world;
 
 /// So many events are kept for who does not receive them.
 const KEPT: usize = 1024;
@@ -221,9 +224,15 @@ impl NodeEvent {
         }
     }
 
-    /// Whether somebody may want to read it.
+    /// Whether it may be read.
     pub(crate) fn is_of_interest(&self) -> bool {
-        self.level() <= LevelFilter::current()
+        self.level() <= LevelFilter::current() || self.is_for_stderr()
+    }
+
+    /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no subscriber of
+    /// `tracing`. The end that was declared first would only wait, without a word.
+    fn is_for_stderr(&self) -> bool {
+        matches!(self, Self::Mismatch { .. }) && !tracing::dispatcher::has_been_set() && !world::is_simulated()
     }
 
     /// Whom it is about.
@@ -245,7 +254,8 @@ impl Node {
     /// already, the [conflicts](NodeEvent::Conflict) that there are, and that the application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up
     /// to 1024 events; then the oldest go. It ends when the node has left.
     ///
-    /// The same are `tracing` events with the target `dunlin::node`.
+    /// The same are `tracing` events with the target `dunlin::node`. Under `#[dunlin::main]` and `block_on`, in a program without a
+    /// subscriber, a [mismatch](NodeEvent::Mismatch) is printed to standard error.
     ///
     /// # Examples
     /// ```
@@ -314,6 +324,8 @@ pub(crate) type Watcher = Box<dyn FnMut(&NodeEvent) -> bool + Send>;
 #[derive(Default)]
 pub(crate) struct Log {
     application: String,
+    /// The node is one of a runtime of dunlin's own, which says what nothing else hears of.
+    in_own_runtime: bool,
     lines: Mutex<VecDeque<NodeEvent>>,
     /// Held by whoever writes: one at a time, so that they stay in order.
     writing: Mutex<()>,
@@ -321,7 +333,7 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(application: String) -> Self {
-        Self { application, ..Self::default() }
+        Self { application, in_own_runtime: is_own_runtime(), ..Self::default() }
     }
 
     /// Whose log it is.
@@ -342,6 +354,10 @@ impl Log {
             loop {
                 let next = lock(&self.lines).pop_front();
                 let Some(event) = next else { break };
+                if self.in_own_runtime && event.is_for_stderr() {
+                    // A standard error that is closed is no reason to panic.
+                    let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
+                }
                 write(&self.application, &event);
             }
         }

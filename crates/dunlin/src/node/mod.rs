@@ -162,14 +162,15 @@ mod work;
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use dunlin_core::agent::{Inlet, Outlet};
+use dunlin_core::agent::{Inlet, Lack, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet};
-use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender, channel, channel_with};
+use dunlin_core::{ChannelFactory, Pairing, Policy, Portable, Receiver, Sender};
 use dunlin_proto::id::Life;
 use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
@@ -285,6 +286,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited. What goes wrong later (a receiver that does not fit) poisons the channel.
+    #[track_caller]
     pub fn sender<T: Portable>(&self, name: &str) -> Naming<'_, Sender<T>> {
         self.naming(name, Face::Sender)
     }
@@ -293,6 +295,7 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
+    #[track_caller]
     pub fn receiver<T: Portable>(&self, name: &str) -> Naming<'_, Receiver<T>> {
         self.naming(name, Face::Receiver)
     }
@@ -301,7 +304,8 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn client<B: Pairing>(&self, name: &str) -> Naming<'_, Client<B>>
+    #[track_caller]
+    pub fn client<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Client<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -313,7 +317,8 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn server<B: Pairing>(&self, name: &str) -> Naming<'_, Server<B>>
+    #[track_caller]
+    pub fn server<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Server<B>>
     where
         B::Client: Portable,
         B::Server: Portable,
@@ -323,9 +328,13 @@ impl Node {
 
     /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it from a server.
     ///
+    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no client
+    /// has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
+    ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
-    pub fn acceptor<B: Pairing>(&self, name: &str) -> Naming<'_, Acceptor<B>>
+    #[track_caller]
+    pub fn acceptor<B: Pairing + 'static>(&self, name: &str) -> Naming<'_, Acceptor<B>>
     where
         B::Client: Portable,
         B::Server: Portable + Send,
@@ -357,7 +366,8 @@ impl Node {
         self.inner.host
     }
 
-    fn naming<E>(&self, name: &str, face: Face) -> Naming<'_, E> {
+    #[track_caller]
+    fn naming<E: Declared>(&self, name: &str, face: Face) -> Naming<'_, E> {
         let said = self.inner.config.channels.get(name::split(name).1);
         let message_max = said.and_then(|said| said.message_max_bytes.value);
         let policy = said.and_then(|said| said.policy.value.as_ref()).map(|(_, policy)| policy.clone());
@@ -448,34 +458,64 @@ impl fmt::Debug for Peer {
 }
 
 /// Stands for a bundle's client's face in [`Naming`].
-#[derive(Debug)]
-pub struct Client<B>(PhantomData<B>);
+pub type Client<B> = ClientOf<B, <B as Pairing>::Client>;
 
 /// Stands for a bundle's server's face in [`Naming`].
-#[derive(Debug)]
-pub struct Server<B>(PhantomData<B>);
+pub type Server<B> = ServerOf<B, <B as Pairing>::Server>;
 
 /// Stands for a receiver of guests in [`Naming`].
+pub type Acceptor<B> = AcceptorOf<B, <B as Pairing>::Server>;
+
+// What these resolve with is the second parameter, and asks nothing of `B`: where that is no bundle, the compiler says so of
+// `client::<B>`, and nothing more of its `.await`.
+/// See [`Client`].
+#[doc(hidden)]
 #[derive(Debug)]
-pub struct Acceptor<B>(PhantomData<B>);
+pub struct ClientOf<B, Face>(PhantomData<(B, Face)>);
+
+/// See [`Server`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ServerOf<B, Face>(PhantomData<(B, Face)>);
+
+/// See [`Acceptor`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AcceptorOf<B, Face>(PhantomData<(B, Face)>);
 
 /// An end that is to be declared: await it.
 ///
 /// # Cancel safety
 /// Dropped while it is awaited, the end is taken back.
 #[must_use = "await it to declare the end"]
-pub struct Naming<'a, E> {
+pub struct Naming<'a, E: Kind> {
     driver: &'a Arc<Driver>,
     name: String,
     options: hub::Options,
     policy: Policy,
-    end: PhantomData<fn() -> E>,
+    /// Where it was asked for: the wait records say that its channels were made there.
+    made: &'static Location<'static>,
+    declare: Declare<'a, E>,
 }
 
-impl<'a, E> Naming<'a, E> {
-    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self {
+/// Declares an end, and gives its number too. It is chosen where the end is asked for, so an end that cannot be declared is
+/// an error there, and not once more at the `.await`.
+type Declare<'a, E> = fn(Naming<'a, E>) -> Named<'a, (<E as Kind>::End, u64)>;
+
+impl<'a, E: Kind> Naming<'a, E> {
+    #[track_caller]
+    fn new(driver: &'a Arc<Driver>, name: &str, face: Face) -> Self
+    where
+        E: Declared,
+    {
         let options = hub::Options { face, ..hub::Options::default() };
-        Self { driver, name: name.to_owned(), options, policy: Policy::default(), end: PhantomData }
+        let made = Location::caller();
+        Self { driver, name: name.to_owned(), options, policy: Policy::default(), made, declare: E::declare }
+    }
+
+    /// Makes the channels of the end.
+    fn factory(&self) -> ChannelFactory {
+        ChannelFactory::default().made_at(self.made)
     }
 
     /// A name of the node's own, which programs cannot declare.
@@ -527,7 +567,7 @@ impl<T> Naming<'_, Receiver<T>> {
     }
 }
 
-impl<E> fmt::Debug for Naming<'_, E> {
+impl<E: Kind> fmt::Debug for Naming<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Naming").field("name", &self.name).field("options", &self.options).finish()
     }
@@ -536,12 +576,15 @@ impl<E> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-/// What a [`Naming`] can be of.
-#[doc(hidden)]
+/// What a [`Naming`] can be of: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`], or [`Many`].
 pub trait Kind: Sized {
     /// What it resolves with.
     type End;
+}
 
+/// What can be declared.
+#[doc(hidden)]
+pub trait Declared: Kind {
     /// Declares it; gives also its number.
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
 }
@@ -552,17 +595,19 @@ impl<'a, E: Kind + 'a> IntoFuture for Naming<'a, E> {
     type IntoFuture = Named<'a, E::End>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let declared = E::declare(self);
+        let declared = (self.declare)(self);
         Box::pin(async move { Ok(declared.await?.0) })
     }
 }
 
-impl<T: Portable> Kind for Sender<T> {
+impl<T> Kind for Sender<T> {
     type End = Self;
+}
 
+impl<T: Portable> Declared for Sender<T> {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel::<T>();
+            let (tx, rx) = naming.factory().channel::<T>();
             let outlet = AnyOutlet::from(Outlet::new(rx));
             let schema = schema::of_messages::<T>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Sender(outlet)).await?;
@@ -571,12 +616,14 @@ impl<T: Portable> Kind for Sender<T> {
     }
 }
 
-impl<T: Portable> Kind for Receiver<T> {
+impl<T> Kind for Receiver<T> {
     type End = Self;
+}
 
+impl<T: Portable> Declared for Receiver<T> {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self, u64)> {
         Box::pin(async move {
-            let (tx, rx) = channel_with::<T>(naming.policy);
+            let (tx, rx) = naming.factory().with(naming.policy).channel::<T>();
             let inlet = AnyInlet::from(Inlet::new(tx));
             let schema = schema::of_messages::<T>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Receiver(inlet)).await?;
@@ -585,16 +632,18 @@ impl<T: Portable> Kind for Receiver<T> {
     }
 }
 
-impl<B: Pairing + 'static> Kind for Client<B>
+impl<B, Face> Kind for ClientOf<B, Face> {
+    type End = Face;
+}
+
+impl<B: Pairing + 'static> Declared for Client<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = B::Client;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let (client, server) = B::pair(&ChannelFactory::default());
+            let (client, server) = B::pair(&naming.factory());
             let agents = hub::agents_of(server)?;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Client(agents)).await?;
@@ -603,16 +652,18 @@ where
     }
 }
 
-impl<B: Pairing + 'static> Kind for Server<B>
+impl<B, Face> Kind for ServerOf<B, Face> {
+    type End = Face;
+}
+
+impl<B: Pairing + 'static> Declared for Server<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = B::Server;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let (client, server) = B::pair(&ChannelFactory::default());
+            let (client, server) = B::pair(&naming.factory());
             let agents = hub::agents_of(client)?;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = naming.driver.declare(&naming.name, naming.options, schema, Half::Server(agents)).await?;
@@ -621,22 +672,26 @@ where
     }
 }
 
-impl<B: Pairing + 'static> Kind for Acceptor<B>
+impl<B, Face> Kind for AcceptorOf<B, Face> {
+    type End = Receiver<Guest<Face>>;
+}
+
+impl<B: Pairing + 'static> Declared for Acceptor<B>
 where
     B::Client: Portable,
     B::Server: Portable,
 {
-    type End = Receiver<Guest<B::Server>>;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
-            let (client, _server) = B::pair(&ChannelFactory::default());
+            let factory = naming.factory();
+            let (client, _server) = B::pair(&factory);
             hub::agents_of(client)?;
-            let (mut door, guests) = channel::<Guest<B::Server>>();
+            let (mut door, guests) = factory.channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
-            let accept: Acceptance = Box::new(move |peer, garbage| {
-                let (client, server) = B::pair(&ChannelFactory::default());
+            let lack = Lack::of(&door);
+            let accept = Box::new(move |peer, garbage: &mut Vec<Box<dyn Send>>| {
+                let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
                 match welcomed.try_send(Guest::new(server, Peer(peer))) {
                     Ok(()) => Some(Accepted { agents, full: false }),
@@ -651,6 +706,7 @@ where
                     }
                 }
             });
+            let accept = Acceptance::new(accept, Box::new(move |text| lack.unmatched(text)));
             let driver = naming.driver;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;

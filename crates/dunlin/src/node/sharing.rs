@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_core::__rt::WeakShared;
-use dunlin_core::{Call, Callee, End, Portable, Receiver, Sender, Shared, alt, future};
+use dunlin_core::{Call, Callee, End, Pairing, Portable, Receiver, Sender, Shared, alt, future};
 use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
 use super::driver::Driver;
 use super::error::NameError;
 use super::name::{split, word};
-use super::{Acceptor, Client, Guest, Kind, Named, Naming, Server};
+use super::{Acceptor, Client, Declared, Guest, Kind, Named, Naming, Server};
 use crate::world::{self, Timer};
 
 /// So long who asks for a handle waits before it looks whether there is still somebody who has the end.
@@ -37,12 +37,15 @@ macro_rules! shared {
             ///
             /// The end itself stays with the node that declared it first, also when that has dropped its handle. If that node leaves or is lost, the
             /// handles elsewhere fail with [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
-            pub fn $many(self) -> Naming<'a, Many<$end<T>>> {
-                let Naming { driver, name, options, policy, .. } = self.shared_here();
-                Naming { driver, name, options, policy, end: PhantomData }
+            pub fn $many(self) -> Naming<'a, Many<$end<T>>>
+            where
+                T: Portable,
+            {
+                let Naming { driver, name, options, policy, made, .. } = self.shared_here();
+                Naming { driver, name, options, policy, made, declare: Many::declare }
             }
         })*
-        $(impl<B> Naming<'_, $face<B>> {
+        $(impl<B: Pairing> Naming<'_, $face<B>> {
             /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared once, since a face goes to whoever claims it, and
             /// its name does not go along; its handles are made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
             /// [`NameError::Shared`]. For clients at several nodes there are [acceptors](super::Node::acceptor).
@@ -55,7 +58,7 @@ macro_rules! shared {
 
 shared!(shared: Sender, Receiver; shared: Client, Server);
 
-impl<E> Naming<'_, E> {
+impl<E: Kind> Naming<'_, E> {
     /// For who shares it by itself.
     pub(crate) fn shared_here(mut self) -> Self {
         self.options.shared = true;
@@ -63,21 +66,23 @@ impl<E> Naming<'_, E> {
     }
 }
 
-impl<E> Kind for Many<E>
+impl<E: Kind<End: End>> Kind for Many<E> {
+    type End = Shared<E::End>;
+}
+
+impl<E> Declared for Many<E>
 where
-    E: Kind<End: End + Send + 'static> + 'static,
+    E: Declared<End: End + Send + 'static> + 'static,
     Shared<E::End>: Portable,
     WeakShared<E::End>: Send,
 {
-    type End = Shared<E::End>;
-
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            let Naming { driver, name, options, policy, .. } = naming;
+            let Naming { driver, name, options, policy, made, .. } = naming;
             let handles = beside(&name, word(options.face));
             loop {
-                let alone =
-                    Naming::<E> { driver, name: name.clone(), options, policy: policy.clone(), end: PhantomData };
+                let (name_alone, policy) = (name.clone(), policy.clone());
+                let alone = Naming { driver, name: name_alone, options, policy, made, declare: E::declare };
                 match E::declare(alone).await {
                     Ok((end, number)) => {
                         let handle = end.share();

@@ -385,16 +385,16 @@ impl Hub {
     /// Until its other face is found, a deadline at this end says that it is missing.
     fn say_unmatched(&mut self, cx: &mut Locked<'_>, number: u64) {
         let Some(end) = self.ends.get(&number) else { return };
-        // Who asks for a handle of a shared end, or for the main node, says what is missing itself.
-        if end.options.reserved || !self.is_waiting(number) {
+        // Who asks for a handle of a shared end, or for the main node, says what is missing itself. An acceptor is not
+        // among those that wait: it knows by itself whether a client has come.
+        if end.options.reserved || !(matches!(end.role, Role::Acceptor(_)) || self.is_waiting(number)) {
             return;
         }
         let missing = match end.declaration.face {
             Face::Sender => "receiver",
             Face::Receiver => "sender",
             Face::Client => "server",
-            Face::Server => "client",
-            Face::Acceptor => return,
+            Face::Server | Face::Acceptor => "client",
         };
         let (name, mine) = (&end.name, word(end.declaration.face));
         let application = cx.driver.log.application();
@@ -430,7 +430,7 @@ impl Hub {
                 self.channels.of(number).for_each(|channel| tell(channel, Which::Receiver));
                 outlets.iter().flatten().for_each(|(_, outlet)| outlet.unmatched(text.clone()));
             }
-            Role::Acceptor(_) => {}
+            Role::Acceptor(acceptance) => acceptance.unmatched(text),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use dunlin_core::Portable;
 use dunlin_core::carrier::{Agent, Outbox, Write};
+use dunlin_core::{Portable, Reason};
 use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::wire::{End, Names, Which};
 
@@ -25,7 +25,43 @@ const NOT_THERE: ChannelId = ChannelId(0);
 const BUNDLE_ENDS_MAX: usize = 256;
 
 /// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it then, is so later.
-pub(crate) type Acceptance = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
+type Accept = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
+
+/// Has the deadlines of the receiver of guests say this.
+type Unmatched = Box<dyn Fn(Option<Reason>) + Send>;
+
+/// What answers the clients of an acceptor.
+pub(crate) struct Acceptance {
+    accept: Accept,
+    /// `None`: a client has come.
+    unmatched: Option<Unmatched>,
+}
+
+impl Acceptance {
+    pub(crate) fn new(accept: Accept, unmatched: Unmatched) -> Self {
+        Self { accept, unmatched: Some(unmatched) }
+    }
+
+    /// For clients that nothing receives by a deadline.
+    pub(super) fn unwatched(accept: Accept) -> Self {
+        Self { accept, unmatched: None }
+    }
+
+    /// A client has come.
+    pub(super) fn accept(&mut self, from: Life, garbage: &mut Vec<Box<dyn Send>>) -> Option<Accepted> {
+        if let Some(unmatched) = self.unmatched.take() {
+            unmatched(None);
+        }
+        (self.accept)(from, garbage)
+    }
+
+    /// What a deadline says until the first client comes.
+    pub(super) fn unmatched(&self, text: Option<Reason>) {
+        if let Some(unmatched) = &self.unmatched {
+            unmatched(text);
+        }
+    }
+}
 
 /// A guest's side of a fresh bundle.
 pub(crate) struct Accepted {
@@ -151,7 +187,7 @@ impl Hub {
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 }
-                let Some(Accepted { agents, full }) = accept(from, &mut cx.state.garbage) else {
+                let Some(Accepted { agents, full }) = accept.accept(from, &mut cx.state.garbage) else {
                     self.undeclare(number);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;

@@ -6,7 +6,7 @@ use dunlin_proto::names::{EntryState, NameEntry};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Face;
 
-use super::guests::{Accepted, agents_of};
+use super::guests::{Acceptance, Accepted, agents_of};
 use super::{Half, Hub, Options};
 use crate::node::driver::Locked;
 use crate::node::inquiry::{Inquiry, InquiryClient, NAME, NameList, NamedEnd, State, answer};
@@ -29,7 +29,7 @@ impl Hub {
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
         // Nobody waits until it is admitted.
         let schema = schema::of_messages::<InquiryClient>(options.encoding);
-        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(accept));
+        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept)));
     }
 
     /// What is declared to this node.

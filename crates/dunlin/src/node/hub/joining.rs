@@ -116,7 +116,8 @@ impl Hub {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
                 // An acceptor that is gone has no face: the client's ends end with their agents.
-                let server = accept(me, &mut cx.state.garbage).map_or_else(Vec::new, |accepted| accepted.agents);
+                let accepted = accept.accept(me, &mut cx.state.garbage);
+                let server = accepted.map_or_else(Vec::new, |accepted| accepted.agents);
                 for pair in client.into_iter().zip(server) {
                     match pair {
                         (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
