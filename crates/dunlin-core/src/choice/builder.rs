@@ -248,7 +248,7 @@ impl<T> Future for ChoiceFuture<'_, T> {
 /// Sends the value in `slot` to whichever of `senders` has a receive for it first, and says which.
 ///
 /// It can be awaited, or be a branch of a choice: an empty slot turns that branch off, and if another branch is chosen the value is in the
-/// slot. Of the senders that are ready it takes the one that was chosen least recently.
+/// slot. Of the senders that are ready it takes the one that was chosen least recently. It has no `.within`: bound it by a choice with `sleep`.
 ///
 /// # Errors
 /// [`SendError::NotTaken`] if one of the channels has ended: which one is in the error; the value is in `slot`.
