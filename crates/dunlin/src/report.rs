@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::error::Error;
-use std::io::{self, Write};
+use std::fmt;
 use std::process::{ExitCode, Termination};
 
 /// What `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code. (Autoref: the first of the traits that fits.)
@@ -96,19 +96,27 @@ impl<T> ReportOther for Outcome<T> {
 }
 
 fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
-    // If it cannot be written, the exit code has to do.
-    let _ = io::stderr().write_all(told(text, cause).as_bytes());
-    ExitCode::FAILURE
+    // Printed by the standard library: where a test's output is captured, and without a panic if it cannot be written.
+    Err::<(), _>(Told(told(text, cause))).report()
+}
+
+/// What is printed behind "Error: ".
+struct Told(String);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The error and its causes, a line each. Many errors end with the text of their cause: that one is not repeated.
 fn told(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
-    let mut told = format!("Error: {text}\n");
+    let mut told = text.to_owned();
     let mut last = text.to_owned();
     for cause in std::iter::successors(cause, |&cause| cause.source()) {
         let text = cause.to_string();
         if !last.ends_with(&text) {
-            told += &format!("  caused by: {text}\n");
+            told += &format!("\n  caused by: {text}");
             last = text;
         }
     }
@@ -139,15 +147,15 @@ mod tests {
     fn causes_are_told_unless_the_text_has_them() {
         let cause = Broken(Some(Box::new(Broken(None, "no such file"))), "cannot read: no such file");
         let error = Broken(Some(Box::new(cause)), "no market");
-        let expected = "Error: no market\n  caused by: cannot read: no such file\n";
+        let expected = "no market\n  caused by: cannot read: no such file";
         assert_eq!(told(&error.to_string(), error.source()), expected);
 
         // A text that only mentions it does not tell it.
         let error = Broken(Some(Box::new(Broken(None, "7"))), "cannot read line 7 of 9");
-        assert_eq!(told(&error.to_string(), error.source()), "Error: cannot read line 7 of 9\n  caused by: 7\n");
+        assert_eq!(told(&error.to_string(), error.source()), "cannot read line 7 of 9\n  caused by: 7");
 
         let error = crate::Error::Recv(RecvError::Closed);
-        assert_eq!(told(&error.to_string(), error.source()), format!("Error: {error}\n"));
+        assert_eq!(told(&error.to_string(), error.source()), error.to_string());
     }
 
     #[test]
