@@ -59,7 +59,7 @@ pub struct NoPoison;
 /// ```
 ///
 /// and an end is not `Clone` before it is [shared](Sender::share):
-/// ```compile_fail,E0599
+/// ```compile_fail,E0277
 /// let (tx, _rx) = dunlin_core::channel::<u8>();
 /// let second = tx.clone();
 /// ```
