@@ -225,7 +225,8 @@ async fn noting_writer(mut event: Shared<Sender<u64>>, me: u64, shape: Shape, of
         let sent = poll_fn(|cx| {
             let mut sent = send.as_mut().poll(cx);
             if !std::mem::replace(&mut is_noted, true) {
-                // A first poll may only give way, if many operations were ready before it. After a second one the offer stands.
+                // A first poll may only give way, if many operations were ready before it. After a second one
+                // the offer stands.
                 if sent.is_pending() {
                     sent = send.as_mut().poll(cx);
                 }

@@ -87,9 +87,11 @@ impl Lost {
 
 static LOST: OnceLock<Lost> = OnceLock::new();
 
-/// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal, or turn its text round.
+/// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal, or
+/// turn its text round.
 pub fn printable(text: &str) -> String {
-    // Beside what Unicode calls control: separators of lines, and the marks that reorder the text behind them.
+    // Beside what Unicode calls control: separators of lines, and the marks that reorder the text behind
+    // them.
     let controls = |c: char| {
         c.is_control()
             || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -984,8 +984,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
     }
 }
 
-/// Of a channel whose sender a task of the carrier has, in the place of ends at other nodes: what its receiver
-/// lacks.
+/// Of a channel whose sender a task of the carrier has, in the place of ends at other nodes: what its
+/// receiver lacks.
 #[derive(Debug)]
 pub struct Lack<T>(Weak<Chan<T>>);
 

@@ -4,7 +4,7 @@
 //! [`Hub`] knows these channels: it counts them for the least number, and carries poison from one to all. A value is sent as one offer
 //! in each, so rule 1 is the channels'.
 //!
-//! [`completing`]: a send that waits only so long for those that have not received.
+//! [`completing`]: a send whose wait for the remaining receivers is bounded.
 //! The sending end, and the right to join, go to other nodes: see [`far`].
 //!
 //! Lock order: the hub's lock is never held together with a channel's.
@@ -181,8 +181,8 @@ impl<T> Hub<T> {
         matches!(self.state.lock().over, Some(Why::Poisoned(_)))
     }
 
-    /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a receiver that has left
-    /// nothing is.
+    /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a
+    /// receiver that has left nothing is.
     fn end(&self, why: Why, from: Option<&Chan<T>>, tell: impl Fn(&Chan<T>)) {
         let mut state = self.state.lock();
         if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
@@ -328,9 +328,10 @@ impl<T: Clone> Broadcast<T> {
     /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of them has returned it
     /// or left. Who joins meanwhile gets the next value.
     ///
-    /// It begins when at least as many have joined as was [asked for](Self::at_least). A deadline ends only that wait: once a value has
-    /// begun it goes to all. A receiver that is slow, or a node that is silent, holds up this broadcast, and nothing else. A second bound
-    /// is on the wait for them: [`complete_until`](Broadcasting::complete_until), or `complete_within` of the crate `dunlin`.
+    /// It begins when at least as many have joined as was [asked for](Self::at_least). A deadline ends only
+    /// that wait: once a value has begun it goes to all. A receiver that is slow, or a node that is silent,
+    /// holds up this broadcast, and nothing else. A second bound is on the wait for them:
+    /// [`complete_until`](Broadcasting::complete_until), or `complete_within` of the crate `dunlin`.
     ///
     /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits, each receiver
     /// that it waits for has its line in the [wait records](crate::waits).

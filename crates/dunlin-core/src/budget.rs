@@ -1,29 +1,37 @@
 //! How many operations may be ready one after the other before their task gives way to its neighbours.
 //!
-//! A loop of operations that are all ready never returns to its runtime, so no other task, timer or deadline gets its turn. Therefore each
-//! thread counts the operations that were ready. Once [`OPERATIONS_MAX`] were, the next one wakes itself and returns `Pending`,
-//! before it has offered or taken anything: it is *refused*. The forms that never wait (`try_recv` and the like) are exempt.
+//! A loop of operations that are all ready never returns to its runtime, so no other task, timer or deadline
+//! gets its turn. Therefore each thread counts the operations that were ready. Once [`OPERATIONS_MAX`] were,
+//! the next one wakes itself and returns `Pending`, before it has offered or taken anything: it is *refused*.
+//! The forms that never wait (`try_recv` and the like) are exempt.
 //!
-//! 1. An operation is refused in its first poll only. In a later poll its task has been elsewhere, so it goes on and renews
-//!    the budget. The core knows no runtime, and this is the only sign of one in a task that is no process of dunlin's. The processes
-//!    of the crate `dunlin` and its simulation renew the budget at each poll ([`renew`]).
-//! 2. The budget stays spent until then: of several branches of another crate's `select!` each is refused, so none of them takes
-//!    the place of another. A loop that drops every operation it was refused gets on after [`REFUSALS_MAX`].
-//! 3. A choice asks once for all its branches. What its branches poll inside (`future(f)`, a deadline) may be refused, there or by the
-//!    runtime's own budget ([`give_way_to_runtime`]). Then the choice gives way too: it goes on neither to lower branches nor to `skip`.
-//!    It wakes its task itself, because what was refused may have woken something else. A `future(f)` that spends the whole budget in one poll
-//!    counts as waiting: the choice looks at lower branches, else such a branch would starve timers below it, but does not `skip`.
-//! 4. A `par!` lets its other branches go on where one was refused, and ends its poll after as many operations as it may do polls.
-//!    It renews the budget in each poll but its first. Its first poll may be refused, and one that was refused inside and is over in the
-//!    same poll leaves the budget spent: else a loop of such would never give way. To what is around it nothing was refused, unless it gave
-//!    way itself: what was refused inside has been polled again.
-//! 5. The runtime may say how a task that gives way is woken ([`set_waking`]): after its neighbours, timers and sockets.
+//! 1. An operation is refused in its first poll only. In a later poll its task has been elsewhere, so it goes
+//!    on and renews the budget. The core knows no runtime, and this is the only sign of one in a task that is
+//!    no process of dunlin's. The processes of the crate `dunlin` and its simulation renew the budget at each
+//!    poll ([`renew`]).
+//! 2. The budget stays spent until then: of several branches of another crate's `select!` each is refused, so
+//!    none of them takes the place of another. A loop that drops every operation it was refused gets on after
+//!    [`REFUSALS_MAX`].
+//! 3. A choice asks once for all its branches. What its branches poll inside (`future(f)`, a deadline) may be
+//!    refused, there or by the runtime's own budget ([`give_way_to_runtime`]). Then the choice gives way too:
+//!    it goes on neither to lower branches nor to `skip`. It wakes its task itself, because what was refused
+//!    may have woken something else. A `future(f)` that spends the whole budget in one poll counts as
+//!    waiting: the choice looks at lower branches, else such a branch would starve timers below it, but does
+//!    not `skip`.
+//! 4. A `par!` lets its other branches go on where one was refused, and ends its poll after as many
+//!    operations as it may do polls. It renews the budget in each poll but its first. Its first poll may be
+//!    refused, and one that was refused inside and is over in the same poll leaves the budget spent: else a
+//!    loop of such would never give way. To what is around it nothing was refused, unless it gave way itself:
+//!    what was refused inside has been polled again.
+//! 5. The runtime may say how a task that gives way is woken ([`set_waking`]): after its neighbours, timers
+//!    and sockets.
 //!
-//! A blocking executor that runs inside a task (`block_on` of another crate, on a thread of a runtime) may hang: what is refused there, by this
-//! budget or by that of tokio's own operations, may be woken only when the task that blocks has returned to its runtime.
+//! A blocking executor that runs inside a task (`block_on` of another crate, on a thread of a runtime) may
+//! hang: what is refused there, by this budget or by that of tokio's own operations, may be woken only when
+//! the task that blocks has returned to its runtime.
 //!
-//! An executor in which all follows from a seed renews the budget at each poll: what is left depends on what the thread did before. In
-//! loom and shuttle models the budget is never spent.
+//! An executor in which all follows from a seed renews the budget at each poll: what is left depends on what
+//! the thread did before. In loom and shuttle models the budget is never spent.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -32,7 +40,8 @@ use std::task::{Context, Poll, Waker};
 /// How many operations may be ready in a row: as many as in a task of tokio's.
 pub const OPERATIONS_MAX: u32 = 128;
 
-/// How many operations are refused in a row before the budget is renewed: more than the branches of any `select!`.
+/// How many operations are refused in a row before the budget is renewed: more than the branches of any
+/// `select!`.
 const REFUSALS_MAX: u32 = 64;
 
 thread_local! {
@@ -84,7 +93,8 @@ pub(crate) fn refusals() -> u32 {
     REFUSALS.get()
 }
 
-/// Nothing that was refused since there were so many waits for another poll of the task: it has been polled again.
+/// Nothing that was refused since there were so many waits for another poll of the task: it has been polled
+/// again.
 #[inline]
 pub(crate) fn forget_refusals(since: u32) {
     REFUSALS.set(since);
@@ -115,7 +125,8 @@ pub(crate) fn exhaust() {
     LEFT.set(0);
 }
 
-/// The budget is spent: refuses the operation that asks in its first poll. `false`: it is to go on, with a new budget.
+/// The budget is spent: refuses the operation that asks in its first poll. `false`: it is to go on, with a
+/// new budget.
 #[cold]
 pub(crate) fn refuse(cx: &Context<'_>) -> bool {
     LEFT.set(0);
@@ -128,15 +139,16 @@ pub(crate) fn refuse(cx: &Context<'_>) -> bool {
     true
 }
 
-/// The budget of the runtime is spent, so nothing that asks for it can be ready: the task is polled again, and until then no choice
-/// goes on to another branch because of that.
+/// The budget of the runtime is spent, so nothing that asks for it can be ready: the task is polled again,
+/// and until then no choice goes on to another branch because of that.
 #[cold]
 pub fn give_way_to_runtime(cx: &Context<'_>) {
     BY_RUNTIME.set(BY_RUNTIME.get().wrapping_add(1));
     give_way(cx.waker(), u32::MAX);
 }
 
-/// An operation was refused, after so many that were ready. Its task, or its branch of a `par!`, is polled again.
+/// An operation was refused, after so many that were ready. Its task, or its branch of a `par!`, is polled
+/// again.
 fn give_way(waker: &Waker, operations: u32) {
     REFUSALS.set(REFUSALS.get().wrapping_add(1));
     poll_again(waker, operations);

@@ -101,7 +101,8 @@ where
     }
 }
 
-/// Whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of [`NoPairing`].
+/// Whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of
+/// [`NoPairing`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Probe<T: ?Sized>(PhantomData<T>);
@@ -120,7 +121,8 @@ pub trait NoPairing {
 
 impl<T: ?Sized> NoPairing for Probe<T> {}
 
-/// The two sides of a type that is a [`Pairing`], or of any other: then they are [`NotAChannel`], and the error is reported elsewhere.
+/// The two sides of a type that is a [`Pairing`], or of any other: then they are [`NotAChannel`], and the
+/// error is reported elsewhere.
 #[doc(hidden)]
 pub trait Sides<const IS_PAIRING: bool> {
     /// The client's side.

@@ -46,8 +46,9 @@ impl fmt::Display for Strength {
 pub struct Reason(Option<Arc<Poison>>);
 
 impl Drop for Reason {
-    // What is dropped goes into the call by value. `Arc`'s own drop passes its address, and a result with an address is in memory, also when
-    // it holds no error: so each send would write and copy its outcome, wherever the compiler does not see through that call.
+    // What is dropped goes into the call by value. `Arc`'s own drop passes its address, and a result with an
+    // address is in memory, also when it holds no error: so each send would write and copy its outcome,
+    // wherever the compiler does not see through that call.
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(poison) = self.0.take() {
@@ -333,8 +334,8 @@ pub enum CompleteError<T> {
         received: usize,
         /// How many have not, and never will: it was withdrawn, or their channels refused it.
         withdrawn: usize,
-        /// Of how many that is not known: their nodes have not answered. If one of them has not received the value when it hears of the end, it
-        /// never will.
+        /// Of how many that is not known: their nodes have not answered. If one of them has not received the
+        /// value when it hears of the end, it never will.
         unknown: usize,
     },
     /// The send had ended before, or was poisoned: as one that waits for all.
@@ -487,8 +488,8 @@ pub enum SyncError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before all parties of the barrier were there")]
     TimedOut,
-    /// The node that keeps the barrier has left or was lost, or one in between, or the node of this enrolment has
-    /// left. Whether the phase took place is not known.
+    /// The node that keeps the barrier has left or was lost, or one in between, or the node of this enrolment
+    /// has left. Whether the phase took place is not known.
     #[error(
         "the node that keeps the barrier has left or was lost, or the node of this enrolment has left; whether the phase took place is not known"
     )]

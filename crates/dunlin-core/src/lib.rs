@@ -98,12 +98,15 @@ pub mod __rt {
 /// ```
 ///
 /// An operation is what a method of an end returns, not yet awaited: a receive, a
-/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a [barrier](Barrier::sync), any of them with a deadline; other
-/// futures through [`future`]. One that is to outlive the choice is borrowed: `&mut operation` if it is `Unpin`, else `pinned.as_mut()`. All conditions are evaluated first; of a branch whose condition is false, nothing else
-/// is. A `send_from` whose slot is empty is off. Before a body runs, all other operations have been taken back.
+/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a
+/// [barrier](Barrier::sync), any of them with a deadline; other futures through [`future`]. One that is to
+/// outlive the choice is borrowed: `&mut operation` if it is `Unpin`, else `pinned.as_mut()`. All conditions
+/// are evaluated first; of a branch whose condition is false, nothing else is. A `send_from` whose slot is
+/// empty is off. Before a body runs, all other operations have been taken back.
 ///
-/// *Fair* means: of the branches that are ready, the one whose end was chosen least recently. Branches without an end (timers, futures,
-/// processes) get their share by lot. Each ready end of n branches is chosen at least once in n + 1 choices.
+/// *Fair* means: of the branches that are ready, the one whose end was chosen least recently. Branches
+/// without an end (timers, futures, processes) get their share by lot. Each ready end of n branches is chosen
+/// at least once in n + 1 choices.
 ///
 /// # Panics
 /// If every branch is off and there is no `skip`: it would wait for ever.

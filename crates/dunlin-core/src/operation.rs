@@ -71,7 +71,7 @@ pin_project_lite::pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let patience = *this.project().patience;
             if patience & TIMED != 0 {
-                // Its end would wake whoever has the waker's place by then.
+                // Its end would wake the task that has the waker's place by then.
                 turn::forget(patience & !TIMED);
             }
         }
@@ -81,8 +81,8 @@ pin_project_lite::pin_project! {
 /// The turn of an offer whose deadline has passed ends by a timer.
 const TIMED: u32 = 1 << 31;
 
-/// How many polls such an offer waits where no timer ends its turn: in the same scheduler one is enough. So it does for a receiver
-/// elsewhere, of which one cannot know whether it was polled.
+/// How many polls such an offer waits where no timer ends its turn: in the same scheduler one is enough. So
+/// it does for a receiver elsewhere, of which one cannot know whether it was polled.
 const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {

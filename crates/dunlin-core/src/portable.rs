@@ -79,8 +79,9 @@ pub(crate) fn one_gives_up() -> MutexGuard<'static, ()> {
 /// portable::<Sender<Sender<Ask<Turn>>>>();
 /// ```
 ///
-/// In the default encoding between nodes, CBOR, `Some(None)` arrives as `None`, also where the inner `None` is that of a
-/// newtype, as `Some(N(None))` of `struct N(Option<u8>)`. Ends that are declared with `Encoding::Compact` keep it.
+/// In the default encoding between nodes, CBOR, `Some(None)` arrives as `None`, also where the inner `None`
+/// is that of a newtype, as `Some(N(None))` of `struct N(Option<u8>)`. Ends that are declared with
+/// `Encoding::Compact` keep it.
 ///
 /// A message with an end, carried by hand:
 /// ```

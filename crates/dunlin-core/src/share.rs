@@ -8,8 +8,8 @@
 //! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them
 //! is done, or its patience ends.
 //!
-//! A value wakes some of the handles that wait to receive, not all. Which ones, and when the others are woken, is in
-//! `channel/queue/watchers.rs`.
+//! A value wakes some of the handles that wait to receive, not all. Which ones, and when the others are
+//! woken, is in `channel/queue/watchers.rs`.
 
 #[cfg(feature = "serde")]
 pub(crate) mod far;
@@ -409,14 +409,15 @@ impl<T, P> Shared<Sender<T, P>> {
 impl<T, P> Shared<Receiver<T, P>> {
     /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
     ///
-    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. A handle that was woken and is
-    /// dropped wakes the next. If no woken handle has taken the value by the next tick, the others are woken
-    /// ([`waits::advance`](crate::waits::advance)).
+    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. A handle
+    /// that was woken and is dropped wakes the next. If no woken handle has taken the value by the next tick,
+    /// the others are woken ([`waits::advance`](crate::waits::advance)).
     pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
         Lone::new(self, Doing::Receive, Receiving::by)
     }
 
-    /// Receives one value, or `None` at the end: see [`Receiver::next`], also for the loop over it: `while let Some(value) = rx.next().await?`.
+    /// Receives one value, or `None` at the end: see [`Receiver::next`], also for the loop over it:
+    /// `while let Some(value) = rx.next().await?`.
     #[allow(clippy::should_implement_trait)] // as `Receiver::next`
     pub fn next(&mut self) -> Lone<'_, Next<'_, T>> {
         Lone::new(self, Doing::Receive, Next::by)
@@ -444,8 +445,9 @@ impl<T, P> Shared<Receiver<T, P>> {
 impl<T> Shared<Sender<T, MayPoison>> {
     /// Ends the whole channel at once, whichever handle has the claim: see [`Sender::poison`].
     ///
-    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything on the channel does. From
-    /// another node than the end it takes effect when the message has arrived there.
+    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything
+    /// on the channel does. From another node than the end it takes effect when the message has arrived
+    /// there.
     ///
     /// # Examples
     /// ```
@@ -463,22 +465,26 @@ impl<T> Shared<Sender<T, MayPoison>> {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune to it, and nothing has happened.
+    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune
+    /// to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.core.link.poison(reason.into().of_strength(strength))
     }
 }
 
 impl<T> Shared<Receiver<T, MayPoison>> {
-    /// Ends the whole channel at once, whichever handle has the claim: see [`Receiver::poison`]. Pending sends get their values back.
+    /// Ends the whole channel at once, whichever handle has the claim: see [`Receiver::poison`]. Pending
+    /// sends get their values back.
     ///
-    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything on the channel does. From
-    /// another node than the end it takes effect when the message has arrived there.
+    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything
+    /// on the channel does. From another node than the end it takes effect when the message has arrived
+    /// there.
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune to it, and nothing has happened.
+    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune
+    /// to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.core.link.poison(reason.into().of_strength(strength))
     }
@@ -487,7 +493,8 @@ impl<T> Shared<Receiver<T, MayPoison>> {
 /// An end that one of its handles can retire.
 #[doc(hidden)]
 pub trait Retire: End {
-    /// The holder of the claim retires the channel. `tell_keeper` has the node that keeps the end retire it before the claim goes back there.
+    /// The holder of the claim retires the channel. `tell_keeper` has the node that keeps the end retire it
+    /// before the claim goes back there.
     fn retire_claimed(&self, tell_keeper: impl FnOnce());
 }
 
@@ -508,13 +515,16 @@ impl<T, P> Retire for Receiver<T, P> {
 }
 
 impl<E: Retire> Shared<E> {
-    /// Ends the whole channel in order, when no other handle has a claim: see [`Sender::retire`] and [`Receiver::retire`].
+    /// Ends the whole channel in order, when no other handle has a claim: see [`Sender::retire`] and
+    /// [`Receiver::retire`].
     ///
-    /// It is an operation like a lone [`send`](Shared::send): a claim that is out is not cut short, and those that asked before have
-    /// their turn. It is a claim for this one purpose, which it gives back by itself. [`poison`](Shared::poison) waits for nothing.
+    /// It is an operation like a lone [`send`](Shared::send): a claim that is out is not cut short, and those
+    /// that asked before have their turn. It is a claim for this one purpose, which it gives back by itself.
+    /// [`poison`](Shared::poison) waits for nothing.
     ///
     /// # Errors
-    /// [`ClaimError::TimedOut`] with a deadline, [`ClaimError::NodeLost`] if the node that keeps the end is lost. The channel is as it was then.
+    /// [`ClaimError::TimedOut`] with a deadline, [`ClaimError::NodeLost`] if the node that keeps the end is
+    /// lost. The channel is as it was then.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has had no effect.

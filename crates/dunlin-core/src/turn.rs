@@ -1,9 +1,11 @@
 //! Turns: how long a send that cannot wait still waits for the receivers that it has woken.
 //!
-//! A send whose deadline has passed, or whose choice would go on to another branch, gives the receivers that it woke the chance to take its
-//! value. Its turn ends when each of them has been polled: the queue notes that and wakes the sender. A receiver that is not polled
-//! ends no turn, so a turn also ends after a millisecond, or up to five where threads wait for a processor. The core has no clock: a runtime that has one hands in how a turn is ended
-//! later ([`set_timer`]). Without it the sender is polled again and again instead, a fixed number of times.
+//! A send whose deadline has passed, or whose choice would go on to another branch, gives the receivers that
+//! it woke the chance to take its value. Its turn ends when each of them has been polled: the queue notes
+//! that and wakes the sender. A receiver that is not polled ends no turn, so a turn also ends after a
+//! millisecond, or up to five where threads wait for a processor. The core has no clock: a runtime that has
+//! one hands in how a turn is ended later ([`set_timer`]). Without it the sender is polled again and again
+//! instead, a fixed number of times.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -30,8 +32,9 @@ static TIMER: OnceLock<fn(u32) -> bool> = OnceLock::new();
 global! { static NEXT: AtomicU32 = AtomicU32::new(1); }
 global! { static TURNS: Lock<BTreeMap<u32, Waker>> = Lock::new(BTreeMap::new()); }
 
-/// Sets what is called with the number of a turn that begins. It has [`end`] called with that number one millisecond later, or up to five, on another
-/// thread or by another task. `false`: it cannot. The first one stands.
+/// Sets what is called with the number of a turn that begins. It has [`end`] called with that number one
+/// millisecond later, or up to five, on another thread or by another task. `false`: it cannot. The first one
+/// stands.
 pub fn set_timer(timer: fn(u32) -> bool) {
     let _ = TIMER.set(timer);
 }

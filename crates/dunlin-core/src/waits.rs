@@ -19,14 +19,17 @@
 //! # What a program prints by itself
 //! Under `#[dunlin::main]` and `dunlin::block_on`:
 //!
-//! - On Unix, SIGQUIT (`kill -QUIT`, or Ctrl-\ at a terminal) prints all waits and processes to standard error, and the program goes on. It does so
-//!   while all worker threads are busy, too. Once `main` has returned, the signal ends the program as usual.
-//! - In dev builds (`debug_assertions`) on Linux and Android, a *suspected deadlock* is printed, once for each: no process has run for 2 s, every process
-//!   waits, and nothing else could end a wait. Nothing is printed as long as a timer or deadline runs, code outside of dunlin keeps the waker of a process
-//!   (a socket, a signal, a future in `future(..)`), the runtime has tasks that are not processes (those of a node, too), or the program has other threads (a
-//!   blocking call, `std::thread`). So silence means little.
+//! - On Unix, SIGQUIT (`kill -QUIT`, or Ctrl-\ at a terminal) prints all waits and processes to standard
+//!   error, and the program goes on. It does so while all worker threads are busy, too. Once `main` has
+//!   returned, the signal ends the program as usual.
+//! - In dev builds (`debug_assertions`) on Linux and Android, a *suspected deadlock* is printed, once for
+//!   each: no process has run for 2 s, every process waits, and nothing else could end a wait. Nothing is
+//!   printed as long as a timer or deadline runs, code outside of dunlin keeps the waker of a process (a
+//!   socket, a signal, a future in `future(..)`), the runtime has tasks that are not processes (those of a
+//!   node, too), or the program has other threads (a blocking call, `std::thread`). So silence means little.
 //!
-//! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On Windows there is neither.
+//! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On
+//! Windows there is neither.
 //!
 //! Time here is a *tick* that the runtime stores with [`advance`]: the core reads no clock. The `dunlin` crate advances it once
 //! a millisecond while anything runs.
@@ -91,8 +94,9 @@ pub fn tick() -> u32 {
     TICK.load(Ordering::Relaxed)
 }
 
-/// Stores the coarse time, in milliseconds, and ends every patience that has run out: a claim that was offered in vain goes to
-/// the next in line, and a value whose receivers were woken and not polled wakes the other receivers.
+/// Stores the coarse time, in milliseconds, and ends every patience that has run out: a claim that was
+/// offered in vain goes to the next in line, and a value whose receivers were woken and not polled wakes the
+/// other receivers.
 ///
 /// Called by the runtime; a program on another runtime, or a test, may call it instead.
 pub fn advance(tick: u32) {

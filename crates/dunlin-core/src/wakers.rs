@@ -22,9 +22,11 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
-/// Calls `f` for every item. If a call panics, the others follow all the same, and the first panic goes on after them.
+/// Calls `f` for every item. If a call panics, the others follow all the same, and the first panic goes on
+/// after them.
 ///
-/// A waker is the code of a runtime, which may panic: the tasks behind it in a list must not stay asleep for that.
+/// A waker is the code of a runtime, which may panic: the tasks behind it in a list must not stay asleep for
+/// that.
 pub(crate) fn each<I: IntoIterator>(items: I, f: impl FnMut(I::Item)) {
     struct Rest<I: Iterator, F: FnMut(I::Item)>(I, F);
 

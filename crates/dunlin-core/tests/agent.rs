@@ -938,7 +938,8 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(choice), Some(Ok(())));
 }
 
-/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by `simulated/shared.rs`: the offer was withdrawn, and never made again.)
+/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by
+/// `simulated/shared.rs`: the offer was withdrawn, and never made again.)
 #[test]
 fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     let (near, far) = channel::<u8>();
@@ -957,8 +958,8 @@ fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     }
 }
 
-/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come back. (Found by `simulated/shared.rs`: the value was lost, and
-/// its sender waited for ever.)
+/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come
+/// back. (Found by `simulated/shared.rs`: the value was lost, and its sender waited for ever.)
 #[test]
 fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
     for policy in [rendezvous(), fifo(1)] {
@@ -1007,8 +1008,8 @@ fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     assert!(matches!(once(send), Some(Err(error)) if error.is_timed_out()));
 }
 
-/// The agent of a handle elsewhere is polled while the choice that offers is busy with another branch. It tries again when the
-/// choice is open.
+/// The agent of a handle elsewhere is polled while the choice that offers is busy with another branch. It
+/// tries again when the choice is open.
 #[test]
 fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
     struct Woken(AtomicBool);

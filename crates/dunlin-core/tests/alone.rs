@@ -1,5 +1,5 @@
-//! How a process is polled in dev builds: as its runtime polls it, and with what else could wake it counted. One test, as the counts are the
-//! program's.
+//! How a process is polled in dev builds: as its runtime polls it, and with what else could wake it counted.
+//! One test, as the counts are the program's.
 #![cfg(all(debug_assertions, target_pointer_width = "64"))]
 
 use std::future::Future;

@@ -1,4 +1,5 @@
-//! The budget of ready operations: what gives way is woken, and holds up neither its neighbours nor the branches below it.
+//! The budget of ready operations: what gives way is woken, and holds up neither its neighbours nor the
+//! branches below it.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;

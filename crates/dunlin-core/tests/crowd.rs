@@ -91,7 +91,8 @@ impl<'a> Tasks<'a> {
 
 type Log = Rc<RefCell<Vec<u32>>>;
 
-/// A context whose waker does nothing. As a runtime does, it renews the budget of ready operations for the poll.
+/// A context whose waker does nothing. As a runtime does, it renews the budget of ready operations for the
+/// poll.
 fn unwoken() -> Context<'static> {
     dunlin_core::__rt::renew();
     Context::from_waker(Waker::noop())
@@ -374,8 +375,8 @@ fn below(seed: &mut u64, n: u64) -> u64 {
     (*seed >> 11) % n
 }
 
-/// Receivers of all kinds: some are dropped, some are never polled again, some are in choices. Whenever every woken task has been
-/// polled and a tick has passed, no value waits beside a receiver that would take it.
+/// Receivers of all kinds: some are dropped, some are never polled again, some are in choices. Whenever every
+/// woken task has been polled and a tick has passed, no value waits beside a receiver that would take it.
 #[test]
 fn no_wake_is_lost_whatever_receivers_do() {
     let _alone = alone();
@@ -486,7 +487,7 @@ fn spawn_receiver(
             })
         }
         3 => {
-            // It offers something itself, which nobody takes.
+            // It offers something itself, which no receiver takes.
             let (mut out, far) = channel::<u32>();
             tasks.spawn(async move {
                 let (mut slot, _far) = (Some(1), far);

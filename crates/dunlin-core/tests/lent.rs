@@ -1,4 +1,5 @@
-//! Operations that are lent to several choices, one after the other, or are awaited in between: `alt! { r = &mut operation => .. }`.
+//! Operations that are lent to several choices, one after the other, or are awaited in between:
+//! `alt! { r = &mut operation => .. }`.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;
@@ -55,8 +56,8 @@ fn a_send_that_lost_a_choice_can_be_awaited() {
     assert_eq!(poll(&mut sending), Some(Ok(())));
 }
 
-/// The choice was dropped while it was open, as by a `select!`: a receive that took the value decided for it, and another branch of the
-/// next choice happened too.
+/// The choice was dropped while it was open, as by a `select!`: a receive that took the value decided for it,
+/// and another branch of the next choice happened too.
 #[test]
 fn a_send_of_a_choice_that_was_dropped_belongs_to_the_next() {
     for first_dropped in [true, false] {
@@ -232,7 +233,8 @@ fn send_to_any_that_lost_a_choice_is_offered_in_the_next_and_awaited() {
     assert_eq!(poll(&mut any), Some(Ok(0)));
 }
 
-/// Which of its branches a fair choice takes: a receive that is ready, one of several timers, or a send to the receivers that wait.
+/// Which of its branches a fair choice takes: a receive that is ready, one of several timers, or a send to
+/// the receivers that wait.
 fn chosen(
     senders: &mut [Sender<u8>; 2],
     receivers: &mut [Receiver<u8>; 2],

@@ -445,7 +445,8 @@ fn the_last_waker_is_woken() {
     });
 }
 
-/// A send in its turn, which no timer ends | the receiver that it woke is polled, or dropped. The choice is woken.
+/// A send in its turn, which no timer ends | the receiver that it woke is polled, or dropped. The choice is
+/// woken.
 #[test]
 fn a_turn_ends_when_the_receiver_is_polled_or_gone() {
     for dropped in [true, false] {

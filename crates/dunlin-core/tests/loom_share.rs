@@ -113,8 +113,8 @@ fn a_woken_receive_is_never_polled_again() {
     });
 }
 
-/// In a model a value wakes two receivers. Both are dropped, before the value comes, while they are woken, or after: the
-/// third must have it.
+/// In a model a value wakes two receivers. Both are dropped, before the value comes, while they are woken, or
+/// after: the third must have it.
 #[test]
 fn woken_receivers_that_are_dropped_pass_the_wake_on() {
     model_within(2, || {
@@ -132,7 +132,8 @@ fn woken_receivers_that_are_dropped_pass_the_wake_on() {
     });
 }
 
-/// Both are never polled again. Time passes, while the third registers, or before or after: it must have the value.
+/// Both are never polled again. Time passes, while the third registers, or before or after: it must have the
+/// value.
 #[test]
 fn woken_receivers_that_are_not_polled_cost_a_tick() {
     model_within(3, || {
@@ -150,7 +151,8 @@ fn woken_receivers_that_are_not_polled_cost_a_tick() {
     });
 }
 
-/// Time passes on one thread while a value comes, and wakes the third receiver, on others; the first two are woken and dropped.
+/// Time passes on one thread while a value comes, and wakes the third receiver, on others; the first two are
+/// woken and dropped.
 #[test]
 fn time_passes_while_a_wake_is_passed_on() {
     model_within(2, || {

@@ -1,4 +1,5 @@
-//! Panics of branches and of wakers: a `Par` that is polled again goes on, and one waker's panic leaves no other task asleep.
+//! Panics of branches and of wakers: a `Par` that is polled again goes on, and one waker's panic leaves no
+//! other task asleep.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -179,7 +180,8 @@ fn a_panicking_waker_leaves_no_receiver_of_a_broadcast_asleep() {
     }
 }
 
-/// A receiver poisons its broadcast; its own sender's waker panics, and the other receivers hear of the poison all the same.
+/// A receiver poisons its broadcast; its own sender's waker panics, and the other receivers hear of the
+/// poison all the same.
 #[test]
 fn a_panicking_waker_keeps_no_poison_from_a_broadcast() {
     let (mut tx, joiner) = broadcast::<u8>();

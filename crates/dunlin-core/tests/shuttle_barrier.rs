@@ -47,7 +47,8 @@ struct Party {
     receives: Vec<Receiver<u32>>,
     /// Now and then it polls something that closes its choice meanwhile.
     restless: bool,
-    /// Its barriers are kept elsewhere: of a choice that it has given up it learns later that it took a phase.
+    /// Its barriers are kept elsewhere: of a choice that it has given up it learns later that it took a
+    /// phase.
     is_far: bool,
     /// So many were given up of which that is not known.
     unknown: u64,
@@ -308,7 +309,8 @@ fn receivers_elsewhere() {
     });
 }
 
-/// Choices over three barriers that close themselves now and then, and give up: a barrier that finds one closed tries again.
+/// Choices over three barriers that close themselves now and then, and give up: a barrier that finds one
+/// closed tries again.
 #[test]
 fn restless_choices_at_three_barriers() {
     check(300, || {

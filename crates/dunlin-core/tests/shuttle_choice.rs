@@ -248,7 +248,8 @@ fn two_send_to_any() {
     });
 }
 
-/// `send_to_any` beside a receive, with workers on other threads: only the worker that it names has the value.
+/// `send_to_any` beside a receive, with workers on other threads: only the worker that it names has the
+/// value.
 #[test]
 fn send_to_any_in_choices() {
     check(2_000, || {

@@ -1,5 +1,5 @@
-//! Shuttle: more receivers on a shared end than a value wakes, which is two in a model. Some are dropped, some choose
-//! otherwise, some are never polled again: no value waits beside a receiver that would take it.
+//! Shuttle: more receivers on a shared end than a value wakes, which is two in a model. Some are dropped,
+//! some choose otherwise, some are never polled again: no value waits beside a receiver that would take it.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_crowd`
 #![cfg(shuttle)]

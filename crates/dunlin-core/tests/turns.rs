@@ -112,7 +112,8 @@ fn a_deadline_of_nothing_waits_for_the_receiver_or_the_timer() {
     assert_eq!(poll_woken(&mut sending, &wakes), Some(Err(timed_out)));
 }
 
-/// A receive that was woken, and is given up for another branch of its choice, ends the turn of the send that woke it.
+/// A receive that was woken, and is given up for another branch of its choice, ends the turn of the send that
+/// woke it.
 #[test]
 fn a_receiver_that_goes_elsewhere_ends_the_turn() {
     let _alone = by_hand();

@@ -34,8 +34,8 @@ fn count(bytes: usize) {
     BYTES.set(BYTES.get() + bytes as u64);
 }
 
-// SAFETY: everything is passed on to the system's allocator as it came. The counters allocate nothing: they are constants at first, and have no
-// destructors.
+// SAFETY: everything is passed on to the system's allocator as it came. The counters allocate nothing: they
+// are constants at first, and have no destructors.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

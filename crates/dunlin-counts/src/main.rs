@@ -1,7 +1,8 @@
 //! Counts what communications cost, and holds the counts to the bounds of `bounds.txt`.
 //!
-//! Counts, unlike times, are the same on a busy machine. Instructions are counted by valgrind's callgrind, on the thread that communicates; bytes
-//! and allocations by an allocator. Each figure is the difference of two lengths of one program, so what its start and end cost is not in it.
+//! Counts, unlike times, are the same on a busy machine. Instructions are counted by valgrind's callgrind, on
+//! the thread that communicates; bytes and allocations by an allocator. Each figure is the difference of two
+//! lengths of one program, so what its start and end cost is not in it.
 //!
 //! ```text
 //! cargo run --profile measured -p dunlin-counts                 a table of all figures beside their bounds

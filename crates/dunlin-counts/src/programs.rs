@@ -25,8 +25,8 @@ pub(crate) struct Program {
     run: fn(u64),
 }
 
-/// The entries of a table of the core come in chunks that double. So many fill all of the first six chunks, and all of the first seven; what lies between is one chunk, of which
-/// each process has its part.
+/// The entries of a table of the core come in chunks that double. So many fill all of the first six chunks,
+/// and all of the first seven; what lies between is one chunk, of which each process has its part.
 const FULL_TABLE: [u64; 2] = [64 * 63, 64 * 127];
 
 const fn local(name: &'static str, unit: &'static str, units_each: u64, run: fn(u64)) -> Program {
@@ -83,7 +83,8 @@ impl Program {
     }
 }
 
-/// Polls `program` until it is done. There is no runtime around it: a `par!` that gives way is polled again at once.
+/// Polls `program` until it is done. There is no runtime around it: a `par!` that gives way is polled again
+/// at once.
 fn in_par(program: impl Future<Output = ()>) {
     let mut program = pin!(program);
     let mut cx = Context::from_waker(Waker::noop());
@@ -354,7 +355,8 @@ fn parked_spawned(n: u64) {
             let (tx, mut rx) = channel::<u64>();
             *end = Some(tx);
             fork(async move { drop(rx.recv().await) });
-            // It is parked before the next one is spawned, so the runtime's list of ready tasks does not grow.
+            // It is parked before the next one is spawned, so the runtime's list of ready tasks does not
+            // grow.
             tokio::task::yield_now().await;
         }
         PARKED.set(held() - before);

@@ -1,7 +1,7 @@
 //! Mistakes of a first program: what the compiler says of each is short and names the cure.
 //!
-//! The wrong programs are in `tests/mistakes/`; one `cargo build` compiles all of them. Only a sentence and the number of lines are
-//! compared, since the rest is the compiler's.
+//! The wrong programs are in `tests/mistakes/`; one `cargo build` compiles all of them. Only a sentence and
+//! the number of lines are compared, since the rest is the compiler's.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,9 @@
 //! A small executor on one thread in which everything that happens follows from a seed.
 //!
-//! It runs *tasks*, in a random order, and now and then polls one that nobody woke, as an executor may. Beside them a law holds
-//! single futures in its own hand ([`Hand`]): it polls them when it wants to, drops them, forgets them, or leaves them alone.
-//! There is no clock and no sleep. What a thread did before has no influence: each poll has the whole budget of ready operations.
+//! It runs *tasks*, in a random order, and now and then polls one that nobody woke, as an executor may.
+//! Beside them a law holds single futures in its own hand ([`Hand`]): it polls them when it wants to, drops
+//! them, forgets them, or leaves them alone. There is no clock and no sleep. What a thread did before has no
+//! influence: each poll has the whole budget of ready operations.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -26,10 +26,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! `room` is how many values it keeps that nobody has received, and `full`, one of [`Full`](crate::Full), what it does with one more: by that the laws know
-//! what they may ask. The module has a test for each [`Transport`] of this crate but TCP; over simulated nodes only with this crate's
-//! feature `sim`. A policy with a size is best tried with a small one, at
-//! most [`ROOM_MAX`].
+//! `room` is how many values it keeps that nobody has received, and `full`, one of [`Full`](crate::Full),
+//! what it does with one more: by that the laws know what they may ask. The module has a test for each
+//! [`Transport`] of this crate but TCP; over simulated nodes only with this crate's feature `sim`. A policy
+//! with a size is best tried with a small one, at most [`ROOM_MAX`].
 //!
 //! ```
 //! use dunlin::node::network::Memory;
@@ -182,7 +182,8 @@ macro_rules! __command {
     };
 }
 
-/// These items if this crate was built with its feature `sim`: where the macro above expands, another crate's features count.
+/// These items if this crate was built with its feature `sim`: where the macro above expands, another crate's
+/// features count.
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 #[macro_export]

@@ -1,4 +1,5 @@
-//! The law matrix, over every transport but the simulated one (`simulated.rs`): prints the table, and fails with law, policy, transport and seed.
+//! The law matrix, over every transport but the simulated one (`simulated.rs`): prints the table, and fails
+//! with law, policy, transport and seed.
 
 use dunlin_laws::{Apart, Joined, Local, Tcp, Transport, kinds, laws, run};
 

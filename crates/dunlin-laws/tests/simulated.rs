@@ -14,7 +14,8 @@ fn two_nodes_in_a_simulation() {
     assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
 }
 
-/// A value that another node receives is written, and read there: who drops it here and who drops it there drop two.
+/// A value that another node receives is written, and read there: who drops it here and who drops it there
+/// drop two.
 #[test]
 fn a_value_crosses_as_a_copy() {
     static DROPS: AtomicU32 = AtomicU32::new(0);
@@ -62,7 +63,8 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
     transport.end();
 }
 
-/// It does not wait, so it cannot ask where the end is kept; when the claim is there it is granted, as often as one likes.
+/// It does not wait, so it cannot ask where the end is kept; when the claim is there it is granted, as often
+/// as one likes.
 #[test]
 fn a_claim_that_is_elsewhere_would_block_who_does_not_wait() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));

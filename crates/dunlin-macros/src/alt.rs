@@ -357,7 +357,8 @@ impl Branch {
         }
     }
 
-    /// `survey(branch0.as_mut(), 0, survey);` at the place of the operation: the compiler reports a type that is no branch once for a place.
+    /// `survey(branch0.as_mut(), 0, survey);` at the place of the operation: the compiler reports a type that
+    /// is no branch once for a place.
     fn look(&self, names: &Names) -> TokenStream {
         let Names { index, branch, .. } = names;
         let branch = placed(quote_spanned!(Span::mixed_site()=> #branch.as_mut()), &self.operation);

@@ -7,15 +7,17 @@
 //! }                                 impl Bundle for Till {}; for each face End, ClientFace or ServerFace, Tethered, serde
 //! ```
 //!
-//! A field of another type than those of `dunlin_core::bundle` is looked at by the compiler: whether it is a `Pairing` is a constant, and
-//! if it is not, its ends are of a type that fits everywhere. So a wrong field is one error, at the field, instead of one for
-//! each mention of a face. Types of `dunlin_core::bundle` are known by their names and are not looked at, as a face that carries itself
+//! A field of another type than those of `dunlin_core::bundle` is looked at by the compiler: whether it is a
+//! `Pairing` is a constant, and if it is not, its ends are of a type that fits everywhere. So a wrong field
+//! is one error, at the field, instead of one for each mention of a face. Types of `dunlin_core::bundle` are
+//! known by their names and are not looked at, as a face that carries itself
 //! (`referral: ToClient<ShopClient>`) would need its own size to know its fields.
 //!
-//! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of
-//! a face that carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the
-//! author says `#[bundle(local)]` when the messages cannot travel. The messages are checked beside the implementations, each once. Whether dunlin was built with
-//! serde is known to dunlin only, so they come from its macro `__face_serde!`, which is empty without.
+//! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of a face that
+//! carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the author says
+//! `#[bundle(local)]` when the messages cannot travel. The messages are checked beside the implementations,
+//! each once. Whether dunlin was built with serde is known to dunlin only, so they come from its macro
+//! `__face_serde!`, which is empty without.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -169,7 +171,7 @@ impl Description {
         quote_spanned! {Span::mixed_site()=>
             impl ::dunlin::__rt::Tethered for #face {
                 fn tether(&self, tethers: &mut ::std::vec::Vec<::dunlin::__rt::Tether>) {
-                    #[allow(unused_imports)]
+                    #[allow(unused_imports, reason = "of the traits only those that fit are used")]
                     use ::dunlin::__rt::{TieEnd as _, TieNothing as _};
                     #((&&::dunlin::__rt::Tie(&self.#fields)).tie(tethers);)*
                 }

@@ -186,8 +186,9 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 /// does not wait for the processes still running then, so await those that matter. Nodes that have
 /// not left leave first, with `Ok`, with an error and with a panic: see `dunlin::block_on`.
 ///
-/// If it returns an error, the program prints the error's text (`Display`) and those of its causes to standard error, and ends with
-/// exit code 1. A value of another type ends the program as it does without the attribute.
+/// If it returns an error, the program prints the error's text (`Display`) and those of its causes to
+/// standard error, and ends with exit code 1. A value of another type ends the program as it does without the
+/// attribute.
 ///
 /// While it runs, SIGQUIT (on Unix) prints what the program waits for, and dev builds warn of
 /// suspected deadlocks: see the module `waits`.

@@ -1,5 +1,5 @@
-//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime, and prints the error that
-//! `main` or the test returns.
+//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime, and prints the error
+//! that `main` or the test returns.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -62,7 +62,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     let run = quote!(::dunlin::__rt::main(#workers, #name()));
     if !reports(role, signature) {
         function.block = parse_quote!({
-            #[allow(clippy::unused_async)]
+            #[allow(clippy::unused_async, reason = "a body need not await")]
             async #signature #body
             #run
         });
@@ -70,9 +70,9 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     }
     // The standard library would print an error as `Debug` has it, for programmers.
     function.block = parse_quote!({
-        #[allow(clippy::unused_async)]
+        #[allow(clippy::unused_async, reason = "a body need not await")]
         async #signature #body
-        #[allow(unused_imports)]
+        #[allow(unused_imports, reason = "of the traits only those that fit are used")]
         use ::dunlin::__rt::{ReportBoxed as _, ReportError as _, ReportOther as _, ReportText as _};
         (&&&&::dunlin::__rt::Outcome::new(#run)).report()
     });
@@ -154,9 +154,9 @@ mod tests {
         let expected = quote! {
             /// Says.
             pub fn main() -> ::std::process::ExitCode {
-                #[allow(clippy::unused_async)]
+                #[allow(clippy::unused_async, reason = "a body need not await")]
                 async fn main() -> Result { work().await }
-                #[allow(unused_imports)]
+                #[allow(unused_imports, reason = "of the traits only those that fit are used")]
                 use ::dunlin::__rt::{ReportBoxed as _, ReportError as _, ReportOther as _, ReportText as _};
                 (& & & & ::dunlin::__rt::Outcome::new(::dunlin::__rt::main(::core::option::Option::None, main()))).report()
             }
@@ -175,7 +175,7 @@ mod tests {
             #[should_panic]
             #[::core::prelude::v1::test]
             fn two_and_two() {
-                #[allow(clippy::unused_async)]
+                #[allow(clippy::unused_async, reason = "a body need not await")]
                 async fn two_and_two() { work().await }
                 ::dunlin::__rt::main(::core::option::Option::Some(2), two_and_two())
             }

@@ -1,4 +1,5 @@
-//! The searches that are small enough for every build. `cargo run --release -p dunlin-models --features search` does all.
+//! The searches that are small enough for every build.
+//! `cargo run --release -p dunlin-models --features search` does all.
 
 use dunlin_models::scenarios;
 

@@ -14,10 +14,12 @@ pub struct Config {
     pub application: String,
     /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: it has to dial them.
     pub addresses: Vec<String>,
-    /// Those of `addresses` at which this node listens itself, and not a proxy or a router for it. A node that has reached it there takes it for dead when its dials are
-    /// [refused](Self::refused) at all of them.
+    /// Those of `addresses` at which this node listens itself, and not a proxy or a router for it. A node
+    /// that has reached it there takes it for dead when its dials are [refused](Self::refused) at all of
+    /// them.
     pub bound: Vec<String>,
-    /// What others are told: so far apart two refusals at such an address have to be, unless it is on their own host. At least the grace period: only that counts.
+    /// What others are told: so far apart two refusals at such an address have to be, unless it is on their
+    /// own host. At least the grace period: only that counts.
     pub refused: Duration,
     /// If nothing else was to be sent for so long, a heartbeat is.
     pub heartbeat: Duration,

@@ -22,7 +22,8 @@ use crate::wire::{Frame, Names, Read, VERSIONS, codec};
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make a socket to this address; answer with [`Machine::dialled`], [`Machine::dial_refused`] or [`Machine::dial_failed`].
+    /// Make a socket to this address; answer with [`Machine::dialled`], [`Machine::dial_refused`] or
+    /// [`Machine::dial_failed`].
     Dial(DialId, String),
     /// The socket has something to write: call [`Machine::fill`] when it can.
     Write(SocketId),
@@ -82,7 +83,8 @@ pub enum Closed {
 pub(crate) enum Phase {
     /// Somebody has dialled; a `Hello` is to come.
     Stranger,
-    /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it has arrived.
+    /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it
+    /// has arrived.
     Answered(Box<Promise>),
     /// This node has dialled and said `Hello`, in this run of the connection.
     Greeting { wanted: Wanted, run: u64, address: String },
@@ -212,7 +214,8 @@ const LEFT_MAX: usize = 64;
 /// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
 const YIELD: Duration = Duration::from_millis(100);
 
-/// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on the host can cause some.
+/// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on
+/// the host can cause some.
 const CHECKS_MAX: usize = 64;
 
 impl Machine {
@@ -718,8 +721,9 @@ impl Machine {
         self.no_socket(now, id, why);
     }
 
-    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has not been answered, or could not be made, has
-    /// [failed](Self::dial_failed): only a refusal may say that a node is dead.
+    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has
+    /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
+    /// a node is dead.
     pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
         if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id) {
             let (node, address) = (*node, address.clone());
@@ -741,7 +745,8 @@ impl Machine {
         }
     }
 
-    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead, and its connection over.
+    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
+    /// and its connection over.
     fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         // A dial that outlasts its need, or is for another node, says nothing of the next loss.
@@ -755,8 +760,8 @@ impl Machine {
         true
     }
 
-    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at which that node listens can be dialled at no
-    /// cost, to know them when they refuse.
+    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
+    /// which that node listens can be dialled at no cost, to know them when they refuse.
     pub fn is_near(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(&socket) {
             socket.near = true;
@@ -1101,7 +1106,8 @@ impl Machine {
             return self.refuse(now, id, Refusal::Crossed);
         }
         let here = stands.map_or(Resume { run: 1, seen: 0 }, Connection::resume_point);
-        // What it says of another life of this node says nothing of this one. If it has met none, it may still have counted lives.
+        // What it says of another life of this node says nothing of this one. If it has met none, it may
+        // still have counted lives.
         let theirs = match hello.met {
             met if met == me.incarnation => hello.resume,
             Incarnation(0) => Resume { seen: 0, ..hello.resume },
@@ -1137,13 +1143,14 @@ impl Machine {
         self.act_write(id);
     }
 
-    /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that another node relays.
+    /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that
+    /// another node relays.
     fn keeps_mine(&self, node: NodeId, mine: SocketId, theirs: SocketId) -> bool {
         if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
     }
 
-    /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler has said; something else may
-    /// have changed it meanwhile.
+    /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler
+    /// has said; something else may have changed it meanwhile.
     fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
         let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, answered } = promise;
         let room = self.connections.contains_key(&node) || self.connections.len() < self.config.peers_max;
@@ -1168,7 +1175,8 @@ impl Machine {
         connection.their_attempt = attempt;
         connection.met = Some(incarnation);
         if self.is_unproven_for_long(now, node) {
-            // The last socket is lost, and nothing has come of any for the whole grace period. The next handshake says that this life is over.
+            // The last socket is lost, and nothing has come of any for the whole grace period. The next
+            // handshake says that this life is over.
             match self.connection(node).socket() {
                 Some(old) => self.close(now, old, Closed::Superseded),
                 None => self.give_up(now, node),
@@ -1194,7 +1202,8 @@ impl Machine {
         inbox.acked = inbox.heard();
     }
 
-    /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace period.
+    /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
+    /// period.
     fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
         let Some(connection) = self.connections.get(&node) else { return false };
         connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
@@ -1322,16 +1331,16 @@ impl Machine {
         self.carry_by(now, node, id);
     }
 
-    /// This node's own socket carries the connection. Those that the other one has dialled, and has not confirmed, are not to take its place, if
-    /// the other one gives way as well.
-    /// A socket of that node's that this one has answered, and the node not confirmed yet.
+    /// This node's own socket carries the connection. Those that the other one has dialled, and has not
+    /// confirmed, are not to take its place, if the other one gives way as well. A socket of that node's that
+    /// this one has answered, and the node not confirmed yet.
     fn unconfirmed(&self, node: NodeId) -> Option<SocketId> {
         let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
         self.sockets.iter().find(|(_, socket)| of_it(socket)).map(|(id, _)| *id)
     }
 
-    /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and be lost for the other. Once
-    /// only, and for a moment: the socket may never be confirmed.
+    /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and
+    /// be lost for the other. Once only, and for a moment: the socket may never be confirmed.
     fn yields(&mut self, now: Time, node: NodeId) -> bool {
         let dialling = &mut self.connection(node).dialling;
         if planted!(CrossedKept) || std::mem::replace(&mut dialling.has_yielded, true) {

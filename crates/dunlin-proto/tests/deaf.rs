@@ -1,4 +1,5 @@
-//! A network that stays up and carries nothing in one direction, or nothing that is large: the connection ends within the grace period.
+//! A network that stays up and carries nothing in one direction, or nothing that is large: the connection
+//! ends within the grace period.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -220,7 +221,8 @@ fn a_link_that_is_deaf_in_one_direction_ends_within_the_grace() {
             let lost = (0..2).filter_map(|me| net.down(me)).map(|(at, _)| at.since(begun)).min();
             let told: Vec<_> = (0..2).map(|me| &net.states[me]).collect();
             let lost = lost.unwrap_or_else(|| panic!("{fault:?}, offers: {offers}: {told:?}"));
-            // The silence before the first loss, the grace, and as much again as it takes to notice the last one.
+            // The silence before the first loss, the grace, and as much again as it takes to notice the last
+            // one.
             assert!(
                 (14 * SECOND..24 * SECOND).contains(&lost),
                 "{fault:?}, offers: {offers}: after {lost:?}: {told:?}"

@@ -45,8 +45,8 @@ fn address(node: usize) -> String {
 }
 
 impl Net {
-    /// Two nodes, of which each listens at an address of its own, and knows the other's. Their sockets are gone, and the first one has the sender
-    /// of a channel that was attached.
+    /// Two nodes, of which each listens at an address of its own, and knows the other's. Their sockets are
+    /// gone, and the first one has the sender of a channel that was attached.
     fn new(near: bool, change: impl Fn(usize, &mut Config)) -> Self {
         let leads = (0..2).map(|node| (address(node), There::Node(node))).collect();
         let mut net = Self {

@@ -13,7 +13,8 @@ pub enum Fault {
     Stall,
     /// What is sent in one direction between two nodes vanishes.
     Vanish,
-    /// What is sent in one direction between two nodes vanishes, all of it or all behind the handshakes, and their sockets stay up.
+    /// What is sent in one direction between two nodes vanishes, all of it or all behind the handshakes, and
+    /// their sockets stay up.
     Deaf,
     /// The same from the first large piece on of each socket.
     Large,

@@ -17,7 +17,8 @@ pub(crate) enum Mute {
     Stalled,
     /// They vanish, and what follows on the same socket too. No dial comes through.
     Vanish,
-    /// They vanish, perhaps only behind the handshake, and what follows on the same socket too; but sockets are made, and closed.
+    /// They vanish, perhaps only behind the handshake, and what follows on the same socket too; but sockets
+    /// are made, and closed.
     Deaf {
         behind_handshake: bool,
     },

@@ -42,9 +42,11 @@ pub const fn field_name(written: &str) -> &str {
 #[cfg(feature = "serde")]
 pub fn travels<T: crate::Portable>() {}
 
-/// A field of a face: `(&&Written(&field)).write(..)` writes it if serde can. (Autoref: the first of the two traits that fits.)
+/// A field of a face: `(&&Written(&field)).write(..)` writes it if serde can. (Autoref: the first of the two
+/// traits that fits.)
 ///
-/// A message that serde cannot write is reported once, by [`travels`], and not again by each mention of its ends.
+/// A message that serde cannot write is reported once, by [`travels`], and not again by each mention of its
+/// ends.
 #[cfg(feature = "serde")]
 #[derive(Debug)]
 pub struct Written<'a, E>(pub &'a E);
@@ -146,7 +148,7 @@ macro_rules! __face_serde {
         $(const _: fn() = $crate::__rt::travels::<$travels>;)*
 
         const _: () = {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "of the traits only those that fit are used")]
             use $crate::__rt::{ReadField as _, ReadNothing as _, WriteField as _, WriteNothing as _};
 
             const __FACE: &str = ::core::stringify!($face);

@@ -26,11 +26,14 @@
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
-//! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and bundles by name between programs;
-//! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a struct with two faces;
+//! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and
+//!   bundles by name between programs;
+//! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a
+//!   struct with two faces;
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
-//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads; [`sleep`], [`Timer`], [`interval`].
-//!   [`send_to_any`] is no operation of one end and has none of these: it is a branch of an [`alt!`] beside a [`sleep`];
+//! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads;
+//!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is no operation of one end and has none of these: it
+//!   is a branch of an [`alt!`] beside a [`sleep`];
 //! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;

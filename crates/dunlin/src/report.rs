@@ -1,11 +1,13 @@
-//! How a program ends whose `main` has returned an error, or a test that has: its text and its causes, for people.
+//! How a program ends whose `main` has returned an error, or a test that has: its text and its causes, for
+//! people.
 
 use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::process::{ExitCode, Termination};
 
-/// What `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code. (Autoref: the first of the traits that fits.)
+/// What `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code. (Autoref: the
+/// first of the traits that fits.)
 pub struct Outcome<T>(Cell<Option<T>>);
 
 impl<T> Outcome<T> {
@@ -96,7 +98,8 @@ impl<T> ReportOther for Outcome<T> {
 }
 
 fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
-    // Printed by the standard library: where a test's output is captured, and without a panic if it cannot be written.
+    // Printed by the standard library: where a test's output is captured, and without a panic if it cannot be
+    // written.
     Err::<(), _>(Told(told(text, cause))).report()
 }
 
@@ -109,7 +112,8 @@ impl fmt::Debug for Told {
     }
 }
 
-/// The error and its causes, a line each. Many errors end with the text of their cause: that one is not repeated.
+/// The error and its causes, a line each. Many errors end with the text of their cause: that one is not
+/// repeated.
 fn told(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
     let mut told = text.to_owned();
     let mut last = text.to_owned();

@@ -50,7 +50,8 @@ fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> tokio::runtime::Runtime 
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
 /// 1 second; a warning counts the values that were not acknowledged by then.
 ///
-/// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see [`waits`](crate::waits).
+/// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
+/// [`waits`](crate::waits).
 ///
 /// # Panics
 /// Inside a runtime: await the future there.

@@ -25,8 +25,8 @@ pub trait Deadline: Operation {
     /// Does this operation for at most `patience`: then it ends with a timeout error that tells the truth, and a send has its
     /// value back.
     ///
-    /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until it has been polled, or for
-    /// a millisecond; for up to 5 ms where threads wait for a processor.
+    /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until
+    /// it has been polled, or for a millisecond; for up to 5 ms where threads wait for a processor.
     ///
     /// # Panics
     /// When polled outside a tokio runtime with time.
@@ -78,8 +78,8 @@ pub trait Deadline: Operation {
 
 impl<O: Operation> Deadline for O {}
 
-/// How long receivers at other nodes have for their answers when the [bound](CompleteWithin) of a broadcast has passed: some round trips of a connection that
-/// works.
+/// How long receivers at other nodes have for their answers when the [bound](CompleteWithin) of a broadcast
+/// has passed: some round trips of a connection that works.
 const ANSWERS: Duration = Duration::from_millis(250);
 
 /// The second bound of a [`Broadcast::send`](crate::Broadcast::send), on the wait for its receivers.
@@ -87,16 +87,20 @@ pub trait CompleteWithin: Sized {
     /// The send with its bound.
     type Completing: Operation;
 
-    /// Waits for at most `patience`, from when the value has been offered to all receivers, for those that have not received it.
+    /// Waits for at most `patience`, from when the value has been offered to all receivers, for those that
+    /// have not received it.
     ///
-    /// Then the value is withdrawn from them. Of receivers at other nodes it is asked whether they have received it, and their answers are awaited for 250 ms: so
-    /// the send ends at the latest so much after `patience`, whether a node is silent or not. All stay joined, and the next value goes to them too.
+    /// Then the value is withdrawn from them. Of receivers at other nodes it is asked whether they have
+    /// received it, and their answers are awaited for 250 ms: so the send ends at the latest so much after
+    /// `patience`, whether a node is silent or not. All stay joined, and the next value goes to them too.
     ///
-    /// The wait for [enough receivers](crate::Broadcast::at_least) comes before, and is bounded by [`within`](Deadline::within) behind this one.
+    /// The wait for [enough receivers](crate::Broadcast::at_least) comes before, and is bounded by
+    /// [`within`](Deadline::within) behind this one.
     ///
     /// # Errors
-    /// [`CompleteError::Incomplete`](crate::CompleteError::Incomplete) if some have not received it: how many have, how many never will, and of how many
-    /// that is unknown. [`CompleteError::Failed`](crate::CompleteError::Failed) as of a send without this bound.
+    /// [`CompleteError::Incomplete`](crate::CompleteError::Incomplete) if some have not received it: how many
+    /// have, how many never will, and of how many that is unknown.
+    /// [`CompleteError::Failed`](crate::CompleteError::Failed) as of a send without this bound.
     ///
     /// # Panics
     /// When polled outside a tokio runtime with time.
@@ -237,7 +241,8 @@ fn no_timers(made: Option<&'static Location<'static>>) -> ! {
     panic!("{which} was polled outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
 }
 
-/// Ready, but as any timer it takes from the budget that tokio gives the task: else a loop of such would never end its poll.
+/// Ready, but as any timer it takes from the budget that tokio gives the task: else a loop of such would
+/// never end its poll.
 fn poll_at_once(cx: &mut Context<'_>) -> Poll<()> {
     std::task::ready!(world::poll_budget(cx));
     tokio::task::coop::poll_proceed(cx).map(|proceeded| proceeded.made_progress())
@@ -257,7 +262,8 @@ impl Branch for Sleep {
     }
 }
 
-/// A timer that is kept, and set again: it is `Unpin`, so `&mut timer` is awaited, or is a branch of a choice.
+/// A timer that is kept, and set again: it is `Unpin`, so `&mut timer` is awaited, or is a branch of a
+/// choice.
 ///
 /// Once its time has come it stays ready until it is [reset](Self::reset).
 ///
@@ -354,7 +360,8 @@ impl Branch for Timer {
     }
 }
 
-/// Ticks once every `period`, the first time at once. It is `Unpin`: `every.tick()` and `&mut every` are branches of a choice.
+/// Ticks once every `period`, the first time at once. It is `Unpin`: `every.tick()` and `&mut every` are
+/// branches of a choice.
 ///
 /// Ticks that are late because nothing awaited them are left out, and the next one keeps the rhythm.
 ///
@@ -530,7 +537,8 @@ fn end_turn_later(number: u32) -> bool {
 static TICKER: Ticker =
     Ticker { runs: AtomicBool::new(false), turns: Mutex::new(VecDeque::new()), begun: Condvar::new() };
 
-/// The thread that keeps the coarse time, ends turns, and looks for deadlocks. It needs no runtime, and no clock that a test has paused holds it up.
+/// The thread that keeps the coarse time, ends turns, and looks for deadlocks. It needs no runtime, and no
+/// clock that a test has paused holds it up.
 struct Ticker {
     runs: AtomicBool,
     /// When turns end, in this order.
@@ -545,8 +553,8 @@ struct Due {
     began: std::time::Instant,
 }
 
-/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the turns go on, but not beyond
-/// [`TURN_MAX`].
+/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the
+/// turns go on, but not beyond [`TURN_MAX`].
 const LATE: Duration = Duration::from_micros(200);
 
 impl Due {
@@ -559,7 +567,8 @@ impl Due {
     }
 }
 
-/// Ends a turn. Its waker is the code of some runtime: its panic, which the hook has reported, ends neither the thread nor other turns.
+/// Ends a turn. Its waker is the code of some runtime: its panic, which the hook has reported, ends neither
+/// the thread nor other turns.
 fn end_turn_of(due: Due) {
     let _ = catch_unwind(AssertUnwindSafe(|| end_turn(due.number)));
 }

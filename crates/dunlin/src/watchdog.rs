@@ -1,12 +1,15 @@
-//! The watchdog of a running program: a warning of dev builds when every process waits for another, and all waits on request (SIGQUIT).
+//! The watchdog of a running program: a warning of dev builds when every process waits for another, and all
+//! waits on request (SIGQUIT).
 //!
-//! It looks from the thread of the coarse clock ([`crate::time`]), so it works while all worker threads are busy. A false alarm is worse than
-//! silence. There is a warning only if for 2 s
-//! - no process was polled, and none is being polled ([`dunlin_core::waits::activity`] counts that in dev builds);
-//! - no code outside of dunlin keeps the waker of a process: no timer (a deadline is one), socket, signal or `future(..)`;
+//! It looks from the thread of the coarse clock ([`crate::time`]), so it works while all worker threads are
+//! busy. A false alarm is worse than silence. There is a warning only if for 2 s
+//! - no process was polled, and none is being polled ([`dunlin_core::waits::activity`] counts that in dev
+//!   builds);
+//! - no code outside of dunlin keeps the waker of a process: no timer (a deadline is one), socket, signal or
+//!   `future(..)`;
 //! - the runtime has no tasks but processes: so there is no node, whose peers could send something;
-//! - the program has no threads but this one, the runtime's workers and the one that drives `main`: no blocking call, and no thread that may
-//!   hold an end.
+//! - the program has no threads but this one, the runtime's workers and the one that drives `main`: no
+//!   blocking call, and no thread that may hold an end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -24,7 +27,8 @@ pub(crate) const VARIABLE: &str = "DUNLIN_WATCHDOG";
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// After how many ticks a program that stands still is looked at again: what it may wait for, such as a thread, ends without a poll.
+/// After how many ticks a program that stands still is looked at again: what it may wait for, such as a
+/// thread, ends without a poll.
 const AGAIN: u32 = 32;
 
 /// After how long a warning is due; `None` if the watchdog is off.
@@ -117,8 +121,8 @@ static TEXTS: Mutex<Option<VecDeque<String>>> = Mutex::new(None);
 /// More texts than this do not wait for a stderr that takes none.
 const TEXTS_MAX: usize = 16;
 
-/// Prints on stderr, in a thread that ends once all is printed: the clock must not wait for a pipe that is full. What
-/// cannot be written is lost.
+/// Prints on stderr, in a thread that ends once all is printed: the clock must not wait for a pipe that is
+/// full. What cannot be written is lost.
 fn print(text: String) {
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(waiting) = &mut *texts {
@@ -217,7 +221,8 @@ fn all_waits() -> String {
     text
 }
 
-/// The waits, by process, and below those of a process what it is; also the processes without a wait, of which `others` is said.
+/// The waits, by process, and below those of a process what it is; also the processes without a wait, of
+/// which `others` is said.
 fn tell(text: &mut String, waits: Vec<Wait>, processes: &[Known], others: &str) {
     let mut by_process = BTreeMap::<Pid, Vec<Wait>>::new();
     for wait in waits {

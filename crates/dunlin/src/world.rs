@@ -60,12 +60,14 @@ mod sim {
     }
 }
 
-/// Whether the budget that tokio gives a task for each poll is spent. Then nothing of tokio's is ready in this poll, whatever has happened.
+/// Whether the budget that tokio gives a task for each poll is spent. Then nothing of tokio's is ready in
+/// this poll, whatever has happened.
 fn is_tokio_spent() -> bool {
     !tokio::task::coop::has_budget_remaining()
 }
 
-/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would else take it for not ready.
+/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would else take
+/// it for not ready.
 pub(crate) fn poll_budget(cx: &Context<'_>) -> Poll<()> {
     if is_tokio_spent() {
         give_way_to_runtime(cx);
@@ -122,9 +124,10 @@ impl<F: Future> Future for Budgeted<F> {
 
 /// Makes any future a branch of a choice.
 ///
-/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
-/// chosen is dropped, with whatever it had begun. While it waits, its line in the [wait records](crate::waits) says "a future", and
-/// where it was named; what it waits for itself may have lines of its own.
+/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
+/// and not chosen is dropped, with whatever it had begun. While it waits, its line in the
+/// [wait records](crate::waits) says "a future", and where it was named; what it waits for itself may have
+/// lines of its own.
 ///
 /// # Examples
 /// ```

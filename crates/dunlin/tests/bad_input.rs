@@ -264,7 +264,7 @@ fn strangers_are_told_or_shut_out() {
         stage.goes_on().await;
         assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
 
-        // Who could be a node hears why not, and this one's program that somebody was there.
+        // A peer that could be a node is told why not, and this one's program that somebody was there.
         let mut events = stage.node.events();
         let mut old = BytesMut::from(&encoded[..]);
         old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);

@@ -60,7 +60,8 @@ fn a_panic_names_the_line_of_its_cause() {
     ];
     let found: Vec<_> = guilty.into_iter().map(|(name, guilty)| (name, blamed(guilty))).collect();
 
-    // The standard library gives no line to a poll: there the text names the place where it was made or awaited.
+    // The standard library gives no line to a poll: there the text names the place where it was made or
+    // awaited.
     let (_, choice) = blamed(|| {
         dunlin::block_on(async {
             let choice: Choice<'_, Result<u8, ClaimError>> = Choice::fair();

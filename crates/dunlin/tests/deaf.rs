@@ -1,5 +1,6 @@
-//! Two nodes over a network whose sockets stay up, and that carries nothing in one direction: before the handshake, behind it, or from the first
-//! large piece on. Their connection ends, and with it what waits for it.
+//! Two nodes over a network whose sockets stay up, and that carries nothing in one direction: before the
+//! handshake, behind it, or from the first large piece on. Their connection ends, and with it what waits for
+//! it.
 #![cfg(feature = "net")]
 
 use std::sync::{Arc, Mutex};

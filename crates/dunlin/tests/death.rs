@@ -1,5 +1,6 @@
-//! A process that is killed without a warning is noticed by the nodes of its host long before the grace period is over: dials are refused where it listened.
-//! A proxy that refuses says nothing of the node behind it.
+//! A process that is killed without a warning is noticed by the nodes of its host long before the grace
+//! period is over: dials are refused where it listened. A proxy that refuses says nothing of the node behind
+//! it.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]

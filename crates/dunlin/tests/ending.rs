@@ -27,7 +27,7 @@ fn application() -> (String, String) {
     (format!("ending {} {number}", std::process::id()), address.to_string())
 }
 
-/// A node that soon gives up whoever is lost.
+/// A node that soon gives lost peers up.
 async fn join(application: &(String, String)) -> Result<Node> {
     let builder = Node::builder().no_config().app(&application.0).names(&application.1);
     Ok(builder.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1)).join().await?)

@@ -137,13 +137,14 @@ fn a_dropped_operation_that_was_refused_has_done_nothing() {
     });
 }
 
-/// How many operations at most a task does between two polls of another one, on one thread. `hog` counts them.
+/// How many operations at most a task does between two polls of another one, on one thread. `hog` counts
+/// them.
 fn operations_between_polls<F>(hog: impl FnOnce(Arc<AtomicUsize>) -> F) -> usize
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // A program that uses nothing of dunlin's but channels gives way all the same, but to other tasks less often: tokio polls 61
-    // tasks that are woken before it looks at those that yielded.
+    // A program that uses nothing of dunlin's but channels gives way all the same, but to other tasks less
+    // often: tokio polls 61 tasks that are woken before it looks at those that yielded.
     dunlin::start_clock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -267,8 +268,9 @@ fn streams_sinks_claims_and_barriers_give_way() {
     assert!(most <= FEW, "{most}");
 }
 
-/// So many sends in a row have to reach the receiver. Without turns 0.62 and 0.73 of them did; beside other programs some do not, since a
-/// turn is bounded by time and the receiver's thread may wait longer for a processor.
+/// So many sends in a row have to reach the receiver. Without turns 0.62 and 0.73 of them did; beside other
+/// programs some do not, since a turn is bounded by time and the receiver's thread may wait longer for a
+/// processor.
 const REACHED_IN_A_ROW: usize = 100;
 const TRIES_MAX: usize = 20_000;
 
@@ -342,26 +344,23 @@ fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
 /// The panic ended the thread that ends turns, so the next one lasted for ever.
 #[test]
 fn a_waker_that_panics_at_the_end_of_a_turn_leaves_other_turns_their_ends() {
-    struct Panics(AtomicUsize);
+    struct Panics(tokio::sync::Notify);
     impl std::task::Wake for Panics {
         fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            self.0.notify_one();
             panic!("this waker panics");
         }
     }
     dunlin::block_on(async {
         let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..3 {
-            let ((mut tx, mut rx), panics) = (channel(), Arc::new(Panics(AtomicUsize::new(0))));
+            let ((mut tx, mut rx), panics) = (channel(), Arc::new(Panics(tokio::sync::Notify::new())));
             let mut receiving = std::pin::pin!(rx.recv());
             assert!(receiving.as_mut().poll(noop).is_pending());
             let mut sending = std::pin::pin!(tx.send(1).within(Duration::ZERO));
             assert!(sending.as_mut().poll(&mut std::task::Context::from_waker(&panics.clone().into())).is_pending());
-            let begin = Instant::now();
-            while panics.0.load(Ordering::Relaxed) == 0 {
-                assert!(begin.elapsed() < Duration::from_secs(5), "the turn does not end");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            let panicked = tokio::time::timeout(Duration::from_secs(5), panics.0.notified());
+            panicked.await.expect("the turn ends");
             let sent = tokio::time::timeout(Duration::from_secs(5), sending).await.expect("the turn ends");
             assert!(sent.is_err());
         }

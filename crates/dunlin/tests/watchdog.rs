@@ -1,8 +1,8 @@
-//! What a program under `#[dunlin::main]` or `block_on` prints by itself: suspected deadlocks, its waits on SIGQUIT, and the error that `main`
-//! returns.
+//! What a program under `#[dunlin::main]` or `block_on` prints by itself: suspected deadlocks, its waits on
+//! SIGQUIT, and the error that `main` returns.
 //!
-//! Each program is an OS process: this one, started again with a name in its environment. It has no test harness, whose threads might
-//! hold ends.
+//! Each program is an OS process: this one, started again with a name in its environment. It has no test
+//! harness, whose threads might hold ends.
 
 #[cfg(not(unix))]
 fn main() {}

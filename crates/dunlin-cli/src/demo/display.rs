@@ -334,7 +334,8 @@ impl Live {
     }
 }
 
-/// The table, and what it shows. Where the terminal has fewer columns than the table, each text has lines of its own.
+/// The table, and what it shows. Where the terminal has fewer columns than the table, each text has lines of
+/// its own.
 fn report(tally: &Tally, is_inside: bool, took: Duration, columns: usize) -> String {
     let mut cells = vec![
         ["text", "customer", "worker", "bytes", "pieces", "words", "different", "table", "connection"]

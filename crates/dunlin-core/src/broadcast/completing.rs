@@ -1,7 +1,8 @@
-//! A send of a broadcast that waits only so long for those that have not received.
+//! A broadcast send whose wait for the remaining receivers is bounded.
 //!
-//! When its bound passes, the value is taken back from all of them. What stands in a channel here comes back at once. What an agent has is asked
-//! back, and the answer takes a round trip, or never comes: so that wait has a bound too.
+//! When its bound passes, the value is taken back from all of them. What stands in a channel here comes back
+//! at once. What an agent has is asked back, and the answer takes a round trip, or never comes: so that wait
+//! has a bound too.
 
 use std::fmt;
 use std::future::Future;
@@ -28,19 +29,21 @@ pin_project_lite::pin_project! {
 }
 
 impl<'a, T: Clone> Broadcasting<'a, T> {
-    /// Waits for those that have not received the value only until `bound` is ready. `bound` is polled from when the value has been offered to all
-    /// of them.
+    /// Waits for those that have not received the value only until `bound` is ready. `bound` is polled from
+    /// when the value has been offered to all of them.
     ///
-    /// Those that have not received the value then never get it: it is withdrawn. A receiver at another node is asked, and its answer is awaited until
-    /// `answers` is ready, which is polled from then on. Whether one that has not answered has received the value is unknown. All of them are still joined, and the next
-    /// value goes to them too.
+    /// Those that have not received the value then never get it: it is withdrawn. A receiver at another node
+    /// is asked, and its answer is awaited until `answers` is ready, which is polled from then on. Whether
+    /// one that has not answered has received the value is unknown. All of them are still joined, and the
+    /// next value goes to them too.
     ///
-    /// `complete_within(duration)` of the crate `dunlin` hands in timers. A deadline on this operation ends the wait for [enough
-    /// receivers](crate::Broadcast::at_least), as without this bound.
+    /// `complete_within(duration)` of the crate `dunlin` hands in timers. A deadline on this operation ends
+    /// the wait for [enough receivers](crate::Broadcast::at_least), as without this bound.
     ///
     /// # Errors
-    /// [`CompleteError::Incomplete`] when some have not received it, with how many have, how many never will, and of how many that is unknown;
-    /// [`CompleteError::Failed`] for what a [send](crate::Broadcast::send) without this bound fails with.
+    /// [`CompleteError::Incomplete`] when some have not received it, with how many have, how many never will,
+    /// and of how many that is unknown; [`CompleteError::Failed`] for what a [send](crate::Broadcast::send)
+    /// without this bound fails with.
     ///
     /// # Cancel safety
     /// As of [`send`](crate::Broadcast::send).

@@ -122,9 +122,10 @@ impl<T, P> Receiver<T, P> {
     /// Receives a value, or `None` when the channel has ended in order. A loop over it cannot mistake
     /// poison, or a lost node, for the end.
     ///
-    /// The loop is `while let Some(value) = rx.next().await?`. Not `while let Ok(_) = rx.next().await`: the end is `Ok(None)`, which is
-    /// `Ok` again and again, so that loop never ends, and never waits. Where an error ends the loop too, without a word:
-    /// `while let Ok(Some(value)) = rx.next().await`, or `while let Ok(value) = rx.recv().await`.
+    /// The loop is `while let Some(value) = rx.next().await?`. Not `while let Ok(_) = rx.next().await`: the
+    /// end is `Ok(None)`, which is `Ok` again and again, so that loop never ends, and never waits. Where an
+    /// error ends the loop too, without a word: `while let Ok(Some(value)) = rx.next().await`, or
+    /// `while let Ok(value) = rx.recv().await`.
     ///
     /// # Errors
     /// As of [`recv`](Self::recv), but for [`RecvError::Closed`].
@@ -419,8 +420,9 @@ macro_rules! receive_operation {
         impl<$a, $t> Future for $name<$a, $t> {
             type Output = Result<$output, RecvError>;
 
-            // Inlined into the caller's state machine, where the outcome stays in registers: as `Sending::poll`. A closure
-            // in the place of the method would be inlined only where the compiler thinks it small enough.
+            // Inlined into the caller's state machine, where the outcome stays in registers: as
+            // `Sending::poll`. A closure in the place of the method would be inlined only where the compiler
+            // thinks it small enough.
             #[inline(always)]
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
                 self.take.$poll(cx)

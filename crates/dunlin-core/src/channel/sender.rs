@@ -371,7 +371,8 @@ impl<'a, T> Sending<'a, T> {
         Self { chan, post: Post::new(handle), value: Some(value) }
     }
 
-    // Inlined, too: an error that comes from a call is in memory, and so would be the outcome of those that have none.
+    // Inlined, too: an error that comes from a call is in memory, and so would be the outcome of those that
+    // have none.
     #[inline(always)]
     fn outcome(&mut self, sent: Result<(), Failed>) -> Result<(), SendError<T>> {
         match (sent, self.value.take()) {

@@ -53,7 +53,8 @@ const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
 const RECEIVERS: u32 = 0x3f << 16;
 const ONE_RECEIVER: u32 = 1 << 16;
-/// A send waits for the receive that it has woken: if that one is given up it wakes the send. May be of an earlier send.
+/// A send waits for the receive that it has woken: if that one is given up it wakes the send. May be of an
+/// earlier send.
 const TURN: u32 = 1 << 22;
 /// The strongest poison that the channel is immune to. Never changes.
 const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
@@ -84,7 +85,8 @@ pub(crate) struct Post {
     /// 0: nothing is offered yet.
     ticket: u64,
     handle: Handle,
-    /// Of a send in a choice, whose receivers were woken and are given time to look: how many polls of its turn are over, or [`TIMED`].
+    /// Of a send in a choice, whose receivers were woken and are given time to look: how many polls of its
+    /// turn are over, or [`TIMED`].
     turns: u8,
     /// The budget refused it, and nothing has been offered since.
     refused: bool,
@@ -102,7 +104,8 @@ impl Post {
         }
         if !choice.has_rivals() {
             if turn == Turn::Elsewhere {
-                // Of them one never knows whether they were polled; while the choice sleeps they have more time than by turns.
+                // Of them one never knows whether they were polled; while the choice sleeps they have more
+                // time than by turns.
                 self.turns = TURNS_MAX;
             }
         } else if self.turns == TIMED && !choice.waits_for_turn(cx) {
@@ -127,8 +130,8 @@ impl Post {
     }
 }
 
-/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches, where no timer
-/// ends its turn. Receivers in the same scheduler are polled within one.
+/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches,
+/// where no timer ends its turn. Receivers in the same scheduler are polled within one.
 const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
 
 /// The turn ends when all of its receivers were polled, or by a timer.
@@ -244,8 +247,8 @@ impl<T> Chan<T> {
     /// Sends the value in `slot`. On an error it is back there.
     ///
     /// The two steps of a plain rendezvous stand here: to offer, and to find the offer gone. All else is on
-    /// [`poll_send_slowly`](Self::poll_send_slowly). Such a send is never ready in its first poll, so only the others ask
-    /// the [budget].
+    /// [`poll_send_slowly`](Self::poll_send_slowly). Such a send is never ready in its first poll, so only
+    /// the others ask the [budget].
     #[inline(always)]
     pub(crate) fn poll_send(
         &self,
@@ -708,7 +711,8 @@ impl<T> Chan<T> {
 
     /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on [`poll_take_slowly`](Self::poll_take_slowly).
     ///
-    /// `COUNTED`: it is an operation of its own, which the [budget] may refuse. `again`: it has been polled before.
+    /// `COUNTED`: it is an operation of its own, which the [budget] may refuse. `again`: it has been polled
+    /// before.
     #[inline(always)]
     pub(crate) fn poll_take<const COUNTED: bool>(
         &self,

@@ -15,8 +15,9 @@ use crate::waits::{Doing, Pid, Watch};
 
 /// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
 ///
-/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts, barriers, timers; any
-/// other future through [`future`]; and `&mut` to one of these that is `Unpin`, or a pinned pointer to any. Implemented by this family of crates only.
+/// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts,
+/// barriers, timers; any other future through [`future`]; and `&mut` to one of these that is `Unpin`, or a
+/// pinned pointer to any. Implemented by this family of crates only.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a branch of a choice",
     note = "a send that may go unchosen must keep its value: `tx.send_from(&mut slot)` with `slot: Option<T>`",
@@ -67,7 +68,8 @@ pub trait Unawaited: Branch {}
 #[diagnostic::do_not_recommend]
 impl<B: Branch> Unawaited for B {}
 
-/// How a branch looks from outside. The number is the turn of its end: when it was last chosen, and how often passed over since.
+/// How a branch looks from outside. The number is the turn of its end: when it was last chosen, and how often
+/// passed over since.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Look {
@@ -80,8 +82,8 @@ pub enum Look {
     Maybe(Option<u32>),
 }
 
-/// That `B` is `Unpin`, and so a branch through a plain `&mut`: only for what the compiler says if it is not. (Of a bound of
-/// `B` itself it would say that `&mut B` is no branch.)
+/// That `B` is `Unpin`, and so a branch through a plain `&mut`: only for what the compiler says if it is not.
+/// (Of a bound of `B` itself it would say that `&mut B` is no branch.)
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{B}` has to be pinned to be borrowed by a choice",
@@ -193,8 +195,8 @@ impl fmt::Debug for ChoiceCx {
     }
 }
 
-/// A branch that offers one value in several channels has several *parts*, each of which is decided under a number of its own: that of the
-/// branch in the lower bits, and above them that of the part, from 1.
+/// A branch that offers one value in several channels has several *parts*, each of which is decided under a
+/// number of its own: that of the branch in the lower bits, and above them that of the part, from 1.
 const PART_SHIFT: u32 = 20;
 
 /// How many parts a branch can have.
@@ -330,10 +332,11 @@ pin_project_lite::pin_project! {
 
 /// Makes any future a branch of a choice.
 ///
-/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled and not
-/// chosen is dropped, with whatever it had begun. One that does more than 128 operations in a poll counts as waiting after these: a
-/// prioritised choice goes on to lower branches, but not to `skip`. While it waits, its line in the [wait records](crate::waits) says "a future", and
-/// where it was named; what it waits for itself may have lines of its own.
+/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
+/// and not chosen is dropped, with whatever it had begun. One that does more than 128 operations in a poll
+/// counts as waiting after these: a prioritised choice goes on to lower branches, but not to `skip`. While it
+/// waits, its line in the [wait records](crate::waits) says "a future", and where it was named; what it waits
+/// for itself may have lines of its own.
 ///
 /// # Examples
 /// ```

@@ -105,8 +105,8 @@ impl<'a, T> Choice<'a, T> {
         Self { order, groups: Vec::new(), skip: None }
     }
 
-    /// Of the branches that are ready, the one whose end was chosen least recently. Branches without an end (timers, futures,
-    /// processes) get their share by lot.
+    /// Of the branches that are ready, the one whose end was chosen least recently. Branches without an end
+    /// (timers, futures, processes) get their share by lot.
     pub fn fair() -> Self {
         Self::new(Order::Fair)
     }
@@ -247,8 +247,9 @@ impl<T> Future for ChoiceFuture<'_, T> {
 
 /// Sends the value in `slot` to whichever of `senders` has a receive for it first, and says which.
 ///
-/// It can be awaited, or be a branch of a choice: an empty slot turns that branch off, and if another branch is chosen the value is in the
-/// slot. Of the senders that are ready it takes the one that was chosen least recently. It has no `.within`: bound it by a choice with `sleep`.
+/// It can be awaited, or be a branch of a choice: an empty slot turns that branch off, and if another branch
+/// is chosen the value is in the slot. Of the senders that are ready it takes the one that was chosen least
+/// recently. It has no `.within`: bound it by a choice with `sleep`.
 ///
 /// # Errors
 /// [`SendError::NotTaken`] if one of the channels has ended: which one is in the error; the value is in `slot`.
@@ -257,8 +258,8 @@ impl<T> Future for ChoiceFuture<'_, T> {
 /// Dropped before it is done, the value is in `slot` unless a receive has taken it.
 ///
 /// # Panics
-/// If `senders` is empty: such a send could never end; as a branch, if there are more than 4,094 of them. An empty slot has nothing to send:
-/// awaited, it is done at once, and the index is 0.
+/// If `senders` is empty: such a send could never end; as a branch, if there are more than 4,094 of them. An
+/// empty slot has nothing to send: awaited, it is done at once, and the index is 0.
 ///
 /// # Examples
 /// ```
@@ -343,8 +344,9 @@ impl<T> SendingToAny<'_, T> {
         }
     }
 
-    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is taken back; if it was received
-    /// since, this is known then. Pending while an extended receive or an agent has it.
+    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is
+    /// taken back; if it was received since, this is known then. Pending while an extended receive or an
+    /// agent has it.
     fn poll_begin(&mut self, of: Option<u128>, cx: &Context<'_>) -> Poll<()> {
         if self.is_out && self.of != of && self.received.is_none() {
             let mut waits = false;
@@ -417,7 +419,8 @@ impl<T> Branch for SendingToAny<'_, T> {
         if self.slot.is_none() && !self.is_out {
             return Look::Off;
         }
-        // When the branch was chosen last. By the earliest turn, a sender without a receiver would have it come first each time.
+        // When the branch was chosen last. By the earliest turn, a sender without a receiver would have it
+        // come first each time.
         Look::Maybe(self.posts.iter().map(|(chan, _)| chan.record.sender.turn()).max())
     }
 

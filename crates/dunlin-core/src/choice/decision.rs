@@ -335,7 +335,8 @@ impl Decision {
         }
     }
 
-    /// Whether [`reserve`](Self::reserve) would not have to wait. If it would, the caller is woken when the choice is open.
+    /// Whether [`reserve`](Self::reserve) would not have to wait. If it would, the caller is woken when the
+    /// choice is open.
     pub(crate) fn may_be_reserved(&self) -> bool {
         let mut state = self.state.lock();
         let may = match state.status {
@@ -485,7 +486,7 @@ impl Drop for Decision {
         {
             let turn = self.state.lock().turn;
             if turn != 0 {
-                // Its end would wake whoever has the waker's place by then.
+                // Its end would wake the task that has the waker's place by then.
                 turn::forget(turn);
             }
         }

@@ -10,14 +10,16 @@
 //! end was chosen least recently: every end remembers when its last turn was, so fairness holds from one choice to the
 //! next, also if they are at different places of the program. *Random* draws among the ready ones.
 //!
-//! A branch without an end (a timer, a future, a process) remembers nothing, so such branches get their share of a fair choice by lot. The
-//! lot alone could pass an end over for long. So every ready end counts how often the lot passed it over, and the lot is
-//! not drawn once that count of one of them exceeds the number of branches without an end. Then each ready end of n branches is
-//! chosen at least once in n + 1 choices. The count and the turn are one word ([`PASSED_OVER`]).
+//! A branch without an end (a timer, a future, a process) remembers nothing, so such branches get their share
+//! of a fair choice by lot. The lot alone could pass an end over for long. So every ready end counts how
+//! often the lot passed it over, and the lot is not drawn once that count of one of them exceeds the number
+//! of branches without an end. Then each ready end of n branches is chosen at least once in n + 1 choices.
+//! The count and the turn are one word ([`PASSED_OVER`]).
 //!
-//! A send can never happen in the poll that offers its value, because only a receive that is being polled takes one.
-//! So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them be polled before it goes on
-//! to lower branches that look ready, or to `skip`. With nothing to go on to it just waits.
+//! A send can never happen in the poll that offers its value, because only a receive that is being polled
+//! takes one. So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them
+//! be polled before it goes on to lower branches that look ready, or to `skip`. With nothing to go on to it
+//! just waits.
 
 pub(crate) mod branch;
 pub(crate) mod builder;
@@ -58,7 +60,8 @@ pub enum Step<'a, 'b> {
 /// Not the number of a branch: the step is for all of them.
 const ALL: usize = usize::MAX;
 
-/// What a choice gives in which every branch is off, and which has no `skip`: its user panics, at a line of users' code.
+/// What a choice gives in which every branch is off, and which has no `skip`: its user panics, at a line of
+/// users' code.
 pub(crate) const HOPELESS: usize = ALL;
 
 /// The panic of an [`alt!`](crate::alt) in which every branch is off.
@@ -111,8 +114,9 @@ pub fn survey<B: Branch>(branch: Pin<&mut Option<B>>, number: usize, survey: &mu
     }
 }
 
-/// The bits of an end's turn that count the choices since in which the end looked ready and the lot chose a branch without
-/// an end. The bits above them are the turn itself: the next one of a choice is greater than those of all its ends.
+/// The bits of an end's turn that count the choices since in which the end looked ready and the lot chose a
+/// branch without an end. The bits above them are the turn itself: the next one of a choice is greater than
+/// those of all its ends.
 const PASSED_OVER: u32 = 0xff;
 
 /// A turn that is not below this one is followed by [`renumbered`] turns.
@@ -231,7 +235,8 @@ impl Survey {
         }
     }
 
-    /// Surveys the branches that have not been tried. Gives the one to try next, unless none looks ready, and whether the lot chose it.
+    /// Surveys the branches that have not been tried. Gives the one to try next, unless none looks ready, and
+    /// whether the lot chose it.
     #[inline(always)]
     fn next(&mut self, step: &mut impl Stepper) -> Option<(usize, bool)> {
         (self.ready, self.endless, self.best_turn) = (0, 0, u32::MAX);
@@ -243,7 +248,8 @@ impl Survey {
         }
     }
 
-    /// The end with the earliest turn, or a branch without an end: with the chance that all such branches have.
+    /// The end with the earliest turn, or a branch without an end: with the chance that all such branches
+    /// have.
     #[inline(never)]
     fn draw(&mut self, step: &mut impl Stepper) -> (usize, bool) {
         let (ready, wanted) = (self.ready, self.wanted);
@@ -380,7 +386,8 @@ impl Choosing {
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
-        // Something inside the branch may be ready: the choice must not go on to another branch because of a budget.
+        // Something inside the branch may be ready: the choice must not go on to another branch because of a
+        // budget.
         let refused = refusals.is_some_and(|before| budget::refusals() != before);
         // Nothing was offered, so nobody else can have decided, nor needs a turn.
         let Some(decision) = self.cx.decision() else { return if refused { Tried::Refused } else { Tried::NotYet } };
@@ -479,7 +486,8 @@ impl Choosing {
                 return Some(poll);
             }
         }
-        // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come before it, `skip` does not.
+        // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come
+        // before it, `skip` does not.
         (self.skip && refusals != Some(begin)).then_some(Poll::Pending)
     }
 

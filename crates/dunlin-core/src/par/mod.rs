@@ -43,8 +43,8 @@ impl<F: Future> Slot<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
         let SlotProjected::Running { future } = self.as_mut().project() else { return self.end() };
         let Poll::Ready(output) = future.poll(cx) else { return false };
-        // The future is dropped at once, not with the last branch: it may hold ends. If its `Drop` panics the output is kept, and the next
-        // poll says that it is there.
+        // The future is dropped at once, not with the last branch: it may hold ends. If its `Drop` panics the
+        // output is kept, and the next poll says that it is there.
         self.set(Self::Ended { output });
         self.end()
     }
@@ -136,11 +136,11 @@ par_of! {
 /// Runs up to 12 futures to completion, side by side in this task, and gives a tuple of their outputs in the order they are
 /// written. For a list, collect into a [`Par`].
 ///
-/// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait records. They are
-/// polled in the order they become ready. After some 2,000 polls, or as many operations that were ready at once, the task's neighbours get
-/// their turn. A branch that computes for long
-/// without awaiting holds its siblings up; `spawn` it instead. If a branch panics, the others are dropped
-/// with the `par!`.
+/// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait
+/// records. They are polled in the order they become ready. After some 2,000 polls, or as many operations
+/// that were ready at once, the task's neighbours get their turn. A branch that computes for long without
+/// awaiting holds its siblings up; `spawn` it instead. If a branch panics, the others are dropped with the
+/// `par!`.
 ///
 /// # Cancel safety
 /// Dropped, it drops all its branches where they stand.
@@ -207,8 +207,8 @@ impl<F: Future> fmt::Debug for Par<F> {
 }
 
 impl<F: Future> Par<F> {
-    /// At most this many polls of branches, or operations that are ready at once, (2,048 unless set) before the task's neighbours get
-    /// their turn.
+    /// At most this many polls of branches, or operations that are ready at once, (2,048 unless set) before
+    /// the task's neighbours get their turn.
     pub fn budget(mut self, polls: u32) -> Self {
         self.ready.set_budget(polls);
         self

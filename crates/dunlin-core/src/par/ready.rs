@@ -51,7 +51,8 @@ pub(crate) fn is_inside() -> bool {
     INNERMOST.with(Cell::get).header.is_some()
 }
 
-/// An operation was refused on this thread, after so many that were ready: it counts for the innermost `par!`, if there is one.
+/// An operation was refused on this thread, after so many that were ready: it counts for the innermost
+/// `par!`, if there is one.
 pub(crate) fn spend(operations: u32) {
     if let Some(innermost) = INNERMOST.with(Cell::get).header {
         // SAFETY: this thread is inside the poll of this header's `par!`, and `spend` calls nothing else.
@@ -295,8 +296,8 @@ impl Owned {
     fn yield_task(&self, cx: &mut Context<'_>) {
         let Some(outer) = self.outer.header else { return crate::budget::wake_later(cx.waker()) };
         cx.waker().wake_by_ref();
-        // SAFETY: this thread is inside the poll of that `par!` too (it was the innermost when this one's began), and `end_poll`
-        // calls nothing else.
+        // SAFETY: this thread is inside the poll of that `par!` too (it was the innermost when this one's
+        // began), and `end_poll` calls nothing else.
         unsafe { outer.local(Local::end_poll) };
     }
 }
@@ -309,7 +310,8 @@ impl Drop for Owned {
     }
 }
 
-/// A branch that is being polled. If the poll panics, its branch is ready still: it is polled again, with those behind it, if the `par!` is.
+/// A branch that is being polled. If the poll panics, its branch is ready still: it is polled again, with
+/// those behind it, if the `par!` is.
 struct Polling {
     header: &'static Header,
     /// The process of the first branch.
@@ -321,7 +323,8 @@ impl Drop for Polling {
     #[inline(never)]
     fn drop(&mut self) {
         let branch = Pid::current().as_u64().wrapping_sub(self.first) as u32;
-        // SAFETY: dropped before `Owned`, so this thread's token is in `owner`, and `push` calls nothing else.
+        // SAFETY: dropped before `Owned`, so this thread's token is in `owner`, and `push` calls nothing
+        // else.
         unsafe { self.header.local(|local| local.push(branch)) };
     }
 }

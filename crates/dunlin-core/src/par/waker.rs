@@ -15,7 +15,8 @@ mod packed {
 
     static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, drop);
 
-    /// Of the wakers that code outside of dunlin keeps, in dev builds: they are counted ([`crate::waits::activity`]).
+    /// Of the wakers that code outside of dunlin keeps, in dev builds: they are counted
+    /// ([`crate::waits::activity`]).
     #[cfg(debug_assertions)]
     static FOREIGN: RawWakerVTable = RawWakerVTable::new(clone_foreign, wake_foreign, wake, drop_foreign);
 

@@ -532,8 +532,8 @@ global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); 
 pub(crate) fn patience_ran_out(tick: u32) {
     let mut patient = std::mem::take(&mut *PATIENT.lock());
     patient.retain(|patient| {
-        // It may wake a task, or drop a user's value. A panic of that must not keep the others from being told; the one that is told has
-        // noted before whether it still waits, so it is told again.
+        // It may wake a task, or drop a user's value. A panic of that must not keep the others from being
+        // told; the one that is told has noted before whether it still waits, so it is told again.
         let told = || patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick));
         catch_unwind(AssertUnwindSafe(told)).unwrap_or(true)
     });

@@ -1,9 +1,11 @@
-//! Counts of dev builds: how many polls of processes there were, and what code outside of dunlin could end a wait.
+//! Counts of dev builds: how many polls of processes there were, and what code outside of dunlin could end a
+//! wait.
 //!
-//! A process there is polled with a waker of the core's own (`par::ready::alone`). What the core keeps of it goes into a channel, a
-//! `par!`, a barrier; any other code that waits must clone the waker, and that clone is counted until it wakes or is dropped. So with no clone
-//! outside, and no process that is being polled, only a process could end a wait, and all of them wait. The `dunlin` crate looks at
-//! that from the thread of its clock.
+//! A process there is polled with a waker of the core's own (`par::ready::alone`). What the core keeps of it
+//! goes into a channel, a `par!`, a barrier; any other code that waits must clone the waker, and that clone
+//! is counted until it wakes or is dropped. So with no clone outside, and no process that is being polled,
+//! only a process could end a wait, and all of them wait. The `dunlin` crate looks at that from the thread of
+//! its clock.
 //!
 //! In other builds nothing is counted.
 
@@ -53,7 +55,8 @@ pub fn current() -> Option<Activity> {
     None
 }
 
-/// Runs `poll`, which may have another crate keep the waker of the current process, but only to wake it when another process ends.
+/// Runs `poll`, which may have another crate keep the waker of the current process, but only to wake it when
+/// another process ends.
 #[inline]
 pub fn keeping<R>(poll: impl FnOnce() -> R) -> R {
     #[cfg(all(debug_assertions, target_pointer_width = "64"))]

@@ -1,7 +1,8 @@
 //! Which refusals say that a node has ended, though its connection's grace period is not over.
 //!
-//! A refused dial says that no process listens at an address. Of the process behind it that says something only if the address is its own, and not
-//! a proxy's, or another host's of the same number: the node has told that it has *bound* it, and has been *reached* there. And even then once is not enough.
+//! A refused dial says that no process listens at an address. Of the process behind it that says something
+//! only if the address is its own, and not a proxy's, or another host's of the same number: the node has told
+//! that it has *bound* it, and has been *reached* there. And even then once is not enough.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ pub(crate) struct Listeners {
     list: Vec<Listener>,
     /// Two refusals at one of them have to be so far apart.
     apart: Duration,
-    /// How many dials this life may still cost that only learn whether it is reached: it may tell other addresses each time it resumes.
+    /// How many dials this life may still cost that only learn whether it is reached: it may tell other
+    /// addresses each time it resumes.
     checks: usize,
 }
 

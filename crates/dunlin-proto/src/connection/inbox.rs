@@ -51,8 +51,9 @@ pub(crate) enum Arrived {
 const AHEAD: u64 = 16;
 
 impl Inbox {
-    /// So many numbered frames have come on the present socket, or before it took the connection up. Only these are acknowledged: of what is to come
-    /// again the other side would believe that it has been written.
+    /// So many numbered frames have come on the present socket, or before it took the connection up. Only
+    /// these are acknowledged: of what is to come again the other side would believe that it has been
+    /// written.
     pub(crate) fn heard(&self) -> u64 {
         self.seen - self.again
     }

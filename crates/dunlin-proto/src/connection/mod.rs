@@ -56,7 +56,8 @@ pub enum Down {
         /// Why it would not.
         why: NoRelay,
     },
-    /// The other node has ended, and has not said so: where it listened itself, and had been reached, all dials are refused, or another node answers.
+    /// The other node has ended, and has not said so: where it listened itself, and had been reached, all
+    /// dials are refused, or another node answers.
     #[error("it has ended without a word: dials are refused at {0}")]
     Died(String),
     /// The other side gave up first.
@@ -126,7 +127,8 @@ pub(crate) struct Dialling {
     pub(crate) unanswered: u32,
     /// Whoever was dialled last has answered.
     pub(crate) answered: bool,
-    /// Since the connection was last up, one dial has given way to a socket of the other node's that was not confirmed yet.
+    /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
+    /// confirmed yet.
     pub(crate) has_yielded: bool,
     /// Nobody here needs the connection: another node has asked for a dial-back.
     pub(crate) for_others: bool,
@@ -206,11 +208,11 @@ pub(crate) struct Connection {
     pub(crate) heard: Time,
     /// When the present socket took the connection up.
     pub(crate) carried_at: Time,
-    /// When a socket was lost. Since then the other side has acknowledged nothing, and nothing else shows that what is
-    /// said is heard: the grace period runs from then, however many sockets there are meanwhile.
+    /// When a socket was lost. Since then the other side has acknowledged nothing, and nothing else shows
+    /// that what is said is heard: the grace period runs from then, however many sockets there are meanwhile.
     pub(crate) unproven: Option<Time>,
-    /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it shows the other side that the
-    /// socket carries.
+    /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it
+    /// shows the other side that the socket carries.
     pub(crate) resuming: bool,
     /// When an acknowledgement has to go, if nothing else takes it along.
     pub(crate) ack_at: Option<Time>,
@@ -272,8 +274,8 @@ impl Connection {
         *self.unproven.get_or_insert(now)
     }
 
-    /// Something was heard. Where nothing is owed no acknowledgement will come: what comes later than the handshake says
-    /// that the socket carries.
+    /// Something was heard. Where nothing is owed no acknowledgement will come: what comes later than the
+    /// handshake says that the socket carries.
     pub(crate) fn hears(&mut self, now: Time, config: &Config) {
         self.heard = now;
         if self.unproven.is_some() && !self.outbox.owes() && now >= self.carried_at + config.first_heartbeat() / 2 {

@@ -107,8 +107,8 @@ impl Reading<'_> {
         line(self.text.as_bytes(), at)
     }
 
-    /// How the key is written that the line there begins with. `None`: not of a string that is to be a string; only its
-    /// characters are wrong, or its end is missing.
+    /// How the key is written that the line there begins with. `None`: not of a string that is to be a
+    /// string; only its characters are wrong, or its end is missing.
     fn form_at(&self, at: usize) -> Option<&'static str> {
         let (key, value) = self.text.lines().nth(self.line(at) - 1)?.split_once('=')?;
         let form = keys::all().find(|known| known.name() == key.trim()).map(|known| known.form())?;

@@ -118,17 +118,21 @@ impl NodeBuilder {
         self
     }
 
-    /// How long a connection may be without a socket before it counts as dead, since it was lost after something last came through; see also
-    /// [`refused`](Self::refused). Default: 15 s.
+    /// How long a connection may be without a socket before it counts as dead, since it was lost after
+    /// something last came through; see also [`refused`](Self::refused). Default: 15 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
     }
 
-    /// When this process dies without a word, no process listens any more where this node did: dials there are refused. Other nodes take that for its death, before their
-    /// [`grace`](Self::grace) is over, if dials are refused twice, so far apart, at all addresses at which this node listens itself (not those that it only [advertises](Self::advertise)) and at which they have
-    /// reached it. On the same host (loopback, unix sockets, memory) the second refusal counts at once. Default: 1 s. Zero: at once everywhere. A time that is longer than their grace:
-    /// never, but on the same host. Say a longer time if something on the way to this node's own addresses may refuse dials while the node lives, such as a firewall that is configured anew.
+    /// When this process dies without a word, no process listens any more where this node did: dials there
+    /// are refused. Other nodes take that for its death, before their [`grace`](Self::grace) is over, if
+    /// dials are refused twice, so far apart, at all addresses at which this node listens itself (not those
+    /// that it only [advertises](Self::advertise)) and at which they have reached it. On the same host
+    /// (loopback, unix sockets, memory) the second refusal counts at once. Default: 1 s. Zero: at once
+    /// everywhere. A time that is longer than their grace: never, but on the same host. Say a longer time if
+    /// something on the way to this node's own addresses may refuse dials while the node lives, such as a
+    /// firewall that is configured anew.
     ///
     /// Windows says only after about 2 s that a dial was refused, so death is heard after about 4 s there. On
     /// BSD and macOS a unix socket whose accept queue is full refuses too: there a node that lives, and is

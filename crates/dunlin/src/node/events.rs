@@ -229,8 +229,8 @@ impl NodeEvent {
         self.level() <= LevelFilter::current() || self.is_for_stderr()
     }
 
-    /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no subscriber of
-    /// `tracing`. The end that was declared first would only wait, without a word.
+    /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no
+    /// subscriber of `tracing`. The end that was declared first would only wait, without a word.
     fn is_for_stderr(&self) -> bool {
         matches!(self, Self::Mismatch { .. }) && !tracing::dispatcher::has_been_set() && !world::is_simulated()
     }
@@ -254,8 +254,8 @@ impl Node {
     /// already, the [conflicts](NodeEvent::Conflict) that there are, and that the application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up
     /// to 1024 events; then the oldest go. It ends when the node has left.
     ///
-    /// The same are `tracing` events with the target `dunlin::node`. Under `#[dunlin::main]` and `block_on`, in a program without a
-    /// subscriber, a [mismatch](NodeEvent::Mismatch) is printed to standard error.
+    /// The same are `tracing` events with the target `dunlin::node`. Under `#[dunlin::main]` and `block_on`,
+    /// in a program without a subscriber, a [mismatch](NodeEvent::Mismatch) is printed to standard error.
     ///
     /// # Examples
     /// ```

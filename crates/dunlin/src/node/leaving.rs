@@ -239,9 +239,10 @@ impl Drop for Watchdog {
 }
 
 impl Node {
-    /// Leaves in order: first waits until the other nodes have acknowledged everything, for at most 5 seconds.
-    /// Ends of this node that are still held end with [`OwnNodeLeft`](dunlin_core::Why::OwnNodeLeft), those
-    /// of other nodes with [`NodeLost`](dunlin_core::Why::NodeLost).
+    /// Leaves in order: first waits until the other nodes have acknowledged everything, for at most 5
+    /// seconds. Ends of this node that are still held end with
+    /// [`OwnNodeLeft`](dunlin_core::Why::OwnNodeLeft), those of other nodes with
+    /// [`NodeLost`](dunlin_core::Why::NodeLost).
     ///
     /// Ends that this node has sent to other nodes need it until they are used there (until the first send or
     /// receive). So it first asks those nodes to take them over as if they were used, and waits for that, for

@@ -75,16 +75,16 @@
 //!   node that has not left leaves then, whether `main` returns `Ok` or an error, or panics. All nodes
 //!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning (of
 //!   `tracing`) counts the values that were not acknowledged by then.
-//! - **The last handle of a node is dropped** while its runtime goes on: the node leaves in the background, as
-//!   `leave` does; but a main node gives its members 1 second. Ends of it that are still held end.
-//! - **The runtime ends first**, such as one of `#[tokio::main]`: the node sends nothing more. The warning counts
-//!   the values that were not acknowledged; await `leave` before the runtime ends.
+//! - **The last handle of a node is dropped** while its runtime goes on: the node leaves in the background,
+//!   as `leave` does; but a main node gives its members 1 second. Ends of it that are still held end.
+//! - **The runtime ends first**, such as one of `#[tokio::main]`: the node sends nothing more. The warning
+//!   counts the values that were not acknowledged; await `leave` before the runtime ends.
 //! - **The process exits** by `std::process::exit` or a signal: the same, without a warning.
 //!
 //! # What `Ok` means
 //!
-//! This is about sends to a receiver at another node. If both ends are at one node, nothing is on its way, and
-//! `Ok` means what the policy says.
+//! This is about sends to a receiver at another node. If both ends are at one node, nothing is on its way,
+//! and `Ok` means what the policy says.
 //!
 //! | the receiver's channel | a send returns `Ok` when | after `Ok` the value is lost if |
 //! |---|---|---|
@@ -328,8 +328,8 @@ impl Node {
 
     /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it from a server.
     ///
-    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no client
-    /// has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
+    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no
+    /// client has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
@@ -422,7 +422,8 @@ impl Inner {
 impl Drop for Inner {
     /// A node that was not told to leave does so now, in a task of its own.
     fn drop(&mut self) {
-        // A node with a role has its tasks until it has left, as in `leave`: the other nodes hear of it by them.
+        // A node with a role has its tasks until it has left, as in `leave`: the other nodes hear of it by
+        // them.
         let tasks = match self.roles.role() {
             Some(_) => std::mem::take(&mut *bell::lock(&self.tasks)),
             None => {
@@ -466,8 +467,8 @@ pub type Server<B> = ServerOf<B, <B as Pairing>::Server>;
 /// Stands for a receiver of guests in [`Naming`].
 pub type Acceptor<B> = AcceptorOf<B, <B as Pairing>::Server>;
 
-// What these resolve with is the second parameter, and asks nothing of `B`: where that is no bundle, the compiler says so of
-// `client::<B>`, and nothing more of its `.await`.
+// What these resolve with is the second parameter, and asks nothing of `B`: where that is no bundle, the
+// compiler says so of `client::<B>`, and nothing more of its `.await`.
 /// See [`Client`].
 #[doc(hidden)]
 #[derive(Debug)]
@@ -498,8 +499,8 @@ pub struct Naming<'a, E: Kind> {
     declare: Declare<'a, E>,
 }
 
-/// Declares an end, and gives its number too. It is chosen where the end is asked for, so an end that cannot be declared is
-/// an error there, and not once more at the `.await`.
+/// Declares an end, and gives its number too. It is chosen where the end is asked for, so an end that cannot
+/// be declared is an error there, and not once more at the `.await`.
 type Declare<'a, E> = fn(Naming<'a, E>) -> Named<'a, (<E as Kind>::End, u64)>;
 
 impl<'a, E: Kind> Naming<'a, E> {
@@ -576,7 +577,8 @@ impl<E: Kind> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-/// What a [`Naming`] can be of: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`], or [`Many`].
+/// What a [`Naming`] can be of: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`], or
+/// [`Many`].
 pub trait Kind: Sized {
     /// What it resolves with.
     type End;

@@ -23,7 +23,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// So often a node that serves names looks whether another one does, at an address that comes before its own.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A name service that was lost sooner than this was of no use: the next search waits, longer each time, up to as long.
+/// A name service that was lost sooner than this was of no use: the next search waits, longer each time, up
+/// to as long.
 const BRIEF: Duration = Duration::from_secs(1);
 
 /// The first of those waits.

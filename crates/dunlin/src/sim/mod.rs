@@ -151,7 +151,8 @@ impl Sim {
         self.shared.network().heal(one.host(), other.host());
     }
 
-    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is told so at once, or has no answer at all, as the seed says. Sockets that there are go on.
+    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is told so at once, or
+    /// has no answer at all, as the seed says. Sockets that there are go on.
     pub fn block(&self, from: &Node, to: &Node) {
         self.shared.network().block(from.host(), to.host());
     }

@@ -1,5 +1,5 @@
-//! Barriers over nodes under random schedules and cuts: everybody has taken the same phases in the same order, whatever else they chose from, and each value was sent
-//! and received once.
+//! Barriers over nodes under random schedules and cuts: everybody has taken the same phases in the same
+//! order, whatever else they chose from, and each value was sent and received once.
 
 use std::sync::{Arc, Mutex};
 
@@ -55,7 +55,8 @@ struct Party {
     rx: Receiver<u32>,
 }
 
-/// Everybody uses both barriers, in choices with each other, with values that come and go, and with deadlines.
+/// Everybody uses both barriers, in choices with each other, with values that come and go, and with
+/// deadlines.
 async fn party(sim: &Sim, party: &mut Party, log: &Log) -> Result {
     let Party { number, one, two, tx, rx } = party;
     let own = *number;
@@ -114,7 +115,8 @@ fn a_dance(seed: u64) {
         for _ in 0..NODES {
             nodes.push(Node::join("dance").await?);
         }
-        // The first node keeps one, and the last the other. An enrolment comes from there, or from a node in between.
+        // The first node keeps one, and the last the other. An enrolment comes from there, or from a node in
+        // between.
         let (mut ones, mut twos) = (vec![barrier()], vec![barrier()]);
         for n in 1..NODES {
             let from = if sim.below(2) == 0 { 0 } else { n - 1 };
@@ -178,7 +180,8 @@ fn all_take_the_same_phases() {
     }
 }
 
-/// One after the other, choices between all the barriers that it is enrolled on, and values that come meanwhile.
+/// One after the other, choices between all the barriers that it is enrolled on, and values that come
+/// meanwhile.
 async fn choose(sim: &Sim, barriers: &mut [Barrier], ticks: &mut Receiver<u32>, phases: usize) -> Result<Vec<usize>> {
     let mut taken = Vec::new();
     let mut ended = false;
@@ -272,8 +275,8 @@ fn choices_between_barriers(seed: u64) -> (Duration, Duration, String) {
     (took / PHASES, delay, what)
 }
 
-/// Attempts for several barriers at once, which are given back and begun anew, come to an end: of 6,000 seeds the slowest took 10.3 delays for a phase, half
-/// of them at most 4.6.
+/// Attempts for several barriers at once, which are given back and begun anew, come to an end: of 6,000 seeds
+/// the slowest took 10.3 delays for a phase, half of them at most 4.6.
 #[test]
 fn choices_between_barriers_make_progress() {
     for seed in seeds(40) {

@@ -1,5 +1,6 @@
-//! Broadcasts over nodes under random schedules and cuts: joiners and receivers are at four nodes and go on, the sending end goes round; each receiver gets what was
-//! sent while it was there, in order and once, and a value is sent when all who had joined have returned it or left.
+//! Broadcasts over nodes under random schedules and cuts: joiners and receivers are at four nodes and go on,
+//! the sending end goes round; each receiver gets what was sent while it was there, in order and once, and a
+//! value is sent when all who had joined have returned it or left.
 
 use std::sync::{Arc, Mutex};
 
@@ -226,7 +227,8 @@ fn a_long_way(seed: u64) {
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
 }
 
-/// One of the receivers' nodes is silent, and one receiver does not receive: the send ends soon after its bound, and says what it knows of each.
+/// One of the receivers' nodes is silent, and one receiver does not receive: the send ends soon after its
+/// bound, and says what it knows of each.
 #[test]
 fn complete_within_does_not_wait_for_a_silent_node() {
     for seed in seeds(20) {

@@ -1,6 +1,7 @@
-//! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended receives, lone sends of a shared end, claims, calls
-//! that are accepted, timers. In three of four seeds their ends go from node to node between the choices.
-//! Each send that happened is received once, each that did not has its value, and nobody waits for ever.
+//! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended
+//! receives, lone sends of a shared end, claims, calls that are accepted, timers. In three of four seeds
+//! their ends go from node to node between the choices. Each send that happened is received once, each that
+//! did not has its value, and nobody waits for ever.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -164,7 +165,8 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
     Ok(())
 }
 
-/// What was sent was received. Else its other end has gone, and nothing else has happened: nobody is lost here.
+/// What was sent was received. Else its other end has gone, and nothing else has happened: nobody is lost
+/// here.
 fn is_open(sent: Result<(), SendError<()>>) -> Result<bool> {
     match sent {
         Ok(()) => Ok(true),

@@ -1,4 +1,5 @@
-//! What operations between nodes cost, in messages: told by virtual time, where a message takes exactly ten milliseconds.
+//! What operations between nodes cost, in messages: told by virtual time, where a message takes exactly ten
+//! milliseconds.
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
@@ -98,7 +99,8 @@ fn a_fifo_with_room_costs_no_time() {
     });
 }
 
-/// A choice over offers that have come takes one at once: nobody is asked, and only that one's sender is told.
+/// A choice over offers that have come takes one at once: nobody is asked, and only that one's sender is
+/// told.
 #[test]
 fn a_choice_of_receives_costs_nothing_more() {
     between(async |sim, a, b| {

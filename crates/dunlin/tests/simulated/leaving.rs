@@ -199,7 +199,8 @@ fn a_broker_hands_on_a_receiver_with_its_buffer() {
     });
 }
 
-/// A send into a promised place is complete at once; but the sender in it is not at rest, and the message waits for that.
+/// A send into a promised place is complete at once; but the sender in it is not at rest, and the message
+/// waits for that.
 #[test]
 fn a_message_that_waits_has_gone_before_its_node() {
     run(async |_, a, broker, c| {
@@ -258,8 +259,8 @@ fn a_broker_replies_with_an_end() {
     });
 }
 
-/// A buffer's receiver goes on to a node that the sender's node cannot reach, and that is lost: values of sends that
-/// returned `Ok` wait for it in vain.
+/// A buffer's receiver goes on to a node that the sender's node cannot reach, and that is lost: values of
+/// sends that returned `Ok` wait for it in vain.
 #[test]
 fn flush_names_the_node_to_which_a_receiver_went_and_that_is_lost() {
     let mut waited = 0;

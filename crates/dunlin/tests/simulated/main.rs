@@ -1,5 +1,5 @@
-//! Nodes in simulations: virtual time, random schedules, connections that are cut. One binary, because one simulation runs at a time
-//! in a process; `cargo test -p dunlin --features sim --test simulated` runs them.
+//! Nodes in simulations: virtual time, random schedules, connections that are cut. One binary, because one
+//! simulation runs at a time in a process; `cargo test -p dunlin --features sim --test simulated` runs them.
 
 #[path = "../support/scopes.rs"]
 mod scope_support;

@@ -11,7 +11,8 @@ const SEEDS: u64 = 50;
 
 type Pair = (Sender<u32>, Receiver<u32>);
 
-/// Two nodes and a way for pairs between them. `places`: at some seeds it has some, so that a send is complete at once.
+/// Two nodes and a way for pairs between them. `places`: at some seeds it has some, so that a send is
+/// complete at once.
 fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Receiver<Pair>)) -> Result) {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
@@ -26,7 +27,8 @@ fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Re
     }
 }
 
-/// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and works.
+/// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and
+/// works.
 #[test]
 fn a_pair_that_is_not_at_rest_stays() {
     run(false, async |sim, _a, _b, way| {

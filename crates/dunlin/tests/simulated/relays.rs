@@ -121,7 +121,8 @@ fn whom_nobody_can_dial_is_relayed() {
     }
 }
 
-/// A channel by its name: the name service has brought them together. What is in a buffer goes as fast as it is received, in order.
+/// A channel by its name: the name service has brought them together. What is in a buffer goes as fast as it
+/// is received, in order.
 #[test]
 fn names_are_joined_over_a_relay() {
     for seed in 0..SEEDS {

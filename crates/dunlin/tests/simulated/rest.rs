@@ -1,4 +1,5 @@
-//! At rest nothing is left: whatever ends of channels have been through, when nobody has one any more all nodes have forgotten them.
+//! At rest nothing is left: whatever ends of channels have been through, when nobody has one any more all
+//! nodes have forgotten them.
 
 use std::sync::{Arc, Mutex};
 
@@ -275,11 +276,13 @@ fn nothing_is_left_of_a_fair() {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
     (first..first + of("DUNLIN_SEEDS").unwrap_or(60)).for_each(a_fair);
-    // What these have found: an end that was over could not go on at once; and a call through a keeper was asked for anew again and again.
+    // What these have found: an end that was over could not go on at once; and a call through a keeper was
+    // asked for anew again and again.
     [4871, 6914].into_iter().for_each(a_fair);
 }
 
-/// The receiver of a channel is shared, and has a handle at another node; the channel is poisoned, by either end, while it is claimed here or there, or not at all.
+/// The receiver of a channel is shared, and has a handle at another node; the channel is poisoned, by either
+/// end, while it is claimed here or there, or not at all.
 #[test]
 fn a_shared_receiver_that_was_poisoned_is_forgotten() {
     for (by_sender, claimed) in [true, false].into_iter().flat_map(|by| [None, Some(0), Some(1)].map(|at| (by, at))) {

@@ -87,7 +87,8 @@ fn a_channel_is_retired_while_its_receiver_moves() {
                     tx.retire();
                 });
                 let received = all(&mut rx?).await?;
-                // A new home that promised the sender fewer places than it has would break the connection between them.
+                // A new home that promised the sender fewer places than it has would break the connection
+                // between them.
                 let mut beside = (nodes[0].sender("beside").await?, nodes[moves].receiver("beside").await?);
                 sleep(Duration::from_millis(100)).await;
                 let (sent, ()) = par!(beside.0.send(7), async { assert_eq!(beside.1.recv().await, Ok(7)) });
@@ -336,7 +337,8 @@ fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
     }
 }
 
-/// A sender poisons its channel while the home of that moves: with too little strength, which does nothing, and then with enough, or it ends it in order.
+/// A sender poisons its channel while the home of that moves: with too little strength, which does nothing,
+/// and then with enough, or it ends it in order.
 #[test]
 fn a_sender_poisons_its_channel_while_its_receiver_moves() {
     for (policy, moves, then) in [fifo(4), unbounded(), overwrite_oldest(4)]
@@ -458,7 +460,8 @@ fn a_receiver_goes_on_with_what_is_buffered() {
     });
 }
 
-/// Ends in messages that are complete when they are sent, over a channel whose receiver moves and then ends: whoever has the other ends hears of it.
+/// Ends in messages that are complete when they are sent, over a channel whose receiver moves and then ends:
+/// whoever has the other ends hears of it.
 #[test]
 fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     for_all(0..60, &(), |sim, seed| {
@@ -498,7 +501,8 @@ fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     });
 }
 
-/// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is complete when it is sent.
+/// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is
+/// complete when it is sent.
 #[test]
 fn an_end_of_a_channel_that_was_poisoned_goes_on() {
     for (by_sender, policy) in [(true, rendezvous()), (true, fifo(4)), (false, rendezvous()), (false, fifo(4))] {
@@ -532,8 +536,8 @@ fn an_end_of_a_channel_that_was_poisoned_goes_on() {
     }
 }
 
-/// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the sender goes on: it is refused where the channel is kept, which is
-/// where it came from, too.
+/// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the
+/// sender goes on: it is refused where the channel is kept, which is where it came from, too.
 #[test]
 fn a_sender_goes_on_from_where_its_channel_was_retired() {
     for policy in [rendezvous(), fifo(2)] {
@@ -558,7 +562,8 @@ fn a_sender_goes_on_from_where_its_channel_was_retired() {
     }
 }
 
-/// A sender that has retired its channel goes to another node and comes back unused: nothing can be sent on it there, either.
+/// A sender that has retired its channel goes to another node and comes back unused: nothing can be sent on
+/// it there, either.
 #[test]
 fn a_sender_that_has_retired_its_channel_comes_back() {
     for policy in [rendezvous(), fifo(4), unbounded()] {
@@ -584,8 +589,9 @@ fn a_sender_that_has_retired_its_channel_comes_back() {
     }
 }
 
-/// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must not come before it does. Here it has been given by a
-/// node that is lost, so that nobody will say any more that it is settled.
+/// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must
+/// not come before it does. Here it has been given by a node that is lost, so that nobody will say any more
+/// that it is settled.
 #[test]
 fn a_sender_that_was_passed_on_goes_over_a_buffer() {
     for_all(0..20, &(), |sim, _| {
@@ -627,7 +633,8 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
     });
 }
 
-/// A channel of ends is retired by its receiver while messages wait behind one with an end that is in use: they were sent before, and come.
+/// A channel of ends is retired by its receiver while messages wait behind one with an end that is in use:
+/// they were sent before, and come.
 #[test]
 fn what_was_sent_behind_an_end_in_use_is_received() {
     for_all(0..60, &(), |sim, seed| {

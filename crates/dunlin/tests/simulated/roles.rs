@@ -483,7 +483,8 @@ fn a_member_whose_patience_ends_while_it_is_admitted_has_left() {
     });
 }
 
-/// The main node has taken a call, and its answer takes longer than the wait for it: it counts one member, once.
+/// The main node has taken a call, and its answer takes longer than the wait for it: it counts one member,
+/// once.
 #[test]
 fn a_member_whose_answer_is_late_joins_once() {
     run(async |sim| {

@@ -1,5 +1,5 @@
-//! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are cut: nobody comes between the values of a
-//! claim, and each send that is `Ok` is received once.
+//! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are
+//! cut: nobody comes between the values of a claim, and each send that is `Ok` is received once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -146,8 +146,8 @@ where
     Ok(handles)
 }
 
-/// The receiver is with the keeper of the shared sender, or at a node of its own, and in three of four seeds goes on between its receives; handles are at all nodes, and handles
-/// of handles.
+/// The receiver is with the keeper of the shared sender, or at a node of its own, and in three of four seeds
+/// goes on between its receives; handles are at all nodes, and handles of handles.
 fn a_choir(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -278,7 +278,8 @@ async fn mouth(sim: &Sim, nodes: &[Node], mut tx: Wanderer<Sender<Word>>, moves:
     Ok(())
 }
 
-/// The sender is with the keeper of the shared receiver, or at a node of its own, and in three of four seeds goes on between its sends.
+/// The sender is with the keeper of the shared receiver, or at a node of its own, and in three of four seeds
+/// goes on between its sends.
 fn an_audience(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -374,7 +375,8 @@ async fn actor(sim: &Sim, number: u32, mut shared: Shared<StageClient>, said: Sh
     }
 }
 
-/// A face is claimed at nodes of two applications, both of which its program has joined, and its other side is in one of them or at home.
+/// A face is claimed at nodes of two applications, both of which its program has joined, and its other side
+/// is in one of them or at home.
 fn a_stage_of_two_towns(seed: u64) {
     let sim = Sim::new(seed);
     let (said, told) = (Shout::default(), Shout::default());
@@ -438,7 +440,8 @@ fn a_face_is_claimed_in_two_applications() {
     seeds(60).for_each(a_stage_of_two_towns);
 }
 
-/// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
+/// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes
+/// send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
 fn a_receiver_that_moves(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -514,7 +517,8 @@ fn a_claim_ends_with_its_connection() {
         assert_eq!(heard?, (1, 1, 1));
         let began = sim.elapsed();
         sim.part(&a, &b);
-        // What is sent in the claim that is lost is on its way meanwhile. It is refused, and never received, not even when the nodes meet again.
+        // What is sent in the claim that is lost is on its way meanwhile. It is refused, and never received,
+        // not even when the nodes meet again.
         let (lost, mine) = par!(stage.send((1, 1, 2)), async {
             let mut mine = here.claim().await?;
             let waited = sim.elapsed() - began;
@@ -545,8 +549,9 @@ fn a_claim_ends_with_its_connection() {
     .unwrap();
 }
 
-/// Workers at nodes of their own, which share the receiver of the tasks and the sender of the results, and ask for the next task while a result is on its
-/// way: each task costs one round trip, as it would with two channels for each worker. All come back, each once.
+/// Workers at nodes of their own, which share the receiver of the tasks and the sender of the results, and
+/// ask for the next task while a result is on its way: each task costs one round trip, as it would with two
+/// channels for each worker. All come back, each once.
 #[test]
 fn workers_that_ask_ahead_take_one_round_trip_for_each_task() {
     const WORKERS: u64 = 8;

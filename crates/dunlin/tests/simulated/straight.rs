@@ -11,7 +11,8 @@ fn value(number: u8) -> Bytes {
     vec![number; 300_000].into()
 }
 
-/// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the keeper after all.
+/// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the
+/// keeper after all.
 #[test]
 fn what_cannot_be_read_comes_through_the_keeper() {
     cannot_be_read(false);
@@ -51,7 +52,7 @@ fn cannot_be_read(went_on: bool) {
     .unwrap();
 }
 
-/// The sender's node is lost while its value is offered: nobody waits for that value for ever.
+/// The sender's node is lost while its value is offered: no process waits for that value for ever.
 #[test]
 fn a_sender_that_is_lost_is_not_waited_for() {
     for seed in 0..20 {

@@ -1,5 +1,7 @@
-//! Values with ends in them that go from one node to another through a third one, which keeps the shared end between the two: in simulations, with random
-//! schedules, deadlines, choices, claims, and connections that are cut. Each end is where its value was received, or with its sender as it was; it works there, and nothing of it is left in between.
+//! Values with ends in them that go from one node to another through a third one, which keeps the shared end
+//! between the two: in simulations, with random schedules, deadlines, choices, claims, and connections that
+//! are cut. Each end is where its value was received, or with its sender as it was; it works there, and
+//! nothing of it is left in between.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -136,7 +138,8 @@ impl Log {
         }
     }
 
-    /// As `became`, where nodes are lost: who is told that nobody knows has it back, and so may have who received it. One of them can use it.
+    /// As `became`, where nodes are lost: who is told that nobody knows has it back, and so may have who
+    /// received it. One of them can use it.
     fn may_have_become(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) {
         let value = match sent {
             Ok(()) => {
@@ -346,7 +349,8 @@ fn ends_go_through_the_keeper_of_a_shared_receiver() {
     });
 }
 
-/// The keeper of the sender, handles at other nodes, and the receiver at yet another one; it may be shared there, with handles elsewhere: two keepers are in between.
+/// The keeper of the sender, handles at other nodes, and the receiver at yet another one; it may be shared
+/// there, with handles elsewhere: two keepers are in between.
 #[test]
 fn ends_go_through_the_keeper_of_a_shared_sender() {
     for_all_seeds(100, |sim, log| {
@@ -381,7 +385,8 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
     });
 }
 
-/// The keeper, or who receives, is lost at any moment: nobody waits for ever, and what is known to have been sent was received, once.
+/// The keeper, or who receives, is lost at any moment: nobody waits for ever, and what is known to have been
+/// sent was received, once.
 #[test]
 fn a_node_is_lost_while_ends_go_through() {
     for_all_seeds(100, |sim, log| {
@@ -466,7 +471,8 @@ fn with_sender() -> (Parcel, Receiver<u32>) {
     (Parcel { number: 1, cargo: Cargo::Says(tx) }, rx)
 }
 
-/// A shared receiver is declared with one encoding, and a handle of it goes over a channel with another one: what comes with an end in it is only for the keeper.
+/// A shared receiver is declared with one encoding, and a handle of it goes over a channel with another one:
+/// what comes with an end in it is only for the keeper.
 #[test]
 fn a_value_with_an_end_does_not_go_on_in_another_encoding() {
     let done = Sim::new(1).run(async {
@@ -491,7 +497,8 @@ fn a_value_with_an_end_does_not_go_on_in_another_encoding() {
     done.unwrap();
 }
 
-/// The receiver of a shared sender has come back to the keeper: what a handle elsewhere sends with an end in it does not come there.
+/// The receiver of a shared sender has come back to the keeper: what a handle elsewhere sends with an end in
+/// it does not come there.
 #[test]
 fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
     let done = Sim::new(1).run(async {

@@ -107,7 +107,8 @@ fn two_pairs_of_a_name_meet() {
             let halves = [(&a, &c), (&a, &d), (&b, &c), (&b, &d)];
             halves.iter().for_each(|(one, other)| sim.part(one, other));
 
-            // Each half has a pair of this name, once the second has noticed that it is alone; and an end of another.
+            // Each half has a pair of this name, once the second has noticed that it is alone; and an end of
+            // another.
             let (mut tx, mut rx) = (a.sender::<u32>("tides").await?, b.receiver::<u32>("tides").await?);
             let (sent, received) = par!(tx.send(1), rx.recv());
             assert_eq!((sent?, received?), ((), 1));
@@ -347,7 +348,8 @@ fn a_channel_is_retired_behind_what_was_sent_also_when_its_receiver_moves() {
     }
 }
 
-/// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel goes on elsewhere.
+/// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel
+/// goes on elsewhere.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {
     for seed in 0..100 {

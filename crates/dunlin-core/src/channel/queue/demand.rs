@@ -161,7 +161,8 @@ impl<T> Queue<T> {
             // A bound on those who wait to receive is for those who are here.
             let _ = self.watch(handle, waker, after);
         } else {
-            // If this agent was woken, a receive elsewhere tries again, and passes the wake on when it answers or gives up.
+            // If this agent was woken, a receive elsewhere tries again, and passes the wake on when it
+            // answers or gives up.
             self.unwatch_quietly(handle, after);
         }
         None

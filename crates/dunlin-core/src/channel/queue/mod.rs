@@ -272,7 +272,8 @@ pub(crate) struct Queue<T> {
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
     watchers: Watchers,
-    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and others that wait so.
+    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and others that
+    /// wait so.
     has_turn: bool,
     /// Those who wait only for the channel to end.
     idle: Vec<Idle>,
@@ -766,8 +767,9 @@ impl<T> Queue<T> {
         Stand::Pending
     }
 
-    /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made when its operation was a branch of another
-    /// choice, or was awaited: whoever takes it decides something else. One that has been taken, or may have been, is only waited for.
+    /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made when its
+    /// operation was a branch of another choice, or was awaited: a receive that takes it decides another choice. One
+    /// that has been taken, or may have been, is only waited for.
     pub(crate) fn is_offered_by(&self, ticket: u64, own: Option<&Decision>) -> bool {
         let Some(index) = self.find(ticket) else {
             return !self.stranded.iter().any(|s| s.ticket == ticket) || own.is_some_and(|own| own.decided().is_some());
@@ -779,7 +781,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes an offer of a pooled value back that does not stand for the choice that asks, or learns what has become of it.
+    /// Takes an offer of a pooled value back that does not stand for the choice that asks, or learns what has
+    /// become of it.
     pub(crate) fn retract(
         &mut self,
         ticket: u64,
@@ -857,8 +860,8 @@ impl<T> Queue<T> {
         Stand::Taken
     }
 
-    /// Takes an offer back that does not stand for the choice that asks. `false`: an extended receive has the value, or an agent, which is asked
-    /// for it.
+    /// Takes an offer back that does not stand for the choice that asks. `false`: an extended receive has the
+    /// value, or an agent, which is asked for it.
     pub(crate) fn take_back(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> bool {
         // Of one that is expiring the answer is awaited as it is.
         let expires = self.away(ticket).is_some_and(|away| away.asked_back && !away.anew);
@@ -1106,8 +1109,9 @@ impl<T> Queue<T> {
         }
         let due = self.watchers.watch(handle, waker, &mut after.stale);
         self.end_turn(&mut after.wakes);
-        // The receiver has seen everything here. Whatever turned it away (a busy choice, a claim) wakes receivers later. An absent
-        // value that it could not ask for, because it has asked for another one, is left to the next receiver.
+        // The receiver has seen everything here. Whatever turned it away (a busy choice, a claim) wakes
+        // receivers later. An absent value that it could not ask for, because it has asked for another one,
+        // is left to the next receiver.
         if due.pass_on && (self.inlet.is_some() || !self.lone_inlets.is_empty()) {
             self.settle_wakes(due, after);
         }
@@ -1129,7 +1133,8 @@ impl<T> Queue<T> {
         self.release_asks(handle, after);
     }
 
-    /// A receive was polled and has not looked, because its choice is decided, or reserved, for another branch.
+    /// A receive was polled and has not looked, because its choice is decided, or reserved, for another
+    /// branch.
     pub(crate) fn step_aside(&mut self, handle: Handle, after: &mut After<T>) {
         let due = self.watchers.step_aside(handle);
         self.end_turn(&mut after.wakes);
@@ -1174,8 +1179,8 @@ impl<T> Queue<T> {
         !self.buffer.is_empty() || self.offers.iter().any(left)
     }
 
-    /// Something can be taken, or asked for, that could not be before: wakes some of the parked receivers. They wake the others
-    /// where that is needed ([`watchers`]). `true` if one was parked.
+    /// Something can be taken, or asked for, that could not be before: wakes some of the parked receivers.
+    /// They wake the others where that is needed ([`watchers`]). `true` if one was parked.
     pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
         if !self.receiver_claimed {
             return self.watchers.wake_some(wakes);
@@ -1339,7 +1344,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A claim of the receiver has ended. Receives that it held back look again; if the channel has ended meanwhile, all of them return.
+    /// A claim of the receiver has ended. Receives that it held back look again; if the channel has ended
+    /// meanwhile, all of them return.
     pub(crate) fn end_receiver_claim(&mut self, ends: Ends, after: &mut After<T>) {
         self.rouse(after);
         if ends.no_senders {

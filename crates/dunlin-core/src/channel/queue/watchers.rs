@@ -1,27 +1,33 @@
 //! The receivers of a channel that wait, and which of them a value wakes.
 //!
-//! An unshared receiver waits alone and has a place of its own here. The handles of a shared receiver form a [`Crowd`].
+//! An unshared receiver waits alone and has a place of its own here. The handles of a shared receiver form a
+//! [`Crowd`].
 //!
-//! Waking all of a crowd for one value would cost as much as the crowd is large. A value therefore wakes at most
-//! [`WAKES_MAX`] parked receivers, the oldest first, and each of them is responsible for its wake:
+//! Waking all of a crowd for one value would cost as much as the crowd is large. A value therefore wakes at
+//! most [`WAKES_MAX`] parked receivers, the oldest first, and each of them is responsible for its wake:
 //!
 //! 1. *News* is whatever a receiver may take, or ask for, and could not before. Each news begins a new round.
-//! 2. A woken receiver looks into the channel when it is polled. If it is dropped, or its choice goes elsewhere, or it leaves
-//!    something behind, it wakes the next receiver that has not looked in this round ([`Watchers::pass_on`]).
-//! 3. A woken receiver may never be polled. If something is left at the next tick ([`waits::advance`]), all receivers that have
-//!    not looked in this round are woken, and those woken before count as [asleep](Stands::Asleep). On a busy channel a value
-//!    is nearly always on its way: if sixteen values were taken since the last tick, this step waits for one more tick.
+//! 2. A woken receiver looks into the channel when it is polled. If it is dropped, or its choice goes
+//!    elsewhere, or it leaves something behind, it wakes the next receiver that has not looked in this round
+//!    ([`Watchers::pass_on`]).
+//! 3. A woken receiver may never be polled. If something is left at the next tick ([`waits::advance`]), all
+//!    receivers that have not looked in this round are woken, and those woken before count as
+//!    [asleep](Stands::Asleep). On a busy channel a value is nearly always on its way: if sixteen values were
+//!    taken since the last tick, this step waits for one more tick.
 //!
-//! While something is left, either a woken receiver has yet to look, or all receivers have looked in vain. Without rule 2, a
-//! dropped receiver would lose a wake; without rule 3, receivers that are not polled would keep a value from one that is.
+//! While something is left, either a woken receiver has yet to look, or all receivers have looked in vain.
+//! Without rule 2, a dropped receiver would lose a wake; without rule 3, receivers that are not polled would
+//! keep a value from one that is.
 //!
-//! If woken receivers are polled soon, all but one of the sixteen look in vain. A crowd of more than sixteen adapts: a round in
-//! which half of the woken receivers look in vain halves how many the next round wakes, down to [`WAKES_MIN`]. Rule 3 sets it back to
-//! sixteen. A crowd of sixteen or fewer is woken as a whole.
+//! If woken receivers are polled soon, all but one of the sixteen look in vain. A crowd of more than sixteen
+//! adapts: a round in which half of the woken receivers look in vain halves how many the next round wakes,
+//! down to [`WAKES_MIN`]. Rule 3 sets it back to sixteen. A crowd of sixteen or fewer is woken as a whole.
 //!
-//! No step depends on the number of parked receivers, but the expiry of one where their number is bounded: that goes over all. A table finds the place of a handle. Two linked lists hold the
-//! places of the parked receivers, by age, and of the woken ones. A receiver that looked in vain returns to the position of its
-//! age; the search begins at the last receiver that returned, and ends after [`STEPS_MAX`] steps wherever it is.
+//! No step depends on the number of parked receivers, but the expiry of one where their number is bounded:
+//! that goes over all. A table finds the place of a handle. Two linked lists hold the places of the parked
+//! receivers, by age, and of the woken ones. A receiver that looked in vain returns to the position of its
+//! age; the search begins at the last receiver that returned, and ends after [`STEPS_MAX`] steps wherever it
+//! is.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -34,11 +40,12 @@ use crate::lock::{Guard, Lock};
 use crate::share::{Patient, be_patient};
 use crate::{waits, wakers};
 
-/// How many parked receivers one value wakes at most. More than one, so that a receiver which is not polled rarely costs a
-/// tick; few, so that the others cost nothing.
+/// How many parked receivers one value wakes at most. More than one, so that a receiver which is not polled
+/// rarely costs a tick; few, so that the others cost nothing.
 pub(crate) const WAKES_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
-/// How many a value wakes if woken receivers are polled soon. Two, so that a single receiver which is not polled costs no tick.
+/// How many a value wakes if woken receivers are polled soon. Two, so that a single receiver which is not
+/// polled costs no tick.
 const WAKES_MIN: usize = 2;
 
 /// How far a receiver that looked in vain searches for its place.
@@ -166,7 +173,8 @@ impl Watchers {
         self.places().is_some_and(|mut places| places.wake_one(handle, wakes))
     }
 
-    /// Wakes all parked receivers: the channel has ended, or what they may do has changed. `true` if one was parked.
+    /// Wakes all parked receivers: the channel has ended, or what they may do has changed. `true` if one was
+    /// parked.
     pub(super) fn wake_all(&mut self, wakes: &mut Wakes) -> bool {
         let woke = self.wake_end(wakes);
         self.places().is_some_and(|mut places| places.wake_all(wakes)) || woke
@@ -224,8 +232,8 @@ impl Watchers {
         usize::from(end) + self.places().map_or(0, |places| places.counted)
     }
 
-    /// Ends the receiver that has waited longest, or else shortest, with an error. `true`: it had been woken, and its wake has to be
-    /// passed on.
+    /// Ends the receiver that has waited longest, or else shortest, with an error. `true`: it had been woken,
+    /// and its wake has to be passed on.
     pub(super) fn expire(&mut self, longest: bool, wakes: &mut Wakes) -> bool {
         let end = !matches!(self.end_stands, Stands::Absent | Stands::Expired);
         if let Some(mut places) = self.places()
@@ -271,8 +279,8 @@ impl Hasher for Spread {
 
 /// The handles of a shared receiver that wait.
 ///
-/// It has its own lock, taken under the channel's, because ticks reach it directly. They cannot go through the channel, whose values
-/// need not be `Send` or `'static`.
+/// It has its own lock, taken under the channel's, because ticks reach it directly. They cannot go through
+/// the channel, whose values need not be `Send` or `'static`.
 #[derive(Default)]
 struct Crowd {
     places: Lock<Places>,
@@ -321,7 +329,8 @@ struct Places {
     next_age: u64,
     /// How many the next round wakes, if more than [`WAKES_MAX`] are parked.
     width: usize,
-    /// How many woken receivers have looked in vain in this round, without those that a tick woke: they count from below zero.
+    /// How many woken receivers have looked in vain in this round, without those that a tick woke: they count
+    /// from below zero.
     in_vain: isize,
     /// How many receivers are parked.
     parked_count: usize,

@@ -1,8 +1,9 @@
 //! A process that is no branch of a `par!`, as its runtime polls it.
 //!
-//! In dev builds it is polled with a waker of the core's own, as a branch is, and counted: then it is known whether every process waits,
-//! and whether code outside of dunlin has kept a waker and so could end a wait ([`waits::activity`]). Each poll by the runtime is still one poll of
-//! the process. In other builds, and where a waker is not two numbers, it is polled as it is.
+//! In dev builds it is polled with a waker of the core's own, as a branch is, and counted: then it is known
+//! whether every process waits, and whether code outside of dunlin has kept a waker and so could end a wait
+//! ([`waits::activity`]). Each poll by the runtime is still one poll of the process. In other builds, and
+//! where a waker is not two numbers, it is polled as it is.
 
 use std::fmt;
 use std::future::Future;
@@ -99,12 +100,13 @@ mod counted {
             let header = HEADERS.take();
             // What a stale waker of the entry's last user left behind.
             header.remote.lock().inbox.clear();
-            // SAFETY: nobody polls on this entry yet, so `owner` is 0 and the entry is ours alone.
+            // SAFETY: no poll uses this entry yet, so `owner` is 0 and the entry is ours alone.
             unsafe {
                 header.local(|local| {
                     local.fill(1);
                     local.pop();
-                    // One operation that is refused ends the poll: this is no `par!` with a budget of its own.
+                    // One operation that is refused ends the poll: this is no `par!` with a budget of its
+                    // own.
                     local.operations = 0;
                 });
             }
@@ -121,7 +123,8 @@ mod counted {
                 Some(task) if task.will_wake(cx.waker()) => None,
                 task => task.replace(keep(cx.waker())),
             };
-            // Whatever woke the process has what it wanted: the process is polled. What comes from here on wakes the task.
+            // Whatever woke the process has what it wanted: the process is polled. What comes from here on
+            // wakes the task.
             remote.inbox.clear();
             header.has_mail.store(false, Ordering::Relaxed);
             drop(remote);

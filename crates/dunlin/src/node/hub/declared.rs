@@ -385,8 +385,8 @@ impl Hub {
     /// Until its other face is found, a deadline at this end says that it is missing.
     fn say_unmatched(&mut self, cx: &mut Locked<'_>, number: u64) {
         let Some(end) = self.ends.get(&number) else { return };
-        // Who asks for a handle of a shared end, or for the main node, says what is missing itself. An acceptor is not
-        // among those that wait: it knows by itself whether a client has come.
+        // Who asks for a handle of a shared end, or for the main node, says what is missing itself. An
+        // acceptor is not among those that wait: it knows by itself whether a client has come.
         if end.options.reserved || !(matches!(end.role, Role::Acceptor(_)) || self.is_waiting(number)) {
             return;
         }

@@ -47,8 +47,10 @@ pub trait Network: Send + Sync + 'static {
     /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
-    /// Whether `address` is on this host, or in this program, whatever host it is used on. A refusal there is the word of this host: two of them in succession say that the node that
-    /// listened there has ended, while elsewhere some time has to lie between ([`refused`](crate::node::NodeBuilder::refused)). Default: no.
+    /// Whether `address` is on this host, or in this program, whatever host it is used on. A refusal there is
+    /// the word of this host: two of them in succession say that the node that listened there has ended,
+    /// while elsewhere some time has to lie between ([`refused`](crate::node::NodeBuilder::refused)).
+    /// Default: no.
     fn is_local(&self, address: &str) -> bool {
         let _ = address;
         false
@@ -192,7 +194,8 @@ impl Networks {
         network.dial(rest).await
     }
 
-    /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is not.
+    /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is
+    /// not.
     pub fn is_local(&self, address: &str) -> bool {
         self.pick(address).is_ok_and(|(network, rest)| network.is_local(rest))
     }

@@ -15,12 +15,12 @@ use crate::node::driver::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 
-/// So often a member that waits asks anew for the main node. It may have been told of one that is lost, which it would
-/// hear of itself only after the grace period.
+/// So often a member that waits asks anew for the main node. It may have been told of one that is lost, which
+/// it would hear of itself only after the grace period.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// Begins to enrol with the main node. The task ends with the node, and not with the wait for the answer: the main
-/// node may have taken the call by then, and has to be told that this node leaves.
+/// Begins to enrol with the main node. The task ends with the node, and not with the wait for the answer: the
+/// main node may have taken the call by then, and has to be told that this node leaves.
 pub(super) fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> (Own, impl Future<Output = Result<(), NodeError>>) {
     let (entered, answer) = oneshot::channel();
     let task = world::spawn_own(belong(roles.clone(), driver.clone(), entered));
@@ -196,8 +196,8 @@ async fn enrol(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Entry, NameEr
     Ok(Entry::Leaves(taken))
 }
 
-/// Calls the main node, until the node is to leave, or the call is to be made anew. What then became of it is the
-/// truth: a call that is dropped might have been taken.
+/// Calls the main node, until the node is to leave, or the call is to be made anew. What then became of it is
+/// the truth: a call that is dropped might have been taken.
 async fn call(roles: Arc<Roles>, face: MembershipClient) -> Answer {
     let MembershipClient { mut enrol, notices, leaves } = face;
     let enrolment = Enrolment { notices, leaves };

@@ -31,10 +31,12 @@
 //!
 //! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
 //!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
-//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be started as soon as
-//!   that is noticed, and the name service's lease of 3 s is over. The death of a process on the same host is noticed at once, otherwise at the latest after
-//!   [`NodeBuilder::grace`]. Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
-//!   when it comes. What holds of names in a network that is split holds of the main node's: each part may have one.
+//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be
+//!   started as soon as that is noticed, and the name service's lease of 3 s is over. The death of a process
+//!   on the same host is noticed at once, otherwise at the latest after [`NodeBuilder::grace`]. Its members
+//!   are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
+//!   when it comes. What holds of names in a network that is split holds of the main node's: each part may
+//!   have one.
 //! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
 //!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
 //!   has not left is in [`NodeError::Stragglers`].
@@ -345,8 +347,8 @@ enum Leave {
     Said,
 }
 
-/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle was
-/// dropped waits for its members.
+/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle
+/// was dropped waits for its members.
 pub(super) const SAY_LEAVING: Duration = Duration::from_secs(1);
 
 impl Roles {
@@ -417,8 +419,8 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
     match entered {
         Ok(()) => Ok(node),
         Err(why) => {
-            // It gives up its addresses. If that takes longer, it goes on without this call: a main node may have
-            // admitted it meanwhile, and has to be told.
+            // It gives up its addresses. If that takes longer, it goes on without this call: a main node may
+            // have admitted it meanwhile, and has to be told.
             let _ = world::within(AGAIN, node.leave()).await;
             Err(why)
         }
