@@ -674,7 +674,7 @@ impl Machine {
                 }
                 return self.act_close(socket, Closed::Superseded);
             }
-            if !instead && self.unconfirmed(node).is_some() && self.yields(now, node) {
+            if !instead && self.unconfirmed(node).next().is_some() && self.yields(now, node) {
                 return self.act_close(socket, Closed::Superseded);
             }
         }
@@ -1286,7 +1286,8 @@ impl Machine {
         if !stands {
             return self.close(now, id, Closed::Superseded);
         }
-        if let Some(theirs) = self.unconfirmed(node)
+        let theirs = self.unconfirmed(node).next();
+        if let Some(theirs) = theirs
             && !self.keeps_mine(node, id, theirs)
             && self.yields(now, node)
         {
@@ -1334,9 +1335,10 @@ impl Machine {
     /// This node's own socket carries the connection. Those that the other one has dialled, and has not
     /// confirmed, are not to take its place, if the other one gives way as well. A socket of that node's that
     /// this one has answered, and the node not confirmed yet.
-    fn unconfirmed(&self, node: NodeId) -> Option<SocketId> {
-        let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
-        self.sockets.iter().find(|(_, socket)| of_it(socket)).map(|(id, _)| *id)
+    fn unconfirmed(&self, node: NodeId) -> impl Iterator<Item = SocketId> {
+        let of_it =
+            move |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
+        self.sockets.iter().filter(move |(_, socket)| of_it(socket)).map(|(id, _)| *id)
     }
 
     /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and
@@ -1353,9 +1355,7 @@ impl Machine {
     }
 
     fn drop_answered(&mut self, now: Time, node: NodeId, mine: SocketId) {
-        let of_it = |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
-        let theirs = self.sockets.iter().filter(|(_, socket)| of_it(socket)).map(|(id, _)| *id);
-        let dropped: Vec<SocketId> = theirs.filter(|id| self.keeps_mine(node, mine, *id)).collect();
+        let dropped: Vec<SocketId> = self.unconfirmed(node).filter(|id| self.keeps_mine(node, mine, *id)).collect();
         dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
     }
 

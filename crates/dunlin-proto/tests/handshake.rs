@@ -1,7 +1,7 @@
 //! Who may connect, and what those are told who may not: the tables of `docs/wire.md`.
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{Frame, Names, VERSIONS, codec};
@@ -77,15 +77,17 @@ fn confirms(machine: &mut Machine, socket: u64) -> Vec<(SocketId, Closed)> {
     closed(machine)
 }
 
+fn dial_of(machine: &mut Machine) -> DialId {
+    let of = |action| if let Action::Dial(dial, _) = action { Some(dial) } else { None };
+    std::iter::from_fn(|| machine.poll()).find_map(of).expect("it dials")
+}
+
 /// The machine has dialled this node and said hello on the socket.
 fn dials(machine: &mut Machine, node: u128, socket: u64) {
     machine.learn(NodeId(node), &["there".to_owned()]);
     machine.connect(NOW, NodeId(node));
-    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
-        Action::Dial(dial, _) => Some(dial),
-        _ => None,
-    });
-    machine.dialled(NOW, dial.expect("it dials"), SocketId(socket));
+    let dial = dial_of(machine);
+    machine.dialled(NOW, dial, SocketId(socket));
 }
 
 #[test]
@@ -108,11 +110,8 @@ fn busy_machine(config: Config) -> Machine {
     admitted(&mut machine, 1, &hello(life(10, 1), 1));
     dials(&mut machine, 30, 2);
     machine.introduce("anybody".to_owned());
-    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
-        Action::Dial(dial, _) => Some(dial),
-        _ => None,
-    });
-    machine.dialled(NOW, dial.expect("it dials"), SocketId(3));
+    let dial = dial_of(&mut machine);
+    machine.dialled(NOW, dial, SocketId(3));
     std::iter::from_fn(|| machine.poll()).for_each(drop);
     machine
 }
@@ -247,11 +246,8 @@ fn a_socket_that_is_never_confirmed_holds_a_dial_up_once() {
     let soon = machine.next_tick().expect("it dials again");
     assert!(soon <= NOW + std::time::Duration::from_millis(100));
     machine.tick(soon);
-    let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
-        Action::Dial(dial, _) => Some(dial),
-        _ => None,
-    });
-    machine.dialled(soon, dial.expect("it dials again"), SocketId(4));
+    let dial = dial_of(&mut machine);
+    machine.dialled(soon, dial, SocketId(4));
     let mut out = Vec::new();
     assert!(machine.fill(soon, SocketId(4), 1000, &mut out) > 0, "it says hello");
 }
