@@ -6,6 +6,25 @@ use dunlin::{Admit, Buffering, ClaimError, Overflow, RecvError, SendError, Why, 
 use dunlin_laws::{Feature, Full, Kind, Rig, Simulated, Transport, kinds, laws, run};
 use serde::{Deserialize, Serialize};
 
+/// Keeps the newest: a policy of a user's.
+#[derive(Clone)]
+struct ShedLoad {
+    high: usize,
+}
+
+impl Buffering for ShedLoad {
+    fn admit(&mut self, queued: usize) -> Admit {
+        if queued < self.high { Admit::Keep } else { Admit::DropOldest }
+    }
+}
+
+dunlin::laws! {
+    mod shed_load;
+    policy: ShedLoad { high: 3 },
+    room: 3,
+    full: DropsOldest,
+}
+
 #[test]
 fn two_nodes_in_a_simulation() {
     let report = run(&Simulated::default(), &kinds(), &laws());
