@@ -161,14 +161,14 @@ impl Machine {
     pub(crate) fn stir(&mut self, socket: SocketId) -> Option<SocketId> {
         let key = *self.relays.sockets.get(&socket)?;
         self.relays.end(key)?.stirred = true;
-        self.connections.get(&key.0).and_then(Connection::socket)
+        self.connections.get(key.0).and_then(Connection::socket)
     }
 
     /// A relayed socket is to be closed: at once, but behind its last word, if it has one.
     pub(crate) fn close_relayed(&mut self, socket: SocketId) {
         let Some(key) = self.relays.sockets.get(&socket).copied() else { return };
         let says_more =
-            self.sockets.get(&socket).is_some_and(|s| matches!(s.phase, Phase::Parting) && s.ready.is_some());
+            self.sockets.get(socket).is_some_and(|s| matches!(s.phase, Phase::Parting) && s.ready.is_some());
         if !says_more {
             return self.end_stream(key);
         }
@@ -189,7 +189,7 @@ impl Machine {
             self.relays.sockets.remove(&end.socket);
         }
         if !self.relays.needs(key.0)
-            && let Some(connection) = self.connections.get_mut(&key.0)
+            && let Some(connection) = self.connections.get_mut(key.0)
             && std::mem::take(&mut connection.goodbye_waits)
         {
             self.push(key.0, Frame::Goodbye);
@@ -216,7 +216,7 @@ impl Machine {
                 && !end.stirred
             {
                 let socket = end.socket;
-                self.sockets.remove(&socket);
+                self.sockets.remove(socket);
                 self.end_stream(key);
             }
         }
@@ -311,7 +311,7 @@ impl Machine {
                     }
                     let socket = end.socket;
                     if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
-                        self.sockets.get(&socket).map(|s| &s.phase)
+                        self.sockets.get(socket).map(|s| &s.phase)
                     {
                         let node = *node;
                         self.relay_refused(node, from, why);

@@ -489,7 +489,7 @@ impl Machine {
         not_taken
             .extend(backlog.iter().filter(|(_, what)| !matches!(what, Waiting::Sent(_))).map(|(ticket, _)| *ticket));
         for (ticket, standing) in open {
-            let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
+            let unsent = || self.connections.get(node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
             match standing {
                 Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
                 Standing::Firm if unsent() => not_taken.push(ticket),

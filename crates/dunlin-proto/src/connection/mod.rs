@@ -8,6 +8,7 @@
 pub(crate) mod death;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod table;
 pub(crate) mod window;
 
 use std::time::Duration;
@@ -137,8 +138,8 @@ pub(crate) struct Dialling {
     pub(crate) help: Help,
     /// Who can be asked to help, the next one last.
     pub(crate) helpers: Vec<NodeId>,
-    /// How many have been asked.
-    pub(crate) asked: usize,
+    /// The last who was looked at as a helper. The next search begins behind it.
+    pub(crate) asked: Option<NodeId>,
     /// Who would not relay.
     pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
 }
@@ -166,7 +167,7 @@ impl Dialling {
         self.for_others = false;
         self.reports = None;
         self.help = Help::None;
-        self.asked = 0;
+        self.asked = None;
         self.unrelayed = None;
     }
 }
@@ -192,6 +193,8 @@ pub(crate) struct Connection {
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
+    /// When something has to be done for it at the latest: see [`table`].
+    due: Option<Time>,
     pub(crate) addresses: Vec<String>,
     pub(crate) listeners: Listeners,
     /// Who has told of this node, the latest first.
@@ -235,6 +238,7 @@ impl Connection {
             ended_flushed: false,
             was_up: false,
             carried: Carried::Idle,
+            due: None,
             addresses: Vec::new(),
             listeners: Listeners::default(),
             introducers: Vec::new(),

@@ -56,12 +56,12 @@ impl Machine {
         }
         connection.carried = Carried::Lost { since: now, until };
         if is_replaced {
-            return self.due_at(until);
+            return self.due_at(node, until);
         }
         if connection.dialling.next.is_none_or(|next| next < now) {
             connection.dialling.next = Some(now);
         }
-        self.due_at(until);
+        self.due_at(node, until);
         self.dial_if_due(now, node);
         self.seek_help(now, node);
     }
@@ -85,7 +85,7 @@ impl Machine {
         let dialling = &mut connection.dialling;
         let Some(next) = dialling.next.filter(|_| dialling.running.is_none()) else { return };
         if next > now {
-            return self.due_at(next);
+            return self.due_at(node, next);
         }
         dialling.next = None;
         if relayed {
@@ -125,7 +125,7 @@ impl Machine {
     pub(super) fn probe_later(&mut self, now: Time, node: NodeId) {
         let at = now + self.random.jitter(self.config.redial);
         self.connection(node).dialling.next = Some(at);
-        self.due_at(at);
+        self.due_at(node, at);
     }
 
     /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
@@ -234,7 +234,7 @@ impl Machine {
     /// There is no socket to be had.
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
         if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id)
-            && let Some(connection) = self.connections.get_mut(node)
+            && let Some(connection) = self.connections.get_mut(*node)
         {
             connection.listeners.not_refused(address);
         }
@@ -268,7 +268,7 @@ impl Machine {
     /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
     /// and its connection over.
     pub(super) fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
-        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        let Some(connection) = self.connections.get_mut(node) else { return false };
         // A dial that outlasts its need, or is for another node, says nothing of the next loss.
         let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
         if !needed || self.replaced.is_some() {
@@ -283,7 +283,7 @@ impl Machine {
     /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
     /// which that node listens can be dialled at no cost, to know them when they refuse.
     pub fn is_near(&mut self, socket: SocketId) {
-        if let Some(socket) = self.sockets.get_mut(&socket) {
+        if let Some(socket) = self.sockets.get_mut(socket) {
             socket.near = true;
         }
     }
@@ -295,8 +295,8 @@ impl Machine {
         }
         let is_check = |wanted: &Wanted| matches!(wanted, Wanted::Check(_));
         let dials = self.dials.values().filter(|dial| is_check(&dial.wanted)).count();
-        let greeting = |socket: &&Socket| matches!(&socket.phase, Phase::Greeting { wanted, .. } if is_check(wanted));
-        let running = dials + self.sockets.values().filter(greeting).count();
+        let greeting = |socket: &Socket| matches!(&socket.phase, Phase::Greeting { wanted, .. } if is_check(wanted));
+        let running = dials + self.sockets.shaking().filter(|(_, socket)| greeting(socket)).count();
         for address in self.connection(node).listeners.take_unasked(CHECKS_MAX.saturating_sub(running)) {
             self.dial(Wanted::Check(node), address);
         }

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::outbox::Recalled;
-use crate::connection::{Carried, Connection, Down};
+use crate::connection::{Carried, Down};
 use crate::id::{ChannelId, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
@@ -31,7 +31,7 @@ impl Machine {
     ) {
         // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
         let mut bytes = bytes;
-        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(connection) = self.connections.get_mut(node) else { return };
         connection.hears(now, &self.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
         loop {
@@ -67,17 +67,17 @@ impl Machine {
                 return self.violation(now, node, "it does not read what it asks for");
             }
             // What was heard may have ended the socket.
-            match self.sockets.get(&id) {
+            match self.sockets.get(id) {
                 Some(Socket { phase: Phase::Carries(_), .. }) => {}
                 _ => return,
             }
         }
         let (within_frame, rest) = (begun || !arrived.is_empty(), arrived.len() as u64);
-        if let Some(socket) = self.sockets.get_mut(&id) {
+        if let Some(socket) = self.sockets.get_mut(id) {
             socket.arrived = arrived;
         }
         let ack_delay = self.config.ack_delay;
-        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(connection) = self.connections.get_mut(node) else { return };
         connection.inbox.within_frame = within_frame;
         // It counts when it is read.
         connection.traffic.read -= rest;
@@ -86,7 +86,7 @@ impl Machine {
                 self.act_write(id);
             } else if connection.ack_at.is_none() {
                 connection.ack_at = Some(now + ack_delay);
-                self.due_at(now + ack_delay);
+                self.due_at(node, now + ack_delay);
             }
         }
     }
@@ -101,7 +101,7 @@ impl Machine {
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
         let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
         if numbered {
-            let connection = self.connections.entry(node).or_insert_with(Connection::new);
+            let connection = self.connections.get_or_insert(node);
             connection.outbox.meets(now, false, &frame, &self.config);
             let inbox = &mut connection.inbox;
             if inbox.again > 0 {
@@ -123,7 +123,7 @@ impl Machine {
             Frame::Confirm if planted!(UnconfirmedResumed) => {}
             Frame::Confirm => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
-                let connection = self.connections.get_mut(&node).ok_or("an acknowledgement from nobody")?;
+                let connection = self.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
                 let was_full = !connection.outbox.has_something(&self.config);
                 let before = connection.outbox.acked();
                 if !connection.outbox.acknowledge(now, seen, &self.config) {

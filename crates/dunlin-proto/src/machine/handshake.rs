@@ -40,12 +40,8 @@ impl Machine {
     /// The last word on a socket. It stays known until the driver has fetched it.
     pub(super) fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
         let until = now + self.config.handshake;
-        if let Some(socket) = self.sockets.get_mut(&id) {
-            socket.until = until;
-            socket.ready = Some(last);
-            socket.phase = Phase::Parting;
+        if self.sockets.parts(id, last, until) {
             self.act_close(id, why);
-            self.due_at(until);
         }
     }
 
@@ -84,7 +80,7 @@ impl Machine {
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.me;
-        if !self.connections.contains_key(&node) {
+        if !self.connections.contains(node) {
             if introduces && !self.leaving {
                 return self.introduce_myself(now, id, version);
             }
@@ -92,7 +88,7 @@ impl Machine {
                 return self.refuse(now, id, Refusal::Busy);
             }
         }
-        let known = self.connections.get(&node);
+        let known = self.connections.get(node);
         let met = known.and_then(|connection| connection.met);
         if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
             return self.refuse(now, id, Refusal::Stale(met));
@@ -146,7 +142,7 @@ impl Machine {
             answered,
         };
         let welcome = self.say_welcome(version, answered);
-        let socket = self.sockets.get_mut(&id).expect("it is the one that arrived");
+        let socket = self.sockets.get_mut(id).expect("it is the one that arrived");
         socket.ready = Some(welcome);
         if planted!(UnconfirmedResumed) {
             return self.confirmed(now, id, promise);
@@ -165,7 +161,7 @@ impl Machine {
     /// has said; something else may have changed it meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
         let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, answered } = promise;
-        let room = self.connections.contains_key(&node) || self.connections.len() < self.config.peers_max;
+        let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
         if self.replaced.is_some() || !room {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
         }
@@ -237,17 +233,17 @@ impl Machine {
 
     /// At the dialling side.
     pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
-        let Some(Phase::Greeting { wanted, run, address }) = self.sockets.get(&id).map(|socket| &socket.phase) else {
+        let Some(Phase::Greeting { wanted, run, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
             return;
         };
         let (wanted, said_run, address) = (*wanted, *run, address.clone());
         let life = welcome.me;
         let Wanted::Node(node) = wanted else {
             // It was only an introduction.
-            self.sockets.remove(&id);
+            self.sockets.remove(id);
             self.act_close(id, Closed::Over);
             if let Wanted::Check(node) = wanted {
-                if let Some(connection) = self.connections.get_mut(&node).filter(|_| node == life.node) {
+                if let Some(connection) = self.connections.get_mut(node).filter(|_| node == life.node) {
                     connection.listeners.reached(life.incarnation, &address);
                 }
                 return;
@@ -315,7 +311,7 @@ impl Machine {
         self.drop_answered(now, node, id);
         let mut confirm = BytesMut::new();
         codec::encode(&Frame::Confirm, &mut confirm);
-        self.sockets.get_mut(&id).expect("the handshake went over it").ready = Some(confirm.freeze());
+        self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(confirm.freeze());
         self.carry_by(now, node, id);
     }
 
@@ -325,7 +321,7 @@ impl Machine {
     pub(super) fn unconfirmed(&self, node: NodeId) -> impl Iterator<Item = SocketId> {
         let of_it =
             move |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
-        self.sockets.iter().filter(move |(_, socket)| of_it(socket)).map(|(id, _)| *id)
+        self.sockets.shaking().filter(move |(_, socket)| of_it(socket)).map(|(id, _)| id)
     }
 
     /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and
@@ -337,7 +333,7 @@ impl Machine {
         }
         dialling.running = None;
         dialling.next = Some(now + YIELD);
-        self.due_at(now + YIELD);
+        self.due_at(node, now + YIELD);
         true
     }
 
@@ -347,13 +343,13 @@ impl Machine {
     }
 
     pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
-        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(&id).map(|socket| &socket.phase) else {
+        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(id).map(|socket| &socket.phase) else {
             return;
         };
         let (wanted, address) = (*wanted, address.clone());
         if wanted == Wanted::Anybody && why == Refusal::Myself {
             // That is an answer as well: the address leads to this node.
-            self.sockets.remove(&id);
+            self.sockets.remove(id);
             self.act_close(id, Closed::Refused(why));
             return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
         }
@@ -388,10 +384,10 @@ impl Machine {
 
     /// At the address that was dialled for the connection with that node another one answers.
     pub(super) fn another_answers(&mut self, now: Time, id: SocketId, node: NodeId, why: Refusal) {
-        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.sockets.get(&id) else { return };
+        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.sockets.get(id) else { return };
         let (address, near) = (address.clone(), *near);
         if is_relayed(id) || !self.refuses(now, node, &address, near) {
-            self.sockets.remove(&id);
+            self.sockets.remove(id);
             self.act_close(id, Closed::Refused(why.clone()));
             self.attempt_failed(now, node, Attempt::Hello(id), why.to_string());
         }
@@ -435,19 +431,18 @@ impl Machine {
         connection.inbox.unacked_bytes = 0;
         connection.inbox.within_frame = false;
         connection.ack_at = None;
-        let socket = self.sockets.get_mut(&id).expect("the handshake went over it");
-        socket.phase = Phase::Carries(node);
+        let socket = self.sockets.carries(id, node).expect("the handshake went over it");
         if socket.near {
             self.check_listeners(node);
         }
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.
-            self.sockets.remove(&old);
+            self.sockets.remove(old);
             self.act_close(old, Closed::Superseded);
             self.actions.push_back(Action::Connection(node, State::Lost(now)));
         }
         if let Some(socket) = hello {
-            self.sockets.remove(&socket);
+            self.sockets.remove(socket);
             self.act_close(socket, Closed::Superseded);
         }
         #[cfg(feature = "planted")]
@@ -465,8 +460,7 @@ impl Machine {
         if is_new {
             self.take_anew(now, node);
         }
-        self.due_at(now + self.config.first_heartbeat());
-        self.due_at(now + self.config.silence);
+        self.due_at(node, now + self.config.first_heartbeat().min(self.config.silence));
         self.act_write(id);
     }
 }

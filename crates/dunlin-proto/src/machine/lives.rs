@@ -11,7 +11,7 @@ impl Machine {
     /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
     /// period.
     pub(super) fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
-        let Some(connection) = self.connections.get(&node) else { return false };
+        let Some(connection) = self.connections.get(node) else { return false };
         connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
     }
 
@@ -42,8 +42,7 @@ impl Machine {
             return;
         }
         self.replaced = Some(met);
-        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
-        for node in nodes {
+        for node in self.connections.nodes() {
             let connection = self.connection(node);
             if connection.dialling.for_others {
                 self.forget_dial_back(node);
@@ -73,6 +72,7 @@ impl Machine {
         }
         self.settle(now, node);
         self.connection(node).begin_life(run);
+        self.connections.rests(node);
         let mut sockets = Vec::new();
         if let Carried::By(socket) = was {
             sockets.push(socket);
@@ -84,7 +84,7 @@ impl Machine {
             }
         }
         for socket in sockets {
-            self.sockets.remove(&socket);
+            self.sockets.remove(socket);
             self.act_close(socket, Closed::Over);
         }
         if planted!(DeathTwice) {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
+use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::random::Random;
@@ -19,7 +20,7 @@ use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, Names, Read};
 use dialling::Dial;
 pub(crate) use dialling::Wanted;
-pub(crate) use sockets::{Phase, Socket};
+pub(crate) use sockets::{Phase, Sockets};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +111,11 @@ pub struct Census {
     pub relays: usize,
     /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to this node.
     pub heard: u64,
+    /// Other nodes: those that it is connected with, wants to reach, or has been told where to reach.
+    pub nodes: usize,
+    /// How often the record of another node was looked at because a time had come, or in search of others. What
+    /// happens to one node costs the same however many others there are, or were.
+    pub visited: u64,
 }
 
 /// One node's half of the protocol.
@@ -122,13 +128,11 @@ pub struct Machine {
     pub(crate) me: Life,
     random: Random,
     pub(crate) actions: VecDeque<Action>,
-    pub(crate) connections: BTreeMap<NodeId, Connection>,
-    pub(crate) sockets: BTreeMap<SocketId, Socket>,
+    pub(crate) connections: Connections,
+    pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     dials: BTreeMap<DialId, Dial>,
     next_dial: u64,
-    /// Nothing has to be done before this, but perhaps nothing then either.
-    due: Option<Time>,
     pub(crate) leaving: bool,
     /// See [`hurry`](Self::hurry).
     pub(crate) hurries: bool,
@@ -163,12 +167,11 @@ impl Machine {
             me,
             random: Random::new(seed),
             actions: VecDeque::new(),
-            connections: BTreeMap::new(),
-            sockets: BTreeMap::new(),
+            connections: Connections::default(),
+            sockets: Sockets::default(),
             relays: Relays::default(),
             dials: BTreeMap::new(),
             next_dial: 0,
-            due: None,
             leaving: false,
             hurries: false,
             replaced: None,
@@ -236,12 +239,12 @@ impl Machine {
 
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
-        self.due
+        self.connections.next_due().into_iter().chain(self.sockets.next_due()).min()
     }
 
     /// Numbered frames that the connections it still has have heard; in this life of each.
     pub fn heard(&self) -> u64 {
-        self.connections.values().map(|connection| connection.inbox.seen).sum()
+        self.connections.survey().map(|(_, connection)| connection.inbox.seen).sum()
     }
 
     /// What is there.
@@ -255,13 +258,15 @@ impl Machine {
                 + self.proxies.values().map(Proxy::standing).sum::<usize>(),
             visitors: self.visitors.len(),
             passing: self.passing.len(),
-            unfinished: self.connections.values().map(|connection| connection.inbox.unfinished()).sum(),
-            unsaid: self.connections.values().map(|connection| connection.outbox.unsaid()).sum(),
-            unacked_bytes: self.connections.values().map(|connection| connection.outbox.unacked_bytes()).sum(),
-            sockets: self.sockets.keys().filter(|socket| !is_relayed(**socket)).count(),
+            unfinished: self.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
+            unsaid: self.connections.survey().map(|(_, connection)| connection.outbox.unsaid()).sum(),
+            unacked_bytes: self.connections.survey().map(|(_, connection)| connection.outbox.unacked_bytes()).sum(),
+            sockets: self.sockets.ids().filter(|socket| !is_relayed(*socket)).count(),
             relayed: self.relays.relayed(),
             relays: self.relays.between_others(),
             heard: self.heard(),
+            nodes: self.connections.len(),
+            visited: self.connections.visited(),
         }
     }
 
@@ -281,13 +286,13 @@ impl Machine {
             // Whoever wants the connection has waited for this.
             connection.dialling.waits_for_address = false;
             connection.dialling.next = Some(Time::default());
-            self.due_at(Time::default());
+            self.due_at(node, Time::default());
         }
     }
 
     /// Where a node can be dialled, as far as is known: what it says itself comes first.
     pub fn addresses_of(&self, node: NodeId) -> &[String] {
-        self.connections.get(&node).map_or(&[], |connection| &connection.addresses)
+        self.connections.get(node).map_or(&[], |connection| &connection.addresses)
     }
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
@@ -305,7 +310,7 @@ impl Machine {
     /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
     /// by [`Action::Connection`].
     pub fn is_idle(&self, node: NodeId) -> bool {
-        self.connections.get(&node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+        self.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
     /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other.
@@ -323,17 +328,17 @@ impl Machine {
 
     /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the connection to the relay.
     pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
-        let socket = self.connections.get(&node).and_then(Connection::socket)?;
+        let socket = self.connections.get(node).and_then(Connection::socket)?;
         if !is_relayed(socket) {
             return Some(socket);
         }
         // No relay is relayed itself.
-        self.relays.by(socket).and_then(|by| self.connections.get(&by)).and_then(Connection::socket)
+        self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
     }
 
     /// The node that relays the connection to this one, if one does.
     pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
-        let socket = self.connections.get(&node).and_then(Connection::socket)?;
+        let socket = self.connections.get(node).and_then(Connection::socket)?;
         self.relays.by(socket)
     }
 
@@ -342,24 +347,24 @@ impl Machine {
         self.connections
             .iter()
             .filter(|(_, connection)| connection.was_up)
-            .map(|(node, connection)| Life { node: *node, incarnation: connection.met.expect("the handshake told") })
+            .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
     }
 
     /// That node, in the present life of the connection with it, or, if there is none, in the next.
     pub fn contact(&self, node: NodeId) -> Contact {
-        Contact { node, lives: self.connections.get(&node).map_or(0, |connection| connection.lives) }
+        Contact { node, lives: self.connections.get(node).map_or(0, |connection| connection.lives) }
     }
 
     /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
     pub fn is_over(&self, contact: Contact) -> bool {
         let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
-        !self.is_me(contact.node) && !self.connections.get(&contact.node).is_some_and(is_up)
+        !self.is_me(contact.node) && !self.connections.get(contact.node).is_some_and(is_up)
     }
 
     /// What was carried between this node and each that it has ever had a connection with, also if that is over.
     pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
         self.connections.iter().filter_map(|(node, connection)| {
-            connection.met.map(|incarnation| (Life { node: *node, incarnation }, connection.traffic))
+            connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
         })
     }
 
@@ -367,8 +372,7 @@ impl Machine {
     /// From now on nobody else gets a connection to this node.
     pub fn leave(&mut self, now: Time) {
         self.leaving = true;
-        let peers: Vec<NodeId> = self.connections.keys().copied().collect();
-        for peer in peers {
+        for peer in self.connections.nodes() {
             let connection = self.connection(peer);
             let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
             if done && !is_carried && connection.was_up {
@@ -394,11 +398,11 @@ impl Machine {
     ///
     /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
-        self.connections.iter().all(|(node, connection)| self.is_flushed_to(*node, connection))
+        self.connections.iter().all(|(node, connection)| self.is_flushed_to(node, connection))
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
-        self.connections.entry(node).or_insert_with(Connection::new)
+        self.connections.get_or_insert(node)
     }
 
     /// Queues a frame for a node. If there is no connection, one is made.
@@ -438,39 +442,23 @@ impl Machine {
         self.actions.push_back(Action::Close(socket, why));
     }
 
-    pub(crate) fn due_at(&mut self, at: Time) {
-        if self.due.is_none_or(|due| at < due) {
-            self.due = Some(at);
-        }
+    pub(crate) fn due_at(&mut self, node: NodeId, at: Time) {
+        self.connections.due_at(node, at);
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
-        if self.due.is_none_or(|due| due > now) {
-            return;
-        }
-        self.due = None;
-        let late: Vec<SocketId> = self
-            .sockets
-            .iter()
-            .filter(|(_, socket)| !matches!(socket.phase, Phase::Carries(_)) && socket.until <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in late {
+        for id in self.sockets.late(now) {
             self.close(now, id, Closed::NoHandshake);
         }
-        let waits: Vec<Time> =
-            self.sockets.values().filter(|s| !matches!(s.phase, Phase::Carries(_))).map(|s| s.until).collect();
-        waits.into_iter().for_each(|at| self.due_at(at));
-        let nodes: Vec<NodeId> = self.connections.keys().copied().collect();
-        for node in nodes {
+        for node in self.connections.take_due(now) {
             self.tick_connection(now, node);
         }
     }
 
     fn tick_connection(&mut self, now: Time, node: NodeId) {
         let silence = self.config.silence;
-        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(connection) = self.connections.get_mut(node) else { return };
         match connection.carried {
             Carried::Idle => {}
             Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
@@ -478,7 +466,7 @@ impl Machine {
             }
             Carried::Lost { until, .. } if now >= until => self.give_up(now, node),
             Carried::Lost { until, .. } => {
-                self.due_at(until);
+                self.due_at(node, until);
                 self.dial_if_due(now, node);
                 self.seek_help(now, node);
             }
@@ -489,17 +477,17 @@ impl Machine {
                 if is_relayed(socket) {
                     self.dial_if_due(now, node);
                 }
-                let Some(connection) = self.connections.get(&node) else { return };
+                let Some(connection) = self.connections.get(node) else { return };
                 let (heard, heartbeat_at, ack_at) =
                     (connection.heard, connection.heartbeat_at(&self.config), connection.ack_at);
-                self.due_at(heard + silence);
+                self.due_at(node, heard + silence);
                 if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
                     self.act_write(socket);
-                    self.due_at(now + self.config.heartbeat);
+                    self.due_at(node, now + self.config.heartbeat);
                 } else {
-                    self.due_at(heartbeat_at);
+                    self.due_at(node, heartbeat_at);
                     if let Some(at) = ack_at {
-                        self.due_at(at);
+                        self.due_at(node, at);
                     }
                 }
             }

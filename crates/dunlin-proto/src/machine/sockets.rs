@@ -1,5 +1,7 @@
 //! Sockets, from their first byte to their last, and what is written to them and read from them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::{Bytes, BytesMut};
 
 use super::dialling::Wanted;
@@ -41,17 +43,81 @@ pub(crate) struct Socket {
     pub(super) near: bool,
 }
 
+/// The sockets that are there, and which of them have yet to shake hands, or to part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sockets {
+    all: BTreeMap<SocketId, Socket>,
+    /// Those that carry no connection, by the time at which they are closed.
+    shaking: BTreeSet<(Time, SocketId)>,
+}
+
+impl Sockets {
+    pub(crate) fn get(&self, id: SocketId) -> Option<&Socket> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: SocketId, socket: Socket) {
+        self.shaking.insert((socket.until, id));
+        self.all.insert(id, socket);
+    }
+
+    pub(crate) fn remove(&mut self, id: SocketId) -> Option<Socket> {
+        let socket = self.all.remove(&id)?;
+        self.shaking.remove(&(socket.until, id));
+        Some(socket)
+    }
+
+    /// The socket carries the connection with that node from now on.
+    pub(super) fn carries(&mut self, id: SocketId, node: NodeId) -> Option<&mut Socket> {
+        let socket = self.all.get_mut(&id)?;
+        self.shaking.remove(&(socket.until, id));
+        socket.phase = Phase::Carries(node);
+        Some(socket)
+    }
+
+    /// This is the last word on the socket, which is closed at that time at the latest.
+    pub(super) fn parts(&mut self, id: SocketId, last: Bytes, until: Time) -> bool {
+        let Some(socket) = self.all.get_mut(&id) else { return false };
+        self.shaking.remove(&(socket.until, id));
+        self.shaking.insert((until, id));
+        (socket.until, socket.ready, socket.phase) = (until, Some(last), Phase::Parting);
+        true
+    }
+
+    /// Those that carry no connection.
+    pub(super) fn shaking(&self) -> impl Iterator<Item = (SocketId, &Socket)> {
+        self.shaking.iter().filter_map(|(_, id)| self.all.get(id).map(|socket| (*id, socket)))
+    }
+
+    /// When the next of these is closed.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.shaking.first().map(|(until, _)| *until)
+    }
+
+    /// Those of them for which it is time.
+    pub(super) fn late(&self, now: Time) -> Vec<SocketId> {
+        self.shaking.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = SocketId> {
+        self.all.keys().copied()
+    }
+}
+
 impl Machine {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>) {
         let until = now + self.config.handshake;
         self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false });
-        self.due_at(until);
     }
 
     /// Somebody has dialled this node.
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
-        let is_stranger = |socket: &&Socket| matches!(socket.phase, Phase::Stranger | Phase::Answered(_));
-        let strangers = self.sockets.values().filter(is_stranger).count();
+        let is_stranger = |socket: &Socket| matches!(socket.phase, Phase::Stranger | Phase::Answered(_));
+        let strangers = self.sockets.shaking().filter(|(_, socket)| is_stranger(socket)).count();
         if strangers >= self.config.strangers_max {
             return self.act_close(socket, Closed::Crowded);
         }
@@ -70,14 +136,14 @@ impl Machine {
     }
 
     pub(crate) fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
-        let Some(socket) = self.sockets.remove(&id) else { return };
+        let Some(socket) = self.sockets.remove(id) else { return };
         match socket.phase {
             Phase::Stranger
             | Phase::Answered(_)
             | Phase::Parting
             | Phase::Greeting { wanted: Wanted::Probe(_) | Wanted::Check(_), .. } => {}
             Phase::Greeting { wanted: Wanted::Node(node), address, .. } => {
-                if let Some(connection) = self.connections.get_mut(&node) {
+                if let Some(connection) = self.connections.get_mut(node) {
                     connection.listeners.not_refused(&address);
                 }
                 self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
@@ -105,7 +171,7 @@ impl Machine {
                 if until <= now {
                     return self.give_up(now, node);
                 }
-                self.due_at(until);
+                self.due_at(node, until);
                 self.dial_if_due(now, node);
                 self.seek_help(now, node);
             }
@@ -114,7 +180,7 @@ impl Machine {
 
     /// Writes what a socket has to carry behind `out`, about `room` bytes. Returns how many bytes.
     pub fn fill(&mut self, now: Time, socket: SocketId, room: usize, out: &mut Vec<Bytes>) -> usize {
-        let Some(entry) = self.sockets.get_mut(&socket) else { return 0 };
+        let Some(entry) = self.sockets.get_mut(socket) else { return 0 };
         let mut total = 0;
         if let Some(message) = entry.ready.take() {
             total += message.len();
@@ -125,7 +191,7 @@ impl Machine {
         if others {
             self.pull(now, node);
         }
-        let Some(connection) = self.connections.get_mut(&node) else { return total };
+        let Some(connection) = self.connections.get_mut(node) else { return total };
         let owed = connection.inbox.heard() != connection.inbox.acked;
         let speaks = connection.outbox.has_something(&self.config);
         let silent = now >= connection.heartbeat_at(&self.config);
@@ -147,7 +213,7 @@ impl Machine {
         // What relayed sockets have to say is fetched from them as late as it can be.
         while others && written < room {
             self.pull(now, node);
-            let Some(connection) = self.connections.get_mut(&node) else { break };
+            let Some(connection) = self.connections.get_mut(node) else { break };
             match connection.outbox.fill(now, None, &self.config, room - written, out) {
                 0 => break,
                 more => {
@@ -161,7 +227,7 @@ impl Machine {
 
     /// Whether [`fill`](Self::fill) would write something.
     pub fn has_something(&self, now: Time, socket: SocketId) -> bool {
-        let Some(entry) = self.sockets.get(&socket) else { return false };
+        let Some(entry) = self.sockets.get(socket) else { return false };
         if entry.ready.is_some() {
             return true;
         }
@@ -169,7 +235,7 @@ impl Machine {
         if self.relays.are_stirred(node) {
             return true;
         }
-        self.connections.get(&node).is_some_and(|connection| {
+        self.connections.get(node).is_some_and(|connection| {
             connection.outbox.has_something(&self.config)
                 || now >= connection.heartbeat_at(&self.config)
                 || connection.ack_at.is_some_and(|at| now >= at)
@@ -181,23 +247,23 @@ impl Machine {
     /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`], values are cut into larger pieces, and more
     /// may be on its way ([`Config::queueing_alone`]).
     pub fn is_alone(&self, socket: SocketId) -> bool {
-        let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(&socket) else { return false };
-        self.connections.get(node).is_some_and(|connection| connection.outbox.is_alone())
+        let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(socket) else { return false };
+        self.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
     }
 
     /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
     /// may soon have something small to say, which would come before them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
-        let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(&socket) else {
+        let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(socket) else {
             return false;
         };
-        self.connections.get(node).is_some_and(|connection| connection.outbox.has_more_of_values(&self.config))
+        self.connections.get(*node).is_some_and(|connection| connection.outbox.has_more_of_values(&self.config))
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
     /// Returns how many more bytes that frame needs at least.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
-        let Some(socket) = self.sockets.get_mut(&id) else {
+        let Some(socket) = self.sockets.get_mut(id) else {
             buffer.clear();
             return 0;
         };
@@ -230,7 +296,7 @@ impl Machine {
 
     /// Bytes have arrived.
     pub fn received(&mut self, now: Time, id: SocketId, bytes: Bytes) {
-        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Some(socket) = self.sockets.get_mut(id) else { return };
         match socket.phase {
             Phase::Parting => return,
             Phase::Carries(node) => {
@@ -248,7 +314,7 @@ impl Machine {
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             }
         }
-        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Some(socket) = self.sockets.get_mut(id) else { return };
         match &mut socket.phase {
             Phase::Answered(promise) => match codec::confirms(&mut socket.arrived) {
                 Ok(false) => return,
@@ -268,7 +334,7 @@ impl Machine {
             Phase::Stranger | Phase::Parting => return,
         }
         // What came behind the handshake in one piece.
-        if let Some(socket) = self.sockets.get_mut(&id)
+        if let Some(socket) = self.sockets.get_mut(id)
             && let Phase::Carries(node) = socket.phase
             && !socket.arrived.is_empty()
         {
