@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
 use crate::machine::{Machine, Phase, Wanted};
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
@@ -301,7 +302,7 @@ impl Machine {
                 if node == from || self.relayed_by(from).is_some() {
                     self.end_stream((from, stream));
                 } else {
-                    self.accepted(now, socket);
+                    self.accepted_from(now, socket, Source::Relay(from));
                 }
             }
             Relay::Refused { stream, why } => {

@@ -7,6 +7,7 @@ use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{DialId, Incarnation, NodeId, SocketId};
 use crate::relay::is_relayed;
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::VERSIONS;
 use crate::wire::handshake::{Hello, Resume};
@@ -227,7 +228,7 @@ impl Machine {
             identity: Bytes::new(),
         };
         let phase = Phase::Greeting { wanted, run: resume.run, address };
-        self.add_socket(now, socket, phase, Some(hello.encode()));
+        self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
         self.act_write(socket);
     }
 

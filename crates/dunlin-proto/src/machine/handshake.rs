@@ -147,7 +147,7 @@ impl Machine {
         if planted!(UnconfirmedResumed) {
             return self.confirmed(now, id, promise);
         }
-        socket.phase = Phase::Answered(Box::new(promise));
+        self.sockets.is_answered(id, Box::new(promise));
         self.act_write(id);
     }
 

@@ -9,6 +9,7 @@ use super::handshake::Promise;
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::{NodeId, SocketId};
+use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
 use crate::wire::handshake::{Answer, Hello, Refusal};
@@ -41,6 +42,7 @@ pub(crate) struct Socket {
     pub(super) until: Time,
     /// Its other end is on this host.
     pub(super) near: bool,
+    pub(super) source: Source,
 }
 
 /// The sockets that are there, and which of them have yet to shake hands, or to part.
@@ -49,6 +51,10 @@ pub(crate) struct Sockets {
     all: BTreeMap<SocketId, Socket>,
     /// Those that carry no connection, by the time at which they are closed.
     shaking: BTreeSet<(Time, SocketId)>,
+    /// Of those, the ones that were accepted and have not confirmed a `Welcome`, by where they come from and
+    /// whether they have said who they are; in each such group the oldest is the first.
+    unproven: BTreeSet<(Source, bool, Time, SocketId)>,
+    shares: Shares,
 }
 
 impl Sockets {
@@ -61,18 +67,55 @@ impl Sockets {
     }
 
     pub(super) fn insert(&mut self, id: SocketId, socket: Socket) {
+        if let Phase::Stranger = socket.phase {
+            self.unproven.insert((socket.source, false, socket.until, id));
+            self.shares.take(socket.source);
+        }
         self.shaking.insert((socket.until, id));
         self.all.insert(id, socket);
     }
 
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<Socket> {
+        self.leaves_the_unproven(id);
         let socket = self.all.remove(&id)?;
         self.shaking.remove(&(socket.until, id));
         Some(socket)
     }
 
+    /// A `Hello` has been answered, and what it says is to be confirmed.
+    pub(super) fn is_answered(&mut self, id: SocketId, promise: Box<Promise>) {
+        let Some(socket) = self.all.get_mut(&id) else { return };
+        if self.unproven.remove(&(socket.source, false, socket.until, id)) {
+            self.unproven.insert((socket.source, true, socket.until, id));
+        }
+        socket.phase = Phase::Answered(promise);
+    }
+
+    fn leaves_the_unproven(&mut self, id: SocketId) {
+        let Some(socket) = self.all.get(&id) else { return };
+        let places = [false, true].map(|answered| (socket.source, answered, socket.until, id));
+        if places.iter().any(|place| self.unproven.remove(place)) {
+            self.shares.give_back(socket.source);
+        }
+    }
+
+    /// How many sockets were accepted and have not confirmed a `Welcome`.
+    pub(super) fn unproven(&self) -> usize {
+        self.shares.taken()
+    }
+
+    /// Which of these makes room for a newcomer: the oldest of the source that has most, and rather one that
+    /// has said nothing yet. The newcomer itself only if its source has no other.
+    pub(super) fn least_promising(&self, newcomer: SocketId) -> SocketId {
+        let Some(source) = self.shares.greatest() else { return newcomer };
+        let of_it = self.unproven.range((source, false, Time::default(), SocketId(0))..);
+        let mut of_it = of_it.take_while(|(other, ..)| *other == source).map(|(.., id)| *id);
+        of_it.find(|id| *id != newcomer).unwrap_or(newcomer)
+    }
+
     /// The socket carries the connection with that node from now on.
     pub(super) fn carries(&mut self, id: SocketId, node: NodeId) -> Option<&mut Socket> {
+        self.leaves_the_unproven(id);
         let socket = self.all.get_mut(&id)?;
         self.shaking.remove(&(socket.until, id));
         socket.phase = Phase::Carries(node);
@@ -81,6 +124,7 @@ impl Sockets {
 
     /// This is the last word on the socket, which is closed at that time at the latest.
     pub(super) fn parts(&mut self, id: SocketId, last: Bytes, until: Time) -> bool {
+        self.leaves_the_unproven(id);
         let Some(socket) = self.all.get_mut(&id) else { return false };
         self.shaking.remove(&(socket.until, id));
         self.shaking.insert((until, id));
@@ -109,19 +153,24 @@ impl Sockets {
 }
 
 impl Machine {
-    pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>) {
+    pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
-        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false });
+        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, source });
     }
 
-    /// Somebody has dialled this node.
+    /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
-        let is_stranger = |socket: &Socket| matches!(socket.phase, Phase::Stranger | Phase::Answered(_));
-        let strangers = self.sockets.shaking().filter(|(_, socket)| is_stranger(socket)).count();
-        if strangers >= self.config.strangers_max {
-            return self.act_close(socket, Closed::Crowded);
+        self.accepted_from(now, socket, Source::Unknown);
+    }
+
+    /// A socket was accepted. If too many have not shaken hands, one of the source that has most of these is
+    /// [closed](Closed::Crowded) for it.
+    pub fn accepted_from(&mut self, now: Time, socket: SocketId, source: Source) {
+        self.add_socket(now, socket, Phase::Stranger, None, source);
+        if self.sockets.unproven() > self.config.strangers_max {
+            let other = self.sockets.least_promising(socket);
+            self.close(now, other, Closed::Crowded);
         }
-        self.add_socket(now, socket, Phase::Stranger, None);
     }
 
     /// The socket is gone, or will not carry any more.
