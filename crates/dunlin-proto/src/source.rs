@@ -73,11 +73,6 @@ impl Shares {
         self.sum
     }
 
-    /// How many of them this source has.
-    pub(crate) fn of(&self, source: Source) -> usize {
-        self.places.get(&source).map_or(0, |share| share.places)
-    }
-
     /// The source with most places.
     pub(crate) fn greatest(&self) -> Option<Source> {
         self.order.last().map(|(_, _, source)| *source)
@@ -122,7 +117,7 @@ mod tests {
         let mut shares = Shares::default();
         assert_eq!((shares.greatest(), shares.taken()), (None, 0));
         [1, 2, 2, 3].into_iter().for_each(|last| shares.take(host(last)));
-        assert_eq!((shares.greatest(), shares.taken(), shares.of(host(2))), (Some(host(2)), 4, 2));
+        assert_eq!((shares.greatest(), shares.taken()), (Some(host(2)), 4));
         shares.give_back(host(2));
         assert_eq!(shares.greatest(), Some(host(1)));
         // It comes back, and is the youngest.
