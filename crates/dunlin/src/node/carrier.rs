@@ -20,6 +20,8 @@ use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
+/// ... or of this one, if nothing but heartbeats has come for [`QUIET`]: there may be thousands of such sockets.
+const READ_QUIET: usize = 512;
 /// ... and so much is read at once: it is still in the processor's caches when its readers have it, and others on the same worker hardly wait...
 const READ_AT_ONCE: usize = 64 << 10;
 /// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
@@ -41,6 +43,8 @@ const TURN_ALONE: usize = 1 << 20;
 
 /// So long the sockets of a process keep each other's calls to the kernel short, once two of them have carried something.
 const COMPANY: Duration = Duration::from_millis(200);
+/// A socket on which nothing but heartbeats has come for so long gives its buffer back.
+const QUIET: Duration = Duration::from_secs(1);
 /// Heartbeats and acknowledgements that go alone are no longer than this: nobody waits for them.
 const WORD: usize = 16;
 
@@ -90,6 +94,8 @@ pub(super) struct Carrier {
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
     neighbours: Neighbours,
+    /// When something other than a heartbeat came last. `None`: long ago, and the buffer is small.
+    heard: Option<Time>,
     /// Much is read and written at once: nothing but large values of one channel has gone over this socket of late, and nothing over others of this process.
     /// So there is nobody who would wait for a call to the kernel that takes long, and each costs as much as it takes to wake the other side.
     large: bool,
@@ -117,6 +123,7 @@ impl Carrier {
             waits: false,
             linger: None,
             neighbours: Neighbours::default(),
+            heard: None,
             large: false,
         }
     }
@@ -190,6 +197,7 @@ impl Carrier {
         driver.speak(|locked| {
             if arrived > 0 {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
+                self.quieten(arrived, locked.now);
                 self.told |= locked.state.machine.tells();
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
@@ -224,6 +232,16 @@ impl Carrier {
         }
     }
 
+    /// So much has arrived, and was read: what is left in the buffer is no whole frame.
+    fn quieten(&mut self, arrived: usize, now: Time) {
+        if arrived > WORD {
+            self.heard = Some(now);
+        } else if self.buffer.is_empty() && self.heard.is_some_and(|heard| now.since(heard) >= QUIET) {
+            self.heard = None;
+            self.buffer = BytesMut::new();
+        }
+    }
+
     /// So much was carried: looks who else does.
     fn meet(&mut self, bytes: usize, locked: &Locked<'_>) {
         // In a simulation, time is not that of other tests in this process.
@@ -237,9 +255,13 @@ impl Carrier {
         if self.ended {
             return Poll::Pending;
         }
-        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        let (min, size) = match self.heard {
+            None => (WORD, READ_QUIET),
+            Some(_) if self.buffer.is_empty() => (READ_EMPTY_MIN, READ),
+            Some(_) => (READ_MIN.max(self.missing), READ.max(self.missing)),
+        };
         if self.buffer.capacity() - self.buffer.len() < min {
-            self.buffer.reserve(READ.max(self.missing));
+            self.buffer.reserve(size);
         }
         let at_once = if self.large { READ_AT_ONCE_ALONE.max(self.missing) } else { READ_AT_ONCE };
         let mut room = (&mut self.buffer).limit(at_once);
