@@ -133,6 +133,14 @@ impl Peer {
         self.stream.write_all(&bytes_of(frames)).await
     }
 
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
     /// The next frame.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
 //! side breaks the protocol; and then for both sides, because the next handshake names the run.
 
+pub(crate) mod chatter;
 pub(crate) mod death;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
@@ -19,6 +20,7 @@ use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
+use chatter::Chatter;
 use death::Listeners;
 use inbox::Inbox;
 use outbox::Outbox;
@@ -225,6 +227,7 @@ pub(crate) struct Connection {
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
+    pub(crate) chatter: Chatter,
     /// In all lives.
     pub(crate) traffic: Traffic,
 }
@@ -256,6 +259,7 @@ impl Connection {
             leaving: false,
             goodbye_waits: false,
             streams: [0, 0],
+            chatter: Chatter::default(),
             traffic: Traffic::default(),
         }
     }

@@ -119,7 +119,7 @@ impl Machine {
                 };
         }
         match frame {
-            Frame::Heartbeat => {}
+            Frame::Heartbeat => self.hears_nothing(now, node),
             Frame::Confirm if planted!(UnconfirmedResumed) => {}
             Frame::Confirm => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
@@ -131,6 +131,8 @@ impl Machine {
                 }
                 if seen > before {
                     connection.unproven = None;
+                } else {
+                    connection.chatter.hears(now);
                 }
                 if was_full
                     && connection.outbox.has_something(&self.config)
@@ -172,6 +174,20 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// A frame has said nothing new.
+    pub(crate) fn hears_nothing(&mut self, now: Time, node: NodeId) {
+        if let Some(connection) = self.connections.get_mut(node) {
+            connection.chatter.hears(now);
+        }
+    }
+
+    /// Until when a socket is not to be read, if so much has come on it that says nothing that others would wait for it: heartbeats that follow each other at once, acknowledgements of nothing
+    /// new, words about channels that are not here. After that, a little is read.
+    pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
+        let Phase::Carries(node) = self.sockets.get(socket)?.phase else { return None };
+        self.connections.get(node)?.chatter.paused_until(now)
     }
 
     /// Says something of the name service to a node.

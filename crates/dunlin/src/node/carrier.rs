@@ -26,6 +26,8 @@ const READ_QUIET: usize = 512;
 const READ_AT_ONCE: usize = 64 << 10;
 /// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
 const READ_AT_ONCE_ALONE: usize = READ;
+/// ... or so much, if most of what comes says nothing: see [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
+const READ_CHATTER: usize = 4 << 10;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -91,6 +93,10 @@ pub(super) struct Carrier {
     carried: usize,
     /// What is large waits for what the ends that were told something may say.
     waits: bool,
+    /// So much has come that says nothing: less is read...
+    chatters: bool,
+    /// ... and nothing before then.
+    pause: Option<Pin<Box<Timer>>>,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
     neighbours: Neighbours,
@@ -121,6 +127,8 @@ impl Carrier {
             told_receiver: false,
             carried: 0,
             waits: false,
+            chatters: false,
+            pause: None,
             linger: None,
             neighbours: Neighbours::default(),
             heard: None,
@@ -198,6 +206,9 @@ impl Carrier {
             if arrived > 0 {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.quieten(arrived, locked.now);
+                let pause = locked.state.machine.paused_until(locked.now, self.id);
+                self.chatters = pause.is_some();
+                self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
                 self.told |= locked.state.machine.tells();
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
@@ -255,6 +266,10 @@ impl Carrier {
         if self.ended {
             return Poll::Pending;
         }
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         let (min, size) = match self.heard {
             None => (WORD, READ_QUIET),
             Some(_) if self.buffer.is_empty() => (READ_EMPTY_MIN, READ),
@@ -263,7 +278,11 @@ impl Carrier {
         if self.buffer.capacity() - self.buffer.len() < min {
             self.buffer.reserve(size);
         }
-        let at_once = if self.large { READ_AT_ONCE_ALONE.max(self.missing) } else { READ_AT_ONCE };
+        let at_once = match self.large {
+            _ if self.chatters => READ_CHATTER,
+            true => READ_AT_ONCE_ALONE.max(self.missing),
+            false => READ_AT_ONCE,
+        };
         let mut room = (&mut self.buffer).limit(at_once);
         let reading = pin!(self.socket.read_buf(&mut room));
         let bytes = ready!(reading.poll(cx))?;
