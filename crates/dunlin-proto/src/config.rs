@@ -57,7 +57,7 @@ pub struct Config {
     pub company: Duration,
     /// The largest encoded value, in bytes.
     pub value_max: usize,
-    /// So many sockets may be without a finished handshake at once.
+    /// So many sockets that were accepted may be without a finished handshake at once. One more, and one of the [source](crate::Source) that has most of them is closed.
     pub strangers_max: usize,
     /// So many other nodes are remembered; one more that dials is told to come later.
     pub peers_max: usize,
@@ -117,7 +117,7 @@ impl Config {
             queueing_alone: Duration::from_micros(500),
             company: Duration::from_millis(200),
             value_max: 64 << 20,
-            strangers_max: 256,
+            strangers_max: 1024,
             peers_max: 1 << 16,
             attached_max: 1 << 20,
             patience: Duration::from_secs(1),

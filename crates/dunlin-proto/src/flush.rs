@@ -26,7 +26,7 @@ impl Machine {
     pub fn mark(&self) -> Mark {
         let connections = self.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
         let marked = connections.map(|(node, connection)| Marked {
-            node: *node,
+            node,
             lives: connection.lives,
             unwritten: connection.outbox.mark(),
             until: None,
@@ -38,7 +38,7 @@ impl Machine {
     /// such are put behind `lost`.
     pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
         mark.0.retain_mut(|marked| {
-            let Some(connection) = self.connections.get(&marked.node) else { return false };
+            let Some(connection) = self.connections.get(marked.node) else { return false };
             if connection.lives != marked.lives {
                 if connection.lives != marked.lives + 1 || !connection.ended_flushed {
                     lost.push(marked.node);
@@ -71,17 +71,17 @@ impl Machine {
     /// are not acknowledged there.
     pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
         let mut unacknowledged = Vec::new();
-        for (node, connection) in &self.connections {
+        for (node, connection) in self.connections.iter() {
             let detained: usize = self
                 .proxies
                 .values()
-                .filter(|proxy| proxy.home == *node)
+                .filter(|proxy| proxy.home == node)
                 .map(|proxy| proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count())
                 .sum();
-            if detained > 0 || !self.is_flushed_to(*node, connection) {
+            if detained > 0 || !self.is_flushed_to(node, connection) {
                 let incarnation = connection.met.unwrap_or(Incarnation(0));
                 let values = connection.outbox.unacked_sent() + detained as u64;
-                unacknowledged.push((Life { node: *node, incarnation }, values));
+                unacknowledged.push((Life { node, incarnation }, values));
             }
         }
         unacknowledged

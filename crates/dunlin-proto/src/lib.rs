@@ -71,6 +71,7 @@ mod random;
 mod reach;
 mod relay;
 pub mod schema;
+mod source;
 pub mod time;
 pub mod wire;
 
@@ -81,3 +82,4 @@ pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
 pub use flush::Mark;
 pub use machine::{Action, Census, Closed, Machine};
+pub use source::Source;

@@ -44,7 +44,7 @@ impl Machine {
 
     /// How many frames that node has [written](Self::model_write), and this one has heard.
     pub fn model_seen(&self, node: NodeId) -> u64 {
-        self.connections.get(&node).map_or(0, |connection| connection.inbox.seen)
+        self.connections.get(node).map_or(0, |connection| connection.inbox.seen)
     }
 
     /// The socket to this node was lost with what was on it, and the next one carries the connection on: that node has seen so many frames. `false`: that cannot be.
@@ -68,7 +68,7 @@ impl Machine {
 
     /// Whether the connection to this node, which is lost, is wanted again.
     pub fn model_wants(&self, node: NodeId) -> bool {
-        self.connections.get(&node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
+        self.connections.get(node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
     }
 
     /// What is known of this channel, to tell states apart.

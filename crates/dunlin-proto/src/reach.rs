@@ -17,6 +17,9 @@ const INTRODUCERS: usize = 4;
 /// When everybody has been asked in vain, they are asked again after so many times [`Config::patience`](crate::Config::patience).
 const REST: u32 = 4;
 
+/// So many of the other nodes are looked at in one search for helpers.
+const LOOKED_AT: usize = 64;
+
 /// What a node is asked to pass on is not, while so many frames wait to be written there.
 const BACKLOG: usize = 1024;
 
@@ -35,20 +38,21 @@ impl Machine {
         connection.introducers.truncate(INTRODUCERS);
         if !known && let Help::Rests { until } = &mut connection.dialling.help {
             *until = Time::default();
-            self.due_at(Time::default());
+            self.due_at(node, Time::default());
         }
     }
 
     /// Whether there is a connection to this node over a socket of its own, and it is to stay: only that can help others.
     pub(crate) fn is_direct(&self, node: NodeId) -> bool {
         self.connections
-            .get(&node)
+            .get(node)
             .is_some_and(|connection| !connection.leaving && connection.socket().is_some_and(|id| !is_relayed(id)))
     }
 
     /// Whether something can be passed on to this node.
     pub(crate) fn is_within_reach(&self, node: NodeId) -> bool {
-        self.is_direct(node) && self.connections[&node].outbox.control_waiting() < BACKLOG
+        self.is_direct(node)
+            && self.connections.get(node).is_some_and(|connection| connection.outbox.control_waiting() < BACKLOG)
     }
 
     /// Asks others to help with a connection that is needed here and has no socket, if it is time to.
@@ -57,7 +61,7 @@ impl Machine {
             return;
         }
         let patience = self.config.patience;
-        let Some(connection) = self.connections.get(&node) else { return };
+        let Some(connection) = self.connections.get(node) else { return };
         let Carried::Lost { since, .. } = connection.carried else { return };
         let dialling = &connection.dialling;
         if dialling.for_others {
@@ -67,36 +71,44 @@ impl Machine {
             Help::None => {
                 let tried = dialling.unanswered as usize >= connection.addresses.len();
                 if !tried && now < since + patience {
-                    return self.due_at(since + patience);
+                    return self.due_at(node, since + patience);
                 }
                 self.ask_around(now, node);
             }
-            Help::Rests { until } if now < until => self.due_at(until),
+            Help::Rests { until } if now < until => self.due_at(node, until),
             Help::Rests { .. } => self.ask_around(now, node),
-            Help::Asked { until, .. } if now < until => self.due_at(until),
+            Help::Asked { until, .. } if now < until => self.due_at(node, until),
             Help::Asked { by, .. } => self.ask_to_relay(now, node, by),
             Help::Relaying(_) => {}
         }
     }
 
-    /// All who may help are asked, one after the other.
+    /// Those who may help are asked, one after the other: first those who have told of that node.
     fn ask_around(&mut self, now: Time, node: NodeId) {
-        let introducers = &self.connections[&node].introducers;
-        let others = self.connections.keys().filter(|other| !introducers.contains(other));
-        let mut helpers: Vec<NodeId> = introducers
-            .iter()
-            .chain(others)
-            .copied()
-            .filter(|other| *other != node && self.is_direct(*other))
-            .collect();
-        // Whoever has been asked before comes last.
-        let asked = self.connections[&node].dialling.asked;
-        let begin = asked % helpers.len().max(1);
-        helpers.rotate_left(begin);
+        let Some(connection) = self.connections.get(node) else { return };
+        let introducers = connection.introducers.clone();
+        let asked = connection.dialling.asked;
+        let is_other = |other: &NodeId| *other != node && !introducers.contains(other);
+        let mut helpers: Vec<NodeId> = Vec::new();
+        if asked.is_none() {
+            helpers.extend(introducers.iter().copied().filter(|other| *other != node && self.is_direct(*other)));
+        }
+        // Whoever has been asked before comes last, and few are looked at in one round.
+        let (mut seen, mut last) = (0, None);
+        for other in self.connections.nodes_behind(asked).take(LOOKED_AT) {
+            if helpers.len() >= self.config.helpers_max {
+                break;
+            }
+            (seen, last) = (seen + 1, Some(other));
+            if is_other(&other) && self.is_direct(other) {
+                helpers.push(other);
+            }
+        }
+        let is_round_over = seen < LOOKED_AT && helpers.len() < self.config.helpers_max;
         helpers.truncate(self.config.helpers_max);
         helpers.reverse();
         let dialling = &mut self.connection(node).dialling;
-        dialling.asked = asked.wrapping_add(helpers.len());
+        dialling.asked = last.filter(|_| !is_round_over);
         dialling.helpers = helpers;
         self.ask_next(now, node);
     }
@@ -114,12 +126,12 @@ impl Machine {
             }
             let until = now + patience;
             self.connection(node).dialling.help = Help::Asked { by, until };
-            self.due_at(until);
+            self.due_at(node, until);
             return self.say(now, by, Frame::Relay(Relay::AskDial { node, addresses }));
         }
         let until = now + patience * REST;
         self.connection(node).dialling.help = Help::Rests { until };
-        self.due_at(until);
+        self.due_at(node, until);
     }
 
     fn ask_to_relay(&mut self, now: Time, node: NodeId, by: NodeId) {
@@ -134,7 +146,7 @@ impl Machine {
         };
         if let Some(until) = wait {
             connection.dialling.help = Help::Asked { by, until };
-            return self.due_at(until);
+            return self.due_at(node, until);
         }
         if !self.is_direct(by) {
             return self.ask_next(now, node);
@@ -146,7 +158,7 @@ impl Machine {
 
     /// Whether a relayed socket shakes hands.
     pub(crate) fn is_being_relayed(&self, node: NodeId) -> bool {
-        let running = self.connections.get(&node).and_then(|connection| connection.dialling.running);
+        let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
         matches!(running, Some(Attempt::Hello(socket)) if is_relayed(socket))
     }
 
@@ -193,8 +205,8 @@ impl Machine {
 
     /// At the node that is to dial back.
     pub(crate) fn hear_dial_back(&mut self, now: Time, from: NodeId, node: NodeId, addresses: &[String]) {
-        let known = self.connections.contains_key(&node);
-        let dial_backs = || self.connections.values().filter(|connection| connection.dialling.for_others).count();
+        let known = self.connections.contains(node);
+        let dial_backs = || self.connections.iter().filter(|(_, connection)| connection.dialling.for_others).count();
         let room = known || (self.connections.len() < self.config.peers_max && dial_backs() < DIAL_BACKS);
         let possible = room && !self.leaving && node != from && !self.is_me(node) && !addresses.is_empty();
         if !possible || matches!(self.connection(node).carried, Carried::By(_)) {
@@ -224,7 +236,7 @@ impl Machine {
 
     /// At the node that has asked.
     pub(crate) fn hear_not_dialled(&mut self, now: Time, from: NodeId, node: NodeId, why: NoDial) {
-        let Some(connection) = self.connections.get(&node) else { return };
+        let Some(connection) = self.connections.get(node) else { return };
         if !matches!(connection.dialling.help, Help::Asked { by, .. } if by == from) {
             return;
         }
@@ -255,7 +267,7 @@ impl Machine {
         connection.dialling.rest();
         // A node that counts this one's attempts may know it.
         if connection.attempts == 0 && connection.met.is_none() {
-            self.connections.remove(&node);
+            self.connections.remove(node);
         }
     }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
 use crate::machine::{Machine, Phase, Wanted};
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
@@ -161,14 +162,14 @@ impl Machine {
     pub(crate) fn stir(&mut self, socket: SocketId) -> Option<SocketId> {
         let key = *self.relays.sockets.get(&socket)?;
         self.relays.end(key)?.stirred = true;
-        self.connections.get(&key.0).and_then(Connection::socket)
+        self.connections.get(key.0).and_then(Connection::socket)
     }
 
     /// A relayed socket is to be closed: at once, but behind its last word, if it has one.
     pub(crate) fn close_relayed(&mut self, socket: SocketId) {
         let Some(key) = self.relays.sockets.get(&socket).copied() else { return };
         let says_more =
-            self.sockets.get(&socket).is_some_and(|s| matches!(s.phase, Phase::Parting) && s.ready.is_some());
+            self.sockets.get(socket).is_some_and(|s| matches!(s.phase, Phase::Parting) && s.ready.is_some());
         if !says_more {
             return self.end_stream(key);
         }
@@ -189,7 +190,7 @@ impl Machine {
             self.relays.sockets.remove(&end.socket);
         }
         if !self.relays.needs(key.0)
-            && let Some(connection) = self.connections.get_mut(&key.0)
+            && let Some(connection) = self.connections.get_mut(key.0)
             && std::mem::take(&mut connection.goodbye_waits)
         {
             self.push(key.0, Frame::Goodbye);
@@ -216,7 +217,7 @@ impl Machine {
                 && !end.stirred
             {
                 let socket = end.socket;
-                self.sockets.remove(&socket);
+                self.sockets.remove(socket);
                 self.end_stream(key);
             }
         }
@@ -301,7 +302,7 @@ impl Machine {
                 if node == from || self.relayed_by(from).is_some() {
                     self.end_stream((from, stream));
                 } else {
-                    self.accepted(now, socket);
+                    self.accepted_from(now, socket, Source::Relay(from));
                 }
             }
             Relay::Refused { stream, why } => {
@@ -311,7 +312,7 @@ impl Machine {
                     }
                     let socket = end.socket;
                     if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
-                        self.sockets.get(&socket).map(|s| &s.phase)
+                        self.sockets.get(socket).map(|s| &s.phase)
                     {
                         let node = *node;
                         self.relay_refused(node, from, why);

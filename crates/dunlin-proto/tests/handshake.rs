@@ -5,7 +5,7 @@ use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{Frame, Names, VERSIONS, codec};
-use dunlin_proto::{Action, Closed, Config, Down, Machine, State};
+use dunlin_proto::{Action, Closed, Config, Down, Machine, Source, State};
 
 const NOW: Time = Time(0);
 const ME: Life = Life { node: NodeId(20), incarnation: Incarnation(5) };
@@ -347,4 +347,57 @@ fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
         assert_eq!(closed(&mut machine), expected);
         assert_eq!(machine.carried_by(NodeId(10)).is_some(), expected.is_empty());
     }
+}
+
+/// How sockets from two hosts fare, in the order in which they come: the last octet of the host, and whether they say `Hello`. Which are closed.
+fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool)>) -> Vec<u64> {
+    let mut gone = Vec::new();
+    for (socket, host, speaks) in sockets {
+        machine.accepted_from(NOW, SocketId(socket), Source::V4([127, 0, 0, host]));
+        if speaks {
+            machine.received(NOW, SocketId(socket), hello(life(1000 + u128::from(socket), 1), 1).encode());
+        }
+        gone.extend(closed(machine).into_iter().map(|(socket, why)| {
+            assert_eq!(why, Closed::Crowded);
+            socket.0
+        }));
+    }
+    gone
+}
+
+#[test]
+fn a_flood_of_silent_sockets_costs_its_own_source_only() {
+    let mut config = Config::new("tides");
+    config.strangers_max = 8;
+    let mut machine = Machine::new(config, ME, 1);
+    assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, 2, false))), [0; 0], "while there is room, no share binds");
+    assert_eq!(crowd(&mut machine, [(8, 3, true)]), [0]);
+    assert_eq!(crowd(&mut machine, (9..1000).map(|n| (n, 2, false))), (1..8).chain(9..993).collect::<Vec<_>>());
+    assert_eq!(confirms(&mut machine, 8), [], "the other host's handshake goes on");
+    assert_eq!(machine.census().sockets, 8);
+    assert_eq!(machine.carried_by(NodeId(1008)), Some(SocketId(8)));
+}
+
+#[test]
+fn of_one_source_those_that_have_said_who_they_are_stay_longest() {
+    let mut config = Config::new("tides");
+    config.strangers_max = 4;
+    let mut machine = Machine::new(config, ME, 1);
+    assert_eq!(crowd(&mut machine, [(0, 2, true), (1, 2, false), (2, 2, false), (3, 2, false)]), [0; 0]);
+    assert_eq!(crowd(&mut machine, (4..100).map(|n| (n, 2, false))), (1..97).collect::<Vec<_>>());
+    assert_eq!(confirms(&mut machine, 0), []);
+    // All of them may speak, too: then the oldest goes.
+    assert_eq!(crowd(&mut machine, (100..108).map(|n| (n, 2, true)))[3..], [100, 101, 102, 103]);
+}
+
+#[test]
+fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
+    let mut config = Config::new("tides");
+    config.strangers_max = 4;
+    let mut machine = Machine::new(config, ME, 1);
+    assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, n as u8, false))), [0, 1, 2, 3]);
+    // A place that is given back is free.
+    machine.closed(NOW, SocketId(5));
+    assert_eq!(crowd(&mut machine, [(8, 20, false)]), [0; 0]);
+    assert_eq!(crowd(&mut machine, [(9, 21, false)]), [4]);
 }

@@ -285,10 +285,16 @@ impl Machine {
             }
             ToHome::Value { head, total, first } => self.value_begins(now, from, channel, head, total, first),
             said => {
-                let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
+                let Some(home) = self.homes.get_mut(&channel) else {
+                    self.hears_nothing(now, from);
+                    return Ok(());
+                };
                 let over = home.ended.is_some();
                 let leaves = home.phase.has_said_so();
-                let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
+                let Some(attached) = home.attached.get_mut(&from) else {
+                    self.hears_nothing(now, from);
+                    return Ok(());
+                };
                 match said {
                     ToHome::Quiet if !leaves => return Err("quiet, without having been asked"),
                     ToHome::Quiet => self.hear_quiet(channel),

@@ -335,7 +335,10 @@ impl Machine {
             Some(said) => said,
             None => return Ok(()),
         };
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            self.hears_nothing(now, from);
+            return Ok(());
+        };
         if proxy.home != from {
             // A half that has come back may still be spoken to by the home of its first stay.
             let first = proxy.way.transfer == 0;
@@ -489,7 +492,7 @@ impl Machine {
         not_taken
             .extend(backlog.iter().filter(|(_, what)| !matches!(what, Waiting::Sent(_))).map(|(ticket, _)| *ticket));
         for (ticket, standing) in open {
-            let unsent = || self.connections.get(&node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
+            let unsent = || self.connections.get(node).is_some_and(|c| c.outbox.is_unsent(channel, ticket));
             match standing {
                 Standing::Tentative | Standing::Asked(_) => not_taken.push(ticket),
                 Standing::Firm if unsent() => not_taken.push(ticket),

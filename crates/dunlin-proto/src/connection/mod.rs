@@ -5,9 +5,11 @@
 //! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
 //! side breaks the protocol; and then for both sides, because the next handshake names the run.
 
+pub(crate) mod chatter;
 pub(crate) mod death;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod table;
 pub(crate) mod window;
 
 use std::time::Duration;
@@ -18,6 +20,7 @@ use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
+use chatter::Chatter;
 use death::Listeners;
 use inbox::Inbox;
 use outbox::Outbox;
@@ -137,8 +140,8 @@ pub(crate) struct Dialling {
     pub(crate) help: Help,
     /// Who can be asked to help, the next one last.
     pub(crate) helpers: Vec<NodeId>,
-    /// How many have been asked.
-    pub(crate) asked: usize,
+    /// The last who was looked at as a helper. The next search begins behind it.
+    pub(crate) asked: Option<NodeId>,
     /// Who would not relay.
     pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
 }
@@ -166,7 +169,7 @@ impl Dialling {
         self.for_others = false;
         self.reports = None;
         self.help = Help::None;
-        self.asked = 0;
+        self.asked = None;
         self.unrelayed = None;
     }
 }
@@ -192,6 +195,8 @@ pub(crate) struct Connection {
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
+    /// When something has to be done for it at the latest: see [`table`].
+    due: Option<Time>,
     pub(crate) addresses: Vec<String>,
     pub(crate) listeners: Listeners,
     /// Who has told of this node, the latest first.
@@ -222,6 +227,7 @@ pub(crate) struct Connection {
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
+    pub(crate) chatter: Chatter,
     /// In all lives.
     pub(crate) traffic: Traffic,
 }
@@ -235,6 +241,7 @@ impl Connection {
             ended_flushed: false,
             was_up: false,
             carried: Carried::Idle,
+            due: None,
             addresses: Vec::new(),
             listeners: Listeners::default(),
             introducers: Vec::new(),
@@ -252,6 +259,7 @@ impl Connection {
             leaving: false,
             goodbye_waits: false,
             streams: [0, 0],
+            chatter: Chatter::default(),
             traffic: Traffic::default(),
         }
     }

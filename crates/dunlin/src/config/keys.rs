@@ -1,8 +1,10 @@
 //! The settings that there are: their names, what they accept, and how that is read.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use dunlin_core::{Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded};
+use ipnet::IpNet;
 
 use crate::node::Role;
 
@@ -161,6 +163,13 @@ pub(super) const RELAY: Key<bool> = Key {
     },
 };
 
+pub(super) const TRUSTED_SOURCES: Key<Vec<IpNet>> = Key {
+    name: "trusted_sources",
+    variable: Some("DUNLIN_TRUSTED_SOURCES"),
+    form: r#"trusted_sources = ["10.0.0.7", "192.168.0.0/16"]: addresses, or networks of them"#,
+    read: |raw| texts(raw, |text| network(text).is_some())?.iter().map(|text| network(text)).collect(),
+};
+
 pub(super) const ROLE: Key<Option<Role>> = Key {
     name: "role",
     variable: Some("DUNLIN_ROLE"),
@@ -194,7 +203,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 11] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 12] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
@@ -205,6 +214,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 11] = [
     &BUFFERED_MAX_BYTES,
     &STRAIGHT_MIN_BYTES,
     &RELAY,
+    &TRUSTED_SOURCES,
     &ROLE,
 ];
 
@@ -229,6 +239,11 @@ fn text(raw: &Raw) -> Option<String> {
         Raw::Word(text) | Raw::Text(text) if !text.is_empty() => Some(text.clone()),
         _ => None,
     }
+}
+
+/// An address, or a network of them.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// A list, or one: of a variable, with commas between them.

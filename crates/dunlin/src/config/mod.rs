@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dunlin_core::Policy;
+use ipnet::IpNet;
 
 pub use error::ConfigError;
 use file::{File, Section, refused};
@@ -141,6 +142,8 @@ pub struct Config {
     pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
     pub relay: Setting<bool>,
+    /// Each socket from these addresses counts as a source of its own: they are routers or load balancers, which stand for many hosts.
+    pub trusted_sources: Setting<Vec<IpNet>>,
     /// What it is in its application.
     pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
@@ -169,6 +172,7 @@ impl Default for Config {
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
             straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
             relay: Setting::default(true),
+            trusted_sources: Setting::default(Vec::new()),
             role: Setting::default(None),
             run: Setting::default(None),
             names_node: None,
@@ -240,6 +244,10 @@ impl Config {
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
             row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
+            row("trusted_sources", &self.trusted_sources, |sources| match &sources[..] {
+                [] => Value::Unset("none"),
+                some => Value::List(some.iter().map(ToString::to_string).collect()),
+            }),
             row("role", &self.role, |role| {
                 let role = match role {
                     Some(Role::Main) => "main",
@@ -408,6 +416,7 @@ impl Sources {
         config.straight_min_bytes =
             self.find(&keys::STRAIGHT_MIN_BYTES, &at, None)?.unwrap_or(config.straight_min_bytes);
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
+        config.trusted_sources = self.find(&keys::TRUSTED_SOURCES, &at, None)?.unwrap_or(config.trusted_sources);
         config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
         config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);
         for node in self.nodes(&app) {

@@ -96,6 +96,7 @@ fn without_files_and_variables_there_are_defaults() {
             "buffered_max_bytes = 16777216",
             "straight_min_bytes = 65536",
             "relay = true",
+            "trusted_sources = (none)",
             r#"role = "none""#,
             "run = (nothing)",
         ]
@@ -258,7 +259,7 @@ fn an_unknown_key_is_told_with_its_line() {
     assert_eq!(
         refused("colour = 1"),
         "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, refused, heartbeat, \
-         message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, role, channels, application, node"
+         message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, trusted_sources, role, channels, application, node"
     );
     assert_eq!(
         refused("[channels]\nreadings = { polcy = 'fifo(1)' }"),
@@ -302,6 +303,7 @@ fn a_value_that_is_not_accepted_is_told_with_its_line() {
             "heartbeat = '0s'",
             "heartbeat = \"0s\" is not accepted: write heartbeat = \"1s\": a time from \"1ms\" to \"1h\"",
         ),
+        ("trusted_sources = '10.0.0.0/40'", "trusted_sources = \"10.0.0.0/40\" is not accepted"),
         ("relay = 'true'", "relay = \"true\" is not accepted: write relay = true, or false"),
         ("role = 'chief'", "role = \"chief\" is not accepted: write role = \"main\", \"member\" or \"none\""),
         ("app = ''", "app = \"\" is not accepted: write app = \"weather\""),

@@ -280,6 +280,7 @@ impl NodeBuilder {
         driver.with(|state, _| {
             state.buffered_max = settings.buffered_max_bytes.value;
             state.straight_min = settings.straight_min_bytes.value;
+            state.trusted_sources.clone_from(&settings.trusted_sources.value);
         });
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.

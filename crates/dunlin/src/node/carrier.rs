@@ -20,10 +20,14 @@ use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
+/// ... or of this one, if nothing but heartbeats has come for [`QUIET`]: there may be thousands of such sockets.
+const READ_QUIET: usize = 512;
 /// ... and so much is read at once: it is still in the processor's caches when its readers have it, and others on the same worker hardly wait...
 const READ_AT_ONCE: usize = 64 << 10;
 /// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
 const READ_AT_ONCE_ALONE: usize = READ;
+/// ... or so much, if most of what comes says nothing: see [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
+const READ_CHATTER: usize = 4 << 10;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -41,6 +45,8 @@ const TURN_ALONE: usize = 1 << 20;
 
 /// So long the sockets of a process keep each other's calls to the kernel short, once two of them have carried something.
 const COMPANY: Duration = Duration::from_millis(200);
+/// A socket on which nothing but heartbeats has come for so long gives its buffer back.
+const QUIET: Duration = Duration::from_secs(1);
 /// Heartbeats and acknowledgements that go alone are no longer than this: nobody waits for them.
 const WORD: usize = 16;
 
@@ -87,9 +93,15 @@ pub(super) struct Carrier {
     carried: usize,
     /// What is large waits for what the ends that were told something may say.
     waits: bool,
+    /// So much has come that says nothing: less is read...
+    chatters: bool,
+    /// ... and nothing before then.
+    pause: Option<Pin<Box<Timer>>>,
     /// Until when the last words may take.
     linger: Option<Pin<Box<Timer>>>,
     neighbours: Neighbours,
+    /// When something other than a heartbeat came last. `None`: long ago, and the buffer is small.
+    heard: Option<Time>,
     /// Much is read and written at once: nothing but large values of one channel has gone over this socket of late, and nothing over others of this process.
     /// So there is nobody who would wait for a call to the kernel that takes long, and each costs as much as it takes to wake the other side.
     large: bool,
@@ -115,8 +127,11 @@ impl Carrier {
             told_receiver: false,
             carried: 0,
             waits: false,
+            chatters: false,
+            pause: None,
             linger: None,
             neighbours: Neighbours::default(),
+            heard: None,
             large: false,
         }
     }
@@ -190,6 +205,10 @@ impl Carrier {
         driver.speak(|locked| {
             if arrived > 0 {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
+                self.quieten(arrived, locked.now);
+                let pause = locked.state.machine.paused_until(locked.now, self.id);
+                self.chatters = pause.is_some();
+                self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
                 self.told |= locked.state.machine.tells();
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
@@ -224,6 +243,16 @@ impl Carrier {
         }
     }
 
+    /// So much has arrived, and was read: what is left in the buffer is no whole frame.
+    fn quieten(&mut self, arrived: usize, now: Time) {
+        if arrived > WORD {
+            self.heard = Some(now);
+        } else if self.buffer.is_empty() && self.heard.is_some_and(|heard| now.since(heard) >= QUIET) {
+            self.heard = None;
+            self.buffer = BytesMut::new();
+        }
+    }
+
     /// So much was carried: looks who else does.
     fn meet(&mut self, bytes: usize, locked: &Locked<'_>) {
         // In a simulation, time is not that of other tests in this process.
@@ -237,11 +266,23 @@ impl Carrier {
         if self.ended {
             return Poll::Pending;
         }
-        let min = if self.buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
-        if self.buffer.capacity() - self.buffer.len() < min {
-            self.buffer.reserve(READ.max(self.missing));
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
         }
-        let at_once = if self.large { READ_AT_ONCE_ALONE.max(self.missing) } else { READ_AT_ONCE };
+        let (min, size) = match self.heard {
+            None => (WORD, READ_QUIET),
+            Some(_) if self.buffer.is_empty() => (READ_EMPTY_MIN, READ),
+            Some(_) => (READ_MIN.max(self.missing), READ.max(self.missing)),
+        };
+        if self.buffer.capacity() - self.buffer.len() < min {
+            self.buffer.reserve(size);
+        }
+        let at_once = match self.large {
+            _ if self.chatters => READ_CHATTER,
+            true => READ_AT_ONCE_ALONE.max(self.missing),
+            false => READ_AT_ONCE,
+        };
         let mut room = (&mut self.buffer).limit(at_once);
         let reading = pin!(self.socket.read_buf(&mut room));
         let bytes = ready!(reading.poll(cx))?;

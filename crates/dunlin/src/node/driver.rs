@@ -21,6 +21,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
+use ipnet::IpNet;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
@@ -32,7 +33,7 @@ use super::events::{Limit, Log, NodeEvent};
 use super::hub::{Heard, Hub};
 use super::leaving::{Abandoned, Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
-use super::network::{Networks, Socket};
+use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
 use super::work::{Half, Stretched, Told, discard};
 use crate::world::{self, Clock};
@@ -81,6 +82,8 @@ pub(crate) struct State {
     pub(crate) buffered_max: u64,
     /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
     pub(crate) straight_min: u64,
+    /// Each socket from these is a source of its own.
+    pub(crate) trusted_sources: Vec<IpNet>,
     /// Want to know when all that was said has been heard.
     flushed: Vec<oneshot::Sender<()>>,
     /// Want to know when this node has to answer for nothing that it has handed on.
@@ -158,6 +161,7 @@ impl Driver {
                 hub: Some(Box::new(hub)),
                 buffered_max: BUFFERED_MAX,
                 straight_min: STRAIGHT_MIN,
+                trusted_sources: Vec::new(),
                 flushed: Vec::new(),
                 settled: Vec::new(),
                 flushes: Vec::new(),
@@ -569,9 +573,10 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let is_local = socket.is_local();
+            let (is_local, source) = (socket.is_local(), socket.source());
             let socket = self.add_socket(state, socket, None);
-            state.machine.accepted(now, socket);
+            let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
+            state.machine.accepted_from(now, socket, if is_trusted { Source::Socket(socket) } else { source });
             if is_local {
                 state.machine.is_near(socket);
             }

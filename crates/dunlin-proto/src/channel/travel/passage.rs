@@ -143,7 +143,7 @@ impl Machine {
 
     /// The life of a node that is, or was last, met.
     fn life_of(&self, node: NodeId) -> Option<Life> {
-        let incarnation = self.connections.get(&node)?.met?;
+        let incarnation = self.connections.get(node)?.met?;
         Some(Life { node, incarnation })
     }
 

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 
-use super::{BoxFuture, Listener, Named, Network, Socket};
+use super::{BoxFuture, Listener, Named, Network, Socket, Source};
 
 /// What is written and not yet read, in each direction: about what a kernel holds of a loopback socket.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -42,7 +42,12 @@ impl Network for Memory {
             let backlog = listening().get(address).cloned().ok_or_else(refused)?;
             let (here, there) = duplex(PIPE_BYTES);
             backlog.send(there).await.map_err(|_| refused())?;
-            Ok(Box::new(Named { stream: here, peer: format!("memory:{address}"), is_local: true }) as Box<dyn Socket>)
+            Ok(Box::new(Named {
+                stream: here,
+                peer: format!("memory:{address}"),
+                is_local: true,
+                source: Source::Unknown,
+            }) as Box<dyn Socket>)
         })
     }
 
@@ -85,7 +90,7 @@ impl Listener for MemoryListener {
             let Some(stream) = self.dialled.recv().await else { return Err(io::ErrorKind::NotConnected.into()) };
             self.accepted += 1;
             let peer = format!("memory:{}#{}", self.name, self.accepted);
-            Ok(Box::new(Named { stream, peer, is_local: true }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true, source: Source::Unknown }) as Box<dyn Socket>)
         })
     }
 

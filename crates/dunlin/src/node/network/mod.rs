@@ -17,11 +17,14 @@ mod unix;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ipnet::{IpNet, Ipv6Net};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+pub use dunlin_proto::Source;
 pub use memory::Memory;
 pub use tcp::Tcp;
 pub(crate) use tcp::is_tcp;
@@ -90,6 +93,26 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
     /// Whether the other end is on this host, or in this program. Default: no.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown, and
+    /// all such sockets are one source.
+    fn source(&self) -> Source {
+        Source::Unknown
+    }
+}
+
+/// Whether a socket's source is in this network. Of an IPv6 host the source has the first 64 bits: one that is trusted stands for all that have these.
+pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
+    match source {
+        Source::V4(address) => network.contains(&IpAddr::from(address)),
+        Source::V6(first) => {
+            let mut address = [0; 16];
+            address[..8].copy_from_slice(&first);
+            let source = Ipv6Net::new(address.into(), 64).expect("64 is at most 128");
+            matches!(network, IpNet::V6(network) if network.contains(&source) || source.contains(network))
+        }
+        _ => false,
     }
 }
 
@@ -264,6 +287,7 @@ struct Named<S> {
     stream: S,
     peer: String,
     is_local: bool,
+    source: Source,
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
@@ -273,6 +297,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
 
     fn is_local(&self) -> bool {
         self.is_local
+    }
+
+    fn source(&self) -> Source {
+        self.source
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 
-use super::{BoxFuture, Listener, Named, Network, Socket, explain};
+use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
 
 /// How much the kernel takes that it has not sent yet.
 ///
@@ -140,7 +140,7 @@ fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
     socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     // From one address of this host to the same one.
     let is_local = peer.ip().is_loopback() || stream.local_addr().is_ok_and(|here| here.ip() == peer.ip());
-    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local }))
+    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local, source: Source::of(peer.ip()) }))
 }
 
 #[cfg(test)]
@@ -230,7 +230,8 @@ mod tests {
             let mut here = if bounded {
                 socket(here, peer).unwrap()
             } else {
-                Box::new(Named { stream: here, peer: String::new(), is_local: true }) as Box<dyn Socket>
+                Box::new(Named { stream: here, peer: String::new(), is_local: true, source: Source::Unknown })
+                    as Box<dyn Socket>
             };
             let (chunk, mut count) = ([7; 16 * 1024], 0);
             loop {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{BoxFuture, Listener, Named, Network, Socket, explain};
+use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
 
 /// Unix sockets: an address is the path of the socket's file.
 ///
@@ -30,7 +30,8 @@ impl Network for Unix {
             let stream = UnixStream::connect(address)
                 .await
                 .map_err(|error| explain(&error, format_args!("cannot connect to `unix:{address}`")))?;
-            Ok(Box::new(Named { stream, peer: format!("unix:{address}"), is_local: true }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer: format!("unix:{address}"), is_local: true, source: Source::Unknown })
+                as Box<dyn Socket>)
         })
     }
 
@@ -69,13 +70,15 @@ impl Listener for Bound {
     fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             let (stream, _) = self.listener.accept().await?;
-            let process = stream.peer_cred().ok().as_ref().and_then(UCred::pid);
+            let peer = stream.peer_cred().ok();
+            let source = peer.map_or(Source::Unknown, |peer| Source::User(peer.uid()));
+            let process = peer.as_ref().and_then(UCred::pid);
             let path = self.file.path.display();
             let peer = match process {
                 Some(process) => format!("unix:{path} (process {process})"),
                 None => format!("unix:{path}"),
             };
-            Ok(Box::new(Named { stream, peer, is_local: true }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true, source }) as Box<dyn Socket>)
         })
     }
 

@@ -1,0 +1,164 @@
+//! Attacks on nodes from plain sockets.
+//!
+//! Each file in `tests/` is one kind of attack. Beside each attack stands its *honest twin*: the same shape of load from a
+//! peer that keeps to the protocol, which has to pass. A node under attack is one of dunlin's, with its defaults, on TCP; the
+//! attackers are [`Peer`]s: they speak the protocol by hand, and say what they like. `SECURITY.md` lists what is defended.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{Incarnation, Life, NodeId};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
+use dunlin_proto::wire::{Frame, VERSIONS, codec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Runs a test on two workers; it may take two minutes.
+///
+/// # Panics
+/// The test hangs.
+pub fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("the system gives threads");
+    let limit = Duration::from_secs(120);
+    runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") });
+}
+
+/// A plain socket from an address of this host's loopback network to a node.
+///
+/// # Errors
+/// Those of the system.
+pub async fn dial(from: [u8; 4], to: &str) -> io::Result<TcpStream> {
+    let to: SocketAddr = to.parse().map_err(io::Error::other)?;
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(IpAddr::from(from), 0))?;
+    socket.connect(to).await
+}
+
+/// The bytes of these frames.
+pub fn bytes_of(frames: &[Frame]) -> Bytes {
+    let mut out = BytesMut::new();
+    for frame in frames {
+        if let Some(tail) = codec::encode(frame, &mut out) {
+            out.extend_from_slice(&tail);
+        }
+    }
+    out.freeze()
+}
+
+/// What a peer says first: to the node that it wants, or to whatever node is there if that is zero.
+pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
+    Hello {
+        versions: VERSIONS,
+        application: application.to_owned(),
+        me,
+        wanted: wanted.node,
+        met: wanted.incarnation,
+        attempt: u64::from(wanted.node != NodeId(0)),
+        resume: Resume { run: 0, seen: 0 },
+        addresses: Vec::new(),
+        bound: Bound::default(),
+        identity: Bytes::new(),
+    }
+}
+
+/// A life of a node that no other peer of the test has.
+pub fn life(number: u128) -> Life {
+    Life { node: NodeId((0xBAD << 100) + number), incarnation: Incarnation(1) }
+}
+
+const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
+
+/// A peer that speaks the protocol by hand.
+#[derive(Debug)]
+pub struct Peer {
+    stream: TcpStream,
+    arrived: BytesMut,
+}
+
+impl Peer {
+    /// Dials, and says and hears nothing.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn dial(from: [u8; 4], to: &str) -> io::Result<Self> {
+        Ok(Self { stream: dial(from, to).await?, arrived: BytesMut::new() })
+    }
+
+    /// Which node is at an address.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket, or refuses.
+    pub async fn who_is(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Life> {
+        let mut peer = Self::dial(from, to).await?;
+        Ok(peer.greet(&hello(application, me, ANY)).await?.me)
+    }
+
+    /// Dials the node that is known to be there, and shakes hands: with each of its words it waits as long as
+    /// a link would take there and back.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket, or refuses.
+    pub async fn join(from: [u8; 4], to: &str, hello: &Hello, link: Duration) -> io::Result<Self> {
+        let mut peer = Self::dial(from, to).await?;
+        tokio::time::sleep(link / 2).await;
+        peer.greet(hello).await?;
+        tokio::time::sleep(link).await;
+        peer.say(&[Frame::Confirm]).await?;
+        Ok(peer)
+    }
+
+    /// Says `Hello`, and hears `Welcome`.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket, or refuses.
+    pub async fn greet(&mut self, hello: &Hello) -> io::Result<Welcome> {
+        self.stream.write_all(&hello.encode()).await?;
+        loop {
+            match Answer::decode(&mut self.arrived).map_err(io::Error::other)? {
+                Some(Answer::Welcome(welcome)) => return Ok(welcome),
+                Some(Answer::Refused(why)) => return Err(io::Error::other(why)),
+                None => self.read().await?,
+            }
+        }
+    }
+
+    /// Writes frames.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn say(&mut self, frames: &[Frame]) -> io::Result<()> {
+        self.stream.write_all(&bytes_of(frames)).await
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    /// The next frame.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket.
+    pub async fn hear(&mut self) -> io::Result<Frame> {
+        loop {
+            if let codec::Next::Frame { head, body } = codec::next(&self.arrived).map_err(io::Error::other)? {
+                let mut frame = self.arrived.split_to(head + body).freeze();
+                return codec::decode(frame[0], frame.split_off(head)).map_err(io::Error::other);
+            }
+            self.read().await?;
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.arrived).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}

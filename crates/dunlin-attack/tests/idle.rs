@@ -1,0 +1,53 @@
+//! Connections on which nothing is said but heartbeats: what each costs in memory, and that it is given back.
+
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, hello, life, run};
+use dunlin_proto::wire::Frame;
+use tokio::task::JoinSet;
+
+const OTHER: [u8; 4] = [127, 0, 0, 3];
+const PEERS: usize = 1_000;
+
+/// Bytes of memory that this process has in use.
+#[cfg(target_os = "linux")]
+fn resident() -> i64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<i64>().unwrap() * 4096
+}
+
+/// Says that it lives, and hears the same, for some seconds.
+async fn idles(mut peer: Peer, beats: u32) -> Peer {
+    let mut beat = tokio::time::interval(Duration::from_millis(500));
+    for _ in 0..beats {
+        beat.tick().await;
+        peer.say(&[Frame::Heartbeat]).await.unwrap();
+        while let Ok(frame) = tokio::time::timeout(Duration::from_millis(1), peer.hear()).await {
+            assert!(matches!(frame.unwrap(), Frame::Heartbeat | Frame::Ack { .. }));
+        }
+    }
+    peer
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_idle_connection_costs_little_and_gives_it_back() {
+    run(async {
+        let names = "memory:names-of-idle";
+        let node = Node::builder().app("idle").names(names).listen("127.0.0.1:0").join().await.unwrap();
+        let address = node.addresses()[0].clone();
+        let there = Peer::who_is(OTHER, &address, "idle", life(1)).await.unwrap();
+        let before = resident();
+        let mut all = JoinSet::new();
+        for n in 0..PEERS {
+            let hello = hello("idle", life(100 + n as u128), there);
+            let peer = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
+            all.spawn(idles(peer, 8));
+        }
+        let peers = all.join_all().await;
+        let each = (resident() - before) / PEERS as i64;
+        println!("{each} bytes for each connection, with the peer's socket");
+        drop(peers);
+    });
+}

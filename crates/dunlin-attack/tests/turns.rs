@@ -1,0 +1,89 @@
+//! Peers that take a node's turns: a flood of frames that say nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, bytes_of, dial, hello, life, run};
+use dunlin_proto::wire::Frame;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+const OTHER: [u8; 4] = [127, 0, 0, 3];
+/// Each beats often enough for a percentile.
+const CALLS: usize = 2_000;
+
+/// Calls of an innocent pair of nodes: how long the slowest hundredth took at least.
+async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
+    let mut times = Vec::with_capacity(CALLS);
+    for n in 0..CALLS as u64 {
+        let began = Instant::now();
+        to.send(n).await.unwrap();
+        assert_eq!(back.recv().await.unwrap(), n);
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    times[CALLS * 99 / 100]
+}
+
+#[test]
+fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink() {
+    run(async {
+        let builder = || Node::builder().app("turns").names("memory:names-of-turns");
+        let node = builder().listen("127.0.0.1:0").join().await.unwrap();
+        let friend = builder().listen("127.0.0.1:0").join().await.unwrap();
+        let (mut to, mut asked) =
+            (friend.sender::<u64>("to").await.unwrap(), node.receiver::<u64>("to").await.unwrap());
+        let (mut answer, mut back) =
+            (node.sender::<u64>("back").await.unwrap(), friend.receiver::<u64>("back").await.unwrap());
+        let server = dunlin::spawn(async move {
+            while let Ok(Some(n)) = asked.next().await {
+                answer.send(n).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        let beats = bytes_of(&vec![Frame::Heartbeat; 32 << 10]);
+
+        // Into a plain sink.
+        let sink = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = sink.local_addr().unwrap().to_string();
+        let drain = tokio::spawn(async move {
+            let (mut stream, _) = sink.accept().await.unwrap();
+            let mut buffer = vec![0; 64 << 10];
+            while stream.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
+        });
+        let mut flooder = dial(OTHER, &address).await.unwrap();
+        let bytes = beats.clone();
+        let flood = tokio::spawn(async move {
+            use tokio::io::AsyncWriteExt;
+            while flooder.write_all(&bytes).await.is_ok() {}
+        });
+        let plain = calls(&mut to, &mut back).await;
+        flood.abort();
+        drain.await.unwrap();
+
+        // Into the node.
+        let address = node.addresses()[0].clone();
+        let there = Peer::who_is(OTHER, &address, "turns", life(1)).await.unwrap();
+        let hello = hello("turns", life(2), there);
+        let mut flooder = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
+        let written = Arc::new(AtomicU64::new(0));
+        let flood = tokio::spawn({
+            let written = written.clone();
+            async move {
+                while flooder.write(&beats).await.is_ok() {
+                    written.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        // The kernel's buffers take some of it; then the node reads slower than it comes.
+        let under_attack = calls(&mut to, &mut back).await;
+        println!("p99 of {CALLS} calls: {under_attack:?}, and {plain:?} beside the same flood into a plain sink");
+        assert!(under_attack <= 3 * plain + Duration::from_millis(1), "{under_attack:?}, plain {plain:?}");
+        assert!(!flood.is_finished(), "the flooder is read slower, not cut off");
+        flood.abort();
+        drop(to);
+        server.await.unwrap().unwrap();
+    });
+}

@@ -1,0 +1,69 @@
+//! Frames that say nothing: a peer may send them, and a flood of them is read slower than it comes.
+//!
+//! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says nothing new: heartbeats, acknowledgements of what had been
+//! acknowledged, words about channels that are not here. Some of each are part of any connection; so the socket is not closed.
+
+use std::time::Duration;
+
+use crate::time::Time;
+
+/// So many of them in a second are part of the game. A heartbeat each millisecond is the most that a node can be told to send.
+const CHATTER_MAX: u32 = 1_000;
+/// So long a socket with more than that is not read.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many frames of a connection said nothing of late.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chatter {
+    since: Time,
+    count: u32,
+    /// The socket is not read before.
+    until: Option<Time>,
+}
+
+impl Chatter {
+    /// One more.
+    pub(crate) fn hears(&mut self, now: Time) {
+        if now.since(self.since) >= Duration::from_secs(1) {
+            (self.since, self.count) = (now, 0);
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count > CHATTER_MAX {
+            self.until = Some(now + PAUSE);
+        }
+    }
+
+    /// Until when the socket is not to be read, if there is such a time.
+    pub(crate) fn paused_until(&self, now: Time) -> Option<Time> {
+        self.until.filter(|until| now < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_heartbeat_each_millisecond_is_read_and_more_are_read_slower() {
+        let mut chatter = Chatter::default();
+        let mut now = Time(7);
+        for _ in 0..10_000 {
+            now = now + MILLISECOND;
+            chatter.hears(now);
+            assert_eq!(chatter.paused_until(now), None);
+        }
+        for _ in 0..1_000 {
+            chatter.hears(now);
+        }
+        assert_eq!(chatter.paused_until(now), Some(now + PAUSE));
+        assert_eq!(chatter.paused_until(now + PAUSE), None);
+        // It stays slow as long as there is more of it.
+        chatter.hears(now + PAUSE);
+        assert_eq!(chatter.paused_until(now + PAUSE), Some(now + 2 * PAUSE));
+        now = now + Duration::from_secs(2);
+        chatter.hears(now);
+        assert_eq!(chatter.paused_until(now), None);
+    }
+}

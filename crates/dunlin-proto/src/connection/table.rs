@@ -1,0 +1,155 @@
+//! The nodes that this one has to do with, and when something has to be done for each.
+//!
+//! A [`Connection`] is here while this node needs the connection, or has been told of an address of that node.
+//! What happens to one node costs the same however many others there are: [`Connections::due`] finds those for
+//! which something has to be done, and whatever looks at all of them is counted.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::Connection;
+use crate::id::NodeId;
+use crate::time::Time;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Connections {
+    records: BTreeMap<NodeId, Connection>,
+    /// One entry for each record with a due time, and the same as there.
+    due: BTreeSet<(Time, NodeId)>,
+    /// How many records were looked at because a time had come, or in search of others.
+    visited: Cell<u64>,
+}
+
+impl Connections {
+    pub(crate) fn get(&self, node: NodeId) -> Option<&Connection> {
+        self.records.get(&node)
+    }
+
+    pub(crate) fn get_mut(&mut self, node: NodeId) -> Option<&mut Connection> {
+        self.records.get_mut(&node)
+    }
+
+    pub(crate) fn contains(&self, node: NodeId) -> bool {
+        self.records.contains_key(&node)
+    }
+
+    pub(crate) fn get_or_insert(&mut self, node: NodeId) -> &mut Connection {
+        self.records.entry(node).or_insert_with(Connection::new)
+    }
+
+    pub(crate) fn remove(&mut self, node: NodeId) -> Option<Connection> {
+        self.rests(node);
+        self.records.remove(&node)
+    }
+
+    /// Nothing has to be done for this node any more.
+    pub(crate) fn rests(&mut self, node: NodeId) {
+        if let Some(at) = self.records.get_mut(&node).and_then(|connection| connection.due.take()) {
+            self.due.remove(&(at, node));
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All of them: never where a time has come, or a node shakes hands.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &Connection)> {
+        self.records.iter().map(|(node, connection)| {
+            self.visit();
+            (*node, connection)
+        })
+    }
+
+    /// All of them, for those who look at the node from outside: not counted.
+    pub(crate) fn survey(&self) -> impl Iterator<Item = (NodeId, &Connection)> {
+        self.records.iter().map(|(node, connection)| (*node, connection))
+    }
+
+    /// As [`iter`](Self::iter).
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.iter().map(|(node, _)| node).collect()
+    }
+
+    /// Those behind that one, or all, in the order of their ids.
+    pub(crate) fn nodes_behind(&self, node: Option<NodeId>) -> impl Iterator<Item = NodeId> {
+        let from = node.map_or(Bound::Unbounded, Bound::Excluded);
+        self.records.range((from, Bound::Unbounded)).map(|(node, _)| {
+            self.visit();
+            *node
+        })
+    }
+
+    fn visit(&self) {
+        self.visited.set(self.visited.get() + 1);
+    }
+
+    /// How many records were looked at because a time had come, or in search of others.
+    pub(crate) fn visited(&self) -> u64 {
+        self.visited.get()
+    }
+
+    // Due times.
+
+    /// Something has to be done for this node at that time, or before.
+    pub(crate) fn due_at(&mut self, node: NodeId, at: Time) {
+        let Some(connection) = self.records.get_mut(&node) else { return };
+        if connection.due.is_none_or(|due| at < due) {
+            if let Some(before) = connection.due.replace(at) {
+                self.due.remove(&(before, node));
+            }
+            self.due.insert((at, node));
+        }
+    }
+
+    /// When something has to be done next.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Those for which something has to be done. None of them is due any more.
+    pub(crate) fn take_due(&mut self, now: Time) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        while let Some((at, node)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, node));
+            self.visit();
+            if let Some(connection) = self.records.get_mut(&node) {
+                connection.due = None;
+            }
+            nodes.push(node);
+        }
+        // In the order of their ids, and not of the moments at which they were due.
+        nodes.sort_unstable();
+        nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(nodes: u128) -> Connections {
+        let mut table = Connections::default();
+        for node in 1..=nodes {
+            table.get_or_insert(NodeId(node));
+        }
+        table
+    }
+
+    #[test]
+    fn only_the_nodes_that_are_due_are_visited() {
+        let mut table = table(1000);
+        table.due_at(NodeId(7), Time(30));
+        table.due_at(NodeId(9), Time(10));
+        table.due_at(NodeId(7), Time(20));
+        table.due_at(NodeId(7), Time(40));
+        assert_eq!(table.next_due(), Some(Time(10)));
+        assert_eq!(table.take_due(Time(9)), []);
+        assert_eq!(table.take_due(Time(25)), [NodeId(7), NodeId(9)]);
+        assert_eq!((table.next_due(), table.visited()), (None, 2));
+        table.due_at(NodeId(7), Time(50));
+        table.remove(NodeId(7));
+        assert_eq!((table.next_due(), table.len()), (None, 999));
+    }
+}

@@ -1,0 +1,305 @@
+//! How a node comes to a socket for a connection: which address is dialled, and when.
+
+use bytes::Bytes;
+
+use super::sockets::{Phase, Socket};
+use super::{Action, Closed, Machine};
+use crate::connection::{Attempt, Carried, Down};
+use crate::id::{DialId, Incarnation, NodeId, SocketId};
+use crate::relay::is_relayed;
+use crate::source::Source;
+use crate::time::Time;
+use crate::wire::VERSIONS;
+use crate::wire::handshake::{Hello, Resume};
+
+/// What a dial is for.
+#[derive(Clone, Debug)]
+pub(super) struct Dial {
+    pub(super) wanted: Wanted,
+    pub(super) address: String,
+}
+
+/// Whom this node has dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This node, for a connection.
+    Node(NodeId),
+    /// Whoever is there: [`Action::Introduced`] tells.
+    Anybody,
+    /// Whoever is there; if it is this node, the connection with it needs no relay.
+    Probe(NodeId),
+    /// The node that is there: if it is this one, it is reached where it listens.
+    Check(NodeId),
+}
+
+/// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on
+/// the host can cause some.
+const CHECKS_MAX: usize = 64;
+
+impl Machine {
+    /// Somebody here needs a connection to this node.
+    pub(super) fn want(&mut self, now: Time, node: NodeId) {
+        let connection = self.connection(node);
+        if std::mem::take(&mut connection.dialling.for_others) {
+            self.seek_help(now, node);
+        }
+        self.seek(now, node);
+    }
+
+    /// A connection to this node is needed, here or by others.
+    pub(crate) fn seek(&mut self, now: Time, node: NodeId) {
+        // Nobody will have a node that is replaced. Who needs the connection hears that from the next tick, as it would hear later that it cannot be reached.
+        let is_replaced = self.replaced.is_some();
+        let until = if is_replaced { now } else { now + self.config.grace };
+        let connection = self.connection(node);
+        if !matches!(connection.carried, Carried::Idle) {
+            return;
+        }
+        connection.carried = Carried::Lost { since: now, until };
+        if is_replaced {
+            return self.due_at(node, until);
+        }
+        if connection.dialling.next.is_none_or(|next| next < now) {
+            connection.dialling.next = Some(now);
+        }
+        self.due_at(node, until);
+        self.dial_if_due(now, node);
+        self.seek_help(now, node);
+    }
+
+    pub(super) fn dial(&mut self, wanted: Wanted, address: String) -> DialId {
+        let id = DialId(self.next_dial);
+        self.next_dial += 1;
+        self.dials.insert(id, Dial { wanted, address: address.clone() });
+        self.actions.push_back(Action::Dial(id, address));
+        id
+    }
+
+    pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
+        let connection = self.connection(node);
+        let relayed = match connection.carried {
+            Carried::Idle => return,
+            Carried::Lost { .. } => false,
+            Carried::By(socket) if is_relayed(socket) => true,
+            Carried::By(_) => return,
+        };
+        let dialling = &mut connection.dialling;
+        let Some(next) = dialling.next.filter(|_| dialling.running.is_none()) else { return };
+        if next > now {
+            return self.due_at(node, next);
+        }
+        dialling.next = None;
+        if relayed {
+            if !self.leaving {
+                self.probe(now, node);
+            }
+            return;
+        }
+        // Without an address there is nothing to dial: the other side has to.
+        if connection.addresses.is_empty() {
+            dialling.waits_for_address = true;
+            if dialling.last.is_empty() {
+                dialling.last = "no address of it is known".to_owned();
+            }
+            return;
+        }
+        let address = match connection.listeners.doubted().filter(|(at, _)| *at <= now) {
+            Some((_, address)) => address.to_owned(),
+            None => connection.addresses[dialling.failures as usize % connection.addresses.len()].clone(),
+        };
+        let id = self.dial(Wanted::Node(node), address);
+        self.connection(node).dialling.running = Some(Attempt::Dial(id));
+    }
+
+    /// Whether the other node of a relayed connection can be dialled after all.
+    pub(super) fn probe(&mut self, now: Time, node: NodeId) {
+        let running = self.dials.values().any(|dial| dial.wanted == Wanted::Probe(node));
+        let connection = self.connection(node);
+        connection.dialling.probes = connection.dialling.probes.wrapping_add(1);
+        let at = connection.dialling.probes as usize % connection.addresses.len().max(1);
+        if let Some(address) = connection.addresses.get(at).filter(|_| !running).cloned() {
+            self.dial(Wanted::Probe(node), address);
+        }
+        self.probe_later(now, node);
+    }
+
+    pub(super) fn probe_later(&mut self, now: Time, node: NodeId) {
+        let at = now + self.random.jitter(self.config.redial);
+        self.connection(node).dialling.next = Some(at);
+        self.due_at(node, at);
+    }
+
+    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
+    /// one what it has seen.
+    pub(super) fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
+        if there != node || self.leaving {
+            return;
+        }
+        let connection = self.connection(node);
+        connection.addresses.retain(|other| *other != address);
+        connection.addresses.insert(0, address);
+        if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
+            self.close(now, socket, Closed::Superseded);
+        }
+    }
+
+    pub(super) fn attempt_failed(&mut self, now: Time, node: NodeId, attempt: Attempt, why: String) {
+        let (min, max) = (self.config.backoff_min, self.config.backoff_max);
+        let failures = {
+            let dialling = &mut self.connection(node).dialling;
+            if dialling.running != Some(attempt) {
+                return;
+            }
+            dialling.running = None;
+            if matches!(attempt, Attempt::Hello(socket) if is_relayed(socket)) {
+                // What came of dialling says more.
+                self.relay_failed(now, node);
+                self.connection(node).dialling.failures.max(1)
+            } else {
+                dialling.last = why;
+                dialling.failures = dialling.failures.saturating_add(1);
+                if !std::mem::take(&mut dialling.answered) {
+                    dialling.unanswered = dialling.unanswered.saturating_add(1);
+                }
+                dialling.failures
+            }
+        };
+        let wait = self.random.jitter((min * 2u32.saturating_pow(failures.min(16) - 1)).min(max));
+        if self.report(now, node) {
+            return;
+        }
+        let connection = self.connection(node);
+        // Where a second refusal would tell that the node is dead, it is dialled as soon as that counts.
+        let doubted = connection.listeners.doubted().map(|(at, _)| at.max(now));
+        let dialling = &mut connection.dialling;
+        if dialling.running.is_none() {
+            dialling.next = Some((now + wait).min(doubted.unwrap_or(now + wait)));
+        }
+        self.dial_if_due(now, node);
+        self.seek_help(now, node);
+    }
+
+    /// The socket that was asked for is there.
+    pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
+        let Some(dial) = self.dials.remove(&id) else {
+            return self.act_close(socket, Closed::Superseded);
+        };
+        if let Wanted::Node(node) = dial.wanted {
+            // A socket of one's own is better than one that is still to be relayed.
+            let instead = self.stop_relaying(now, node);
+            let connection = self.connection(node);
+            let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
+            if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
+                if stands {
+                    connection.dialling.running = None;
+                }
+                return self.act_close(socket, Closed::Superseded);
+            }
+            if !instead && self.unconfirmed(node).next().is_some() && self.yields(now, node) {
+                return self.act_close(socket, Closed::Superseded);
+            }
+        }
+        self.greet(now, dial.wanted, dial.address, socket);
+    }
+
+    /// Says hello on a socket, which is to carry the connection to that node.
+    pub(crate) fn greet(&mut self, now: Time, wanted: Wanted, address: String, socket: SocketId) {
+        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
+        let mut who = NodeId(0);
+        if let Wanted::Node(node) = wanted {
+            who = node;
+            let connection = self.connection(node);
+            connection.dialling.running = Some(Attempt::Hello(socket));
+            connection.attempts += 1;
+            attempt = connection.attempts;
+            met = connection.met.unwrap_or(Incarnation(0));
+            resume = connection.resume_point();
+        }
+        let hello = Hello {
+            versions: VERSIONS,
+            application: self.config.application.clone(),
+            me: self.me,
+            wanted: who,
+            met,
+            attempt,
+            resume,
+            addresses: self.config.addresses.clone(),
+            bound: self.config.bound_of_addresses(),
+            identity: Bytes::new(),
+        };
+        let phase = Phase::Greeting { wanted, run: resume.run, address };
+        self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
+        self.act_write(socket);
+    }
+
+    /// There is no socket to be had.
+    pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id)
+            && let Some(connection) = self.connections.get_mut(*node)
+        {
+            connection.listeners.not_refused(address);
+        }
+        self.no_socket(now, id, why);
+    }
+
+    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has
+    /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
+    /// a node is dead.
+    pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id) {
+            let (node, address) = (*node, address.clone());
+            if self.refuses(now, node, &address, near) {
+                self.dials.remove(&id);
+                return;
+            }
+        }
+        self.no_socket(now, id, why);
+    }
+
+    pub(super) fn no_socket(&mut self, now: Time, id: DialId, why: String) {
+        let Some(dial) = self.dials.remove(&id) else { return };
+        match dial.wanted {
+            Wanted::Node(node) if self.is_being_relayed(node) => self.connection(node).dialling.last = why,
+            Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
+            Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
+            Wanted::Probe(_) | Wanted::Check(_) => {}
+        }
+    }
+
+    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
+    /// and its connection over.
+    pub(super) fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
+        let Some(connection) = self.connections.get_mut(node) else { return false };
+        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
+        let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
+        if !needed || self.replaced.is_some() {
+            return false;
+        }
+        connection.listeners.refused(now, address, near);
+        let Some(at) = connection.listeners.dead_at() else { return false };
+        self.die(now, node, Down::Died(at));
+        true
+    }
+
+    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
+    /// which that node listens can be dialled at no cost, to know them when they refuse.
+    pub fn is_near(&mut self, socket: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(socket) {
+            socket.near = true;
+        }
+    }
+
+    /// Whether that node is reached where it says it listens.
+    pub(super) fn check_listeners(&mut self, node: NodeId) {
+        if self.leaving {
+            return;
+        }
+        let is_check = |wanted: &Wanted| matches!(wanted, Wanted::Check(_));
+        let dials = self.dials.values().filter(|dial| is_check(&dial.wanted)).count();
+        let greeting = |socket: &Socket| matches!(&socket.phase, Phase::Greeting { wanted, .. } if is_check(wanted));
+        let running = dials + self.sockets.shaking().filter(|(_, socket)| greeting(socket)).count();
+        for address in self.connection(node).listeners.take_unasked(CHECKS_MAX.saturating_sub(running)) {
+            self.dial(Wanted::Check(node), address);
+        }
+    }
+}

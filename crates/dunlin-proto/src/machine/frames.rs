@@ -1,0 +1,216 @@
+//! Frames: how they are read, and what becomes of each kind.
+
+use bytes::{Bytes, BytesMut};
+
+use super::sockets::{Phase, Socket};
+use super::{Action, Closed, Machine};
+use crate::connection::outbox::Recalled;
+use crate::connection::{Carried, Down};
+use crate::id::{ChannelId, Life, NodeId, SocketId};
+use crate::planted::planted;
+use crate::time::Time;
+use crate::wire::codec::{self, WireError};
+use crate::wire::{Frame, Names};
+
+/// So many of those who have left are remembered.
+const LEFT_MAX: usize = 64;
+
+/// Answers to one node take so many bytes at most, if it does not read them.
+const CONTROL_MAX: usize = 4 << 20;
+
+impl Machine {
+    /// `begun`: the caller has the beginning of a frame behind these bytes.
+    pub(super) fn carry(
+        &mut self,
+        now: Time,
+        id: SocketId,
+        node: NodeId,
+        mut arrived: BytesMut,
+        bytes: Bytes,
+        begun: bool,
+    ) {
+        // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
+        let mut bytes = bytes;
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        connection.hears(now, &self.config);
+        connection.traffic.read += (arrived.len() + bytes.len()) as u64;
+        loop {
+            let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
+            let frame = match next {
+                Err(why) => return self.violation(now, node, &why.to_string()),
+                Ok(codec::Next::Wait(missing)) => {
+                    if bytes.is_empty() {
+                        break;
+                    }
+                    let take = if arrived.is_empty() { bytes.len() } else { missing.min(bytes.len()) };
+                    arrived.extend_from_slice(&bytes.split_to(take));
+                    continue;
+                }
+                Ok(codec::Next::Frame { head, body }) => {
+                    let mut whole = if arrived.is_empty() {
+                        bytes.split_to(head + body)
+                    } else {
+                        arrived.split_to(head + body).freeze()
+                    };
+                    let kind = whole[0];
+                    codec::decode(kind, whole.split_off(head))
+                }
+            };
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(why) => return self.violation(now, node, &why.to_string()),
+            };
+            if let Err(why) = self.hear(now, node, frame) {
+                return self.violation(now, node, why);
+            }
+            if self.connection(node).outbox.owed_bytes() > self.config.unacked_max.saturating_add(CONTROL_MAX) {
+                return self.violation(now, node, "it does not read what it asks for");
+            }
+            // What was heard may have ended the socket.
+            match self.sockets.get(id) {
+                Some(Socket { phase: Phase::Carries(_), .. }) => {}
+                _ => return,
+            }
+        }
+        let (within_frame, rest) = (begun || !arrived.is_empty(), arrived.len() as u64);
+        if let Some(socket) = self.sockets.get_mut(id) {
+            socket.arrived = arrived;
+        }
+        let ack_delay = self.config.ack_delay;
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        connection.inbox.within_frame = within_frame;
+        // It counts when it is read.
+        connection.traffic.read -= rest;
+        if connection.inbox.heard() != connection.inbox.acked {
+            if connection.inbox.must_acknowledge(&self.config) {
+                self.act_write(id);
+            } else if connection.ack_at.is_none() {
+                connection.ack_at = Some(now + ack_delay);
+                self.due_at(node, now + ack_delay);
+            }
+        }
+    }
+
+    /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
+    pub(super) fn violation(&mut self, now: Time, node: NodeId, why: &str) {
+        self.die(now, node, Down::Violation(why.to_owned()));
+    }
+
+    pub(crate) fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
+        let unnumbered =
+            planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
+        let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
+        if numbered {
+            let connection = self.connections.get_or_insert(node);
+            connection.outbox.meets(now, false, &frame, &self.config);
+            let inbox = &mut connection.inbox;
+            if inbox.again > 0 {
+                inbox.again -= 1;
+                return Ok(());
+            }
+            inbox.seen += 1;
+            // About what the other side keeps for it: else many small frames would fill its window, and wait here for company.
+            inbox.unacked_bytes += 32
+                + match &frame {
+                    Frame::More(_, piece) => piece.len(),
+                    Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
+                    Frame::Relay(crate::wire::Relay::Bytes { piece, .. }) => piece.len(),
+                    _ => 0,
+                };
+        }
+        match frame {
+            Frame::Heartbeat => self.hears_nothing(now, node),
+            Frame::Confirm if planted!(UnconfirmedResumed) => {}
+            Frame::Confirm => return Err("a confirmation that is not the first frame"),
+            Frame::Ack { seen } => {
+                let connection = self.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
+                let was_full = !connection.outbox.has_something(&self.config);
+                let before = connection.outbox.acked();
+                if !connection.outbox.acknowledge(now, seen, &self.config) {
+                    return Err("an acknowledgement of what was not sent");
+                }
+                if seen > before {
+                    connection.unproven = None;
+                } else {
+                    connection.chatter.hears(now);
+                }
+                if was_full
+                    && connection.outbox.has_something(&self.config)
+                    && let Some(socket) = connection.socket()
+                {
+                    self.act_write(socket);
+                }
+            }
+            Frame::Goodbye => {
+                // So that the other side knows that all it said was heard, its goodbye too.
+                let seen = self.connection(node).inbox.seen;
+                if let Some(socket) = self.connection(node).socket() {
+                    let mut last = BytesMut::new();
+                    codec::encode(&Frame::Ack { seen }, &mut last);
+                    self.part(now, socket, last.freeze(), Closed::Over);
+                    self.connection(node).carried = Carried::Idle;
+                }
+                self.die(now, node, Down::Left);
+                self.left.push_back(node);
+                if self.left.len() > LEFT_MAX {
+                    self.left.pop_front();
+                }
+            }
+            Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
+            Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
+            Frame::More(channel, piece) => self.more(now, node, channel, &piece)?,
+            Frame::Cut(channel) => {
+                if !self.connection(node).inbox.cut(channel) {
+                    return Err("a cut of what has not begun");
+                }
+            }
+            Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
+            Frame::Relay(said) => self.hear_relay(now, node, said)?,
+            Frame::Read(channel, read) => self.hear_read(node, channel, read),
+            Frame::Names(said) => {
+                let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
+                let incarnation = met.expect("it has shaken hands");
+                self.actions.push_back(Action::Names(Life { node, incarnation }, said));
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame has said nothing new.
+    pub(crate) fn hears_nothing(&mut self, now: Time, node: NodeId) {
+        if let Some(connection) = self.connections.get_mut(node) {
+            connection.chatter.hears(now);
+        }
+    }
+
+    /// Until when a socket is not to be read, if so much has come on it that says nothing that others would wait for it: heartbeats that follow each other at once, acknowledgements of nothing
+    /// new, words about channels that are not here. After that, a little is read.
+    pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
+        let Phase::Carries(node) = self.sockets.get(socket)?.phase else { return None };
+        self.connections.get(node)?.chatter.paused_until(now)
+    }
+
+    /// Says something of the name service to a node.
+    ///
+    /// # Errors
+    /// It is too long to be sent, and is not.
+    pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) -> Result<(), WireError> {
+        said.check()?;
+        self.say(now, node, Frame::Names(said));
+        Ok(())
+    }
+
+    pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {
+        if self.is_me(node) {
+            return Recalled::Sent;
+        }
+        let connection = self.connection(node);
+        let recalled = connection.outbox.recall(channel, ticket);
+        if recalled == Recalled::Unsent
+            && let Some(socket) = connection.socket()
+        {
+            self.act_write(socket);
+        }
+        recalled
+    }
+}

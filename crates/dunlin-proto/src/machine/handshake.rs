@@ -1,0 +1,466 @@
+//! Handshakes, at both sides, and how a socket takes a connection up. `docs/wire.md` has their table.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::dialling::Wanted;
+use super::sockets::{Phase, Socket};
+use super::{Action, Closed, Machine};
+use crate::connection::{Attempt, Carried, Connection, Down, State};
+use crate::id::{Incarnation, Life, NodeId, SocketId};
+use crate::planted::planted;
+use crate::relay::is_relayed;
+use crate::time::Time;
+use crate::wire::handshake::{self, Answer, Bound, Hello, Refusal, Resume, Welcome};
+use crate::wire::{Frame, VERSIONS, codec};
+
+/// What a `Hello` that has been answered by `Welcome` says, and what was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Promise {
+    pub(super) dialler: Life,
+    pub(super) attempt: u64,
+    pub(super) addresses: Vec<String>,
+    pub(super) bound: Bound,
+    /// So many numbered frames the dialler has seen in the life that was answered.
+    pub(super) seen: u64,
+    /// Where the connection stands at this side, as `Welcome` says it.
+    pub(super) answered: Resume,
+}
+
+/// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
+const YIELD: Duration = Duration::from_millis(100);
+
+impl Machine {
+    pub(super) fn refuse(&mut self, now: Time, id: SocketId, why: Refusal) {
+        self.part(now, id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
+    }
+
+    /// The last word on a socket. It stays known until the driver has fetched it.
+    pub(super) fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
+        let until = now + self.config.handshake;
+        if self.sockets.parts(id, last, until) {
+            self.act_close(id, why);
+        }
+    }
+
+    /// At the dialled side.
+    pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
+        let version = handshake::common(hello.versions).expect("its decoder has looked");
+        let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
+        // Its relay has said who dials.
+        let from = self.relays.from(id).unwrap_or(hello.me.node);
+        if hello.application != self.config.application {
+            let answer = Answer::Refused(Refusal::Application(self.config.application.clone()));
+            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
+            return self.part(now, id, answer.encode(), stranger);
+        }
+        let refusal = if !meant || from != hello.me.node {
+            Some(Refusal::WrongNode(self.me.node))
+        } else if hello.me.node == self.me.node {
+            // Whichever of the two is the earlier one has to hear it.
+            self.hear_of_myself(now, hello.me.incarnation);
+            Some(match hello.me.incarnation.cmp(&self.me.incarnation) {
+                Ordering::Less => Refusal::Stale(self.me.incarnation),
+                Ordering::Equal => Refusal::Myself,
+                Ordering::Greater => Refusal::WrongNode(self.me.node),
+            })
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return self.refuse(now, id, why);
+        }
+        self.hear_of_myself(now, hello.met);
+        if self.replaced.is_some() {
+            // It is to look for the later life, and not to take this one for it.
+            return self.refuse(now, id, Refusal::Busy);
+        }
+        let introduces = hello.wanted == NodeId(0);
+        let node = hello.me.node;
+        let me = self.me;
+        if !self.connections.contains(node) {
+            if introduces && !self.leaving {
+                return self.introduce_myself(now, id, version);
+            }
+            if introduces || self.connections.len() >= self.config.peers_max {
+                return self.refuse(now, id, Refusal::Busy);
+            }
+        }
+        let known = self.connections.get(node);
+        let met = known.and_then(|connection| connection.met);
+        if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
+            return self.refuse(now, id, Refusal::Stale(met));
+        }
+        let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
+        // What is said of a connection in an earlier life of that node says nothing of the present one.
+        let stands = known.filter(|_| !restarted);
+        let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
+        if self.leaving && (introduces || !wanted_here) {
+            return self.refuse(now, id, Refusal::Busy);
+        }
+        if introduces {
+            return self.introduce_myself(now, id, version);
+        }
+        let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
+        if hello.attempt <= their_attempt && !planted!(LateSocket) {
+            return self.refuse(now, id, Refusal::Late);
+        }
+        if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
+            && !planted!(CrossedKept)
+            && self.keeps_mine(node, mine, id)
+        {
+            return self.refuse(now, id, Refusal::Crossed);
+        }
+        let here = stands.map_or(Resume { run: 1, seen: 0 }, Connection::resume_point);
+        // What it says of another life of this node says nothing of this one. If it has met none, it may
+        // still have counted lives.
+        let theirs = match hello.met {
+            met if met == me.incarnation => hello.resume,
+            Incarnation(0) => Resume { seen: 0, ..hello.resume },
+            _ => Resume { run: here.run, seen: 0 },
+        };
+        let mut run = here.run.max(theirs.run);
+        let mut seen = if theirs.run == run { theirs.seen } else { 0 };
+        let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
+        if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
+            // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
+            return self.refuse(now, id, Refusal::Late);
+        }
+        if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
+            // That cannot be: this life is over, for both.
+            (run, seen) = (run + 1, 0);
+        }
+        let answered = Resume { run, seen: if run == here.run { here.seen } else { 0 } };
+        let promise = Promise {
+            dialler: hello.me,
+            attempt: hello.attempt,
+            addresses: hello.addresses,
+            bound: hello.bound,
+            seen,
+            answered,
+        };
+        let welcome = self.say_welcome(version, answered);
+        let socket = self.sockets.get_mut(id).expect("it is the one that arrived");
+        socket.ready = Some(welcome);
+        if planted!(UnconfirmedResumed) {
+            return self.confirmed(now, id, promise);
+        }
+        self.sockets.is_answered(id, Box::new(promise));
+        self.act_write(id);
+    }
+
+    /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that
+    /// another node relays.
+    pub(super) fn keeps_mine(&self, node: NodeId, mine: SocketId, theirs: SocketId) -> bool {
+        if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
+    }
+
+    /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler
+    /// has said; something else may have changed it meanwhile.
+    pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
+        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, answered } = promise;
+        let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
+        if self.replaced.is_some() || !room {
+            return self.close(now, id, Closed::Refused(Refusal::Busy));
+        }
+        let connection = self.connection(node);
+        match connection.met {
+            Some(met) if incarnation < met && !planted!(StaleAdmitted) => {
+                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if incarnation > met && !planted!(RestartUnnoticed) => {
+                self.end_life(now, node, Down::Restarted, 1);
+                self.connection(node).their_attempt = 0;
+            }
+            _ => {}
+        }
+        let connection = self.connection(node);
+        if attempt <= connection.their_attempt && !planted!(LateSocket) {
+            return self.close(now, id, Closed::Refused(Refusal::Late));
+        }
+        connection.their_attempt = attempt;
+        connection.met = Some(incarnation);
+        if self.is_unproven_for_long(now, node) {
+            // The last socket is lost, and nothing has come of any for the whole grace period. The next
+            // handshake says that this life is over.
+            match self.connection(node).socket() {
+                Some(old) => self.close(now, old, Closed::Superseded),
+                None => self.give_up(now, node),
+            }
+            return self.close(now, id, Closed::Over);
+        }
+        let connection = self.connection(node);
+        if answered.run > connection.run {
+            self.end_life(now, node, Down::GivenUp, answered.run);
+        }
+        let connection = self.connection(node);
+        if answered.run < connection.run || answered.seen > connection.inbox.seen || !connection.outbox.can_resume(seen)
+        {
+            return self.close(now, id, Closed::Superseded);
+        }
+        connection.outbox.resume(seen);
+        connection.listeners.told(incarnation, &addresses, bound);
+        self.learn_first(node, addresses);
+        self.carry_by(now, node, id);
+        // What has come on the old socket since the answer comes again.
+        let inbox = &mut self.connection(node).inbox;
+        inbox.again = inbox.seen - answered.seen;
+        inbox.acked = inbox.heard();
+    }
+
+    /// It only wants to know who is here; it will dial again for a connection.
+    pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16) {
+        let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
+        self.part(now, id, welcome, Closed::Over);
+    }
+
+    pub(super) fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
+        let (addresses, bound) = (self.config.addresses.clone(), self.config.bound_of_addresses());
+        let welcome = Welcome { version, me: self.me, resume, addresses, bound, identity: Bytes::new() };
+        Answer::Welcome(welcome).encode()
+    }
+
+    /// What a node says of itself comes before what others say of it.
+    pub(super) fn learn_first(&mut self, node: NodeId, mut addresses: Vec<String>) {
+        let connection = self.connection(node);
+        let others = std::mem::take(&mut connection.addresses);
+        addresses.extend(others.into_iter().filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
+        addresses.truncate(2 * crate::wire::limits::ADDRESSES);
+        self.connection(node).addresses = addresses;
+    }
+
+    /// At the dialling side.
+    pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
+        let Some(Phase::Greeting { wanted, run, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+            return;
+        };
+        let (wanted, said_run, address) = (*wanted, *run, address.clone());
+        let life = welcome.me;
+        let Wanted::Node(node) = wanted else {
+            // It was only an introduction.
+            self.sockets.remove(id);
+            self.act_close(id, Closed::Over);
+            if let Wanted::Check(node) = wanted {
+                if let Some(connection) = self.connections.get_mut(node).filter(|_| node == life.node) {
+                    connection.listeners.reached(life.incarnation, &address);
+                }
+                return;
+            }
+            if let Wanted::Probe(node) = wanted {
+                return self.probed(now, node, life.node, address);
+            }
+            self.learn(life.node, std::slice::from_ref(&address));
+            return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
+        };
+        if life.node != node {
+            return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
+        }
+        if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
+            return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
+        }
+        let connection = self.connection(node);
+        // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
+        let stands = planted!(CrossedKept)
+            || connection.dialling.running == Some(Attempt::Hello(id))
+                && matches!(connection.carried, Carried::Lost { .. })
+                && connection.run == said_run;
+        if !stands {
+            return self.close(now, id, Closed::Superseded);
+        }
+        let theirs = self.unconfirmed(node).next();
+        if let Some(theirs) = theirs
+            && !self.keeps_mine(node, id, theirs)
+            && self.yields(now, node)
+        {
+            return self.close(now, id, Closed::Superseded);
+        }
+        let connection = self.connection(node);
+        match connection.met {
+            Some(met) if life.incarnation < met => {
+                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if life.incarnation > met => {
+                self.end_life(now, node, Down::Restarted, 1);
+                self.connection(node).their_attempt = 0;
+            }
+            _ => {}
+        }
+        let connection = self.connection(node);
+        connection.met = Some(life.incarnation);
+        let theirs = welcome.resume;
+        if theirs.run > connection.run {
+            self.end_life(now, node, Down::GivenUp, theirs.run);
+        }
+        let connection = self.connection(node);
+        if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
+            // It cannot go on from there: the next handshake says that this life is over.
+            let run = connection.run + 1;
+            self.end_life(now, node, Down::GivenUp, run);
+            return self.close(now, id, Closed::Over);
+        }
+        connection.dialling.running = None;
+        connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
+        // Where another one wanted it to be dialled it is known only by that word.
+        let for_others = connection.dialling.for_others || connection.dialling.reports.is_some();
+        if !is_relayed(id) && !for_others {
+            connection.listeners.reached(life.incarnation, &address);
+        }
+        self.learn_first(node, welcome.addresses);
+        self.drop_answered(now, node, id);
+        let mut confirm = BytesMut::new();
+        codec::encode(&Frame::Confirm, &mut confirm);
+        self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(confirm.freeze());
+        self.carry_by(now, node, id);
+    }
+
+    /// This node's own socket carries the connection. Those that the other one has dialled, and has not
+    /// confirmed, are not to take its place, if the other one gives way as well. A socket of that node's that
+    /// this one has answered, and the node not confirmed yet.
+    pub(super) fn unconfirmed(&self, node: NodeId) -> impl Iterator<Item = SocketId> {
+        let of_it =
+            move |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
+        self.sockets.shaking().filter(move |(_, socket)| of_it(socket)).map(|(id, _)| id)
+    }
+
+    /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and
+    /// be lost for the other. Once only, and for a moment: the socket may never be confirmed.
+    pub(super) fn yields(&mut self, now: Time, node: NodeId) -> bool {
+        let dialling = &mut self.connection(node).dialling;
+        if planted!(CrossedKept) || std::mem::replace(&mut dialling.has_yielded, true) {
+            return false;
+        }
+        dialling.running = None;
+        dialling.next = Some(now + YIELD);
+        self.due_at(node, now + YIELD);
+        true
+    }
+
+    pub(super) fn drop_answered(&mut self, now: Time, node: NodeId, mine: SocketId) {
+        let dropped: Vec<SocketId> = self.unconfirmed(node).filter(|id| self.keeps_mine(node, mine, *id)).collect();
+        dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
+    }
+
+    pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
+        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+            return;
+        };
+        let (wanted, address) = (*wanted, address.clone());
+        if wanted == Wanted::Anybody && why == Refusal::Myself {
+            // That is an answer as well: the address leads to this node.
+            self.sockets.remove(id);
+            self.act_close(id, Closed::Refused(why));
+            return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
+        }
+        if let Wanted::Node(node) = wanted {
+            let connection = self.connection(node);
+            connection.dialling.answered = true;
+            // The node of a connection that was up belongs to this application, and is not this node: the
+            // address leads elsewhere.
+            let is_elsewhere = match why {
+                Refusal::WrongNode(_) => true,
+                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself => connection.was_up,
+                _ => false,
+            };
+            if is_elsewhere {
+                return self.another_answers(now, id, node, why);
+            }
+        }
+        self.close(now, id, Closed::Refused(why.clone()));
+        if let Refusal::Stale(met) = why {
+            self.hear_of_myself(now, met);
+        }
+        // The first dial of a connection would hear these again the next time; the others may change.
+        if let Wanted::Node(node) = wanted
+            && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
+        {
+            // (If this node is replaced, the connection is over as all the others are.)
+            if self.replaced.is_none() {
+                self.die(now, node, Down::Refused(why));
+            }
+        }
+    }
+
+    /// At the address that was dialled for the connection with that node another one answers.
+    pub(super) fn another_answers(&mut self, now: Time, id: SocketId, node: NodeId, why: Refusal) {
+        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.sockets.get(id) else { return };
+        let (address, near) = (address.clone(), *near);
+        if is_relayed(id) || !self.refuses(now, node, &address, near) {
+            self.sockets.remove(id);
+            self.act_close(id, Closed::Refused(why.clone()));
+            self.attempt_failed(now, node, Attempt::Hello(id), why.to_string());
+        }
+    }
+
+    /// A socket takes up a connection.
+    pub(super) fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
+        let leaving = self.leaving;
+        let connection = self.connection(node);
+        let state = if connection.was_up {
+            State::Resumed
+        } else {
+            let incarnation = connection.met.expect("the handshake told");
+            State::Up(Life { node, incarnation })
+        };
+        let before = std::mem::replace(&mut connection.carried, Carried::By(id));
+        if leaving && !connection.leaving {
+            connection.leaving = true;
+            connection.outbox.push(Frame::Goodbye);
+        }
+        let hello = match connection.dialling.running.take() {
+            Some(Attempt::Hello(socket)) if socket != id && !planted!(CrossedKept) => Some(socket),
+            _ => None,
+        };
+        connection.was_up = true;
+        connection.listeners.all_well();
+        connection.dialling.next = None;
+        connection.dialling.rest();
+        connection.said = now;
+        connection.heard = now;
+        connection.carried_at = now;
+        connection.resuming = state == State::Resumed;
+        if matches!(before, Carried::By(_)) {
+            connection.lose(now);
+        }
+        if planted!(GraceRestarted) {
+            connection.unproven = None;
+        }
+        connection.inbox.again = 0;
+        connection.inbox.acked = connection.inbox.seen;
+        connection.inbox.unacked_bytes = 0;
+        connection.inbox.within_frame = false;
+        connection.ack_at = None;
+        let socket = self.sockets.carries(id, node).expect("the handshake went over it");
+        if socket.near {
+            self.check_listeners(node);
+        }
+        if let Carried::By(old) = before {
+            // The other side has noticed before this one that it is lost.
+            self.sockets.remove(old);
+            self.act_close(old, Closed::Superseded);
+            self.actions.push_back(Action::Connection(node, State::Lost(now)));
+        }
+        if let Some(socket) = hello {
+            self.sockets.remove(socket);
+            self.act_close(socket, Closed::Superseded);
+        }
+        #[cfg(feature = "planted")]
+        if planted!(CreditsDoubled) && state == State::Resumed {
+            self.grant_again(now, node);
+        }
+        let is_new = matches!(state, State::Up(_));
+        self.actions.push_back(Action::Connection(node, state));
+        if let Some(relay) = self.relays.by(id) {
+            self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
+            // What is relayed does not relay: else two could end up relaying each other's connection to the other.
+            self.end_streams(now, node, true);
+            self.probe_later(now, node);
+        }
+        if is_new {
+            self.take_anew(now, node);
+        }
+        self.due_at(node, now + self.config.first_heartbeat().min(self.config.silence));
+        self.act_write(id);
+    }
+}

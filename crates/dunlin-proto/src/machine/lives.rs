@@ -1,0 +1,103 @@
+//! The end of a connection's life, and of all of them when this node is replaced.
+
+use super::{Action, Closed, Machine};
+use crate::connection::{Attempt, Carried, Down, State};
+use crate::id::{Incarnation, NodeId};
+use crate::planted::planted;
+use crate::time::Time;
+use crate::wire::handshake::Refusal;
+
+impl Machine {
+    /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
+    /// period.
+    pub(super) fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
+        let Some(connection) = self.connections.get(node) else { return false };
+        connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
+    }
+
+    /// The grace period is over.
+    pub(super) fn give_up(&mut self, now: Time, node: NodeId) {
+        let replaced = self.replaced;
+        let connection = self.connection(node);
+        let since = match connection.carried {
+            Carried::Lost { since, .. } => since,
+            _ => now,
+        };
+        let dialled = std::mem::take(&mut connection.dialling.last);
+        let waited = now.since(connection.unproven.unwrap_or(since));
+        let why = match connection.dialling.unrelayed {
+            Some((by, why)) => Down::Unrelayed { waited, dialled, by, why },
+            None => Down::Unreachable(waited, dialled),
+        };
+        let why = replaced.map_or(why, |by| Down::Refused(Refusal::Stale(by)));
+        self.die(now, node, why);
+    }
+
+    /// Another node has met this incarnation of this node. If it is a later one, this node is replaced.
+    ///
+    /// Some others know that, and have ended their connections with this one; the rest may learn it at any time, or never. To those it would speak for the later life: say that it has
+    /// not what that one has, for one thing. So it ends all connections, as if it had crashed, and lets nobody in.
+    pub(super) fn hear_of_myself(&mut self, now: Time, met: Incarnation) {
+        if !self.config.keeps_id || met <= self.me.incarnation || self.replaced.is_some() || planted!(ReplacedGoesOn) {
+            return;
+        }
+        self.replaced = Some(met);
+        for node in self.connections.nodes() {
+            let connection = self.connection(node);
+            if connection.dialling.for_others {
+                self.forget_dial_back(node);
+            } else if !matches!(connection.carried, Carried::Idle) {
+                self.die(now, node, Down::Refused(Refusal::Stale(met)));
+            }
+        }
+    }
+
+    /// The connection is over, for a reason of this side. The next one is another life.
+    pub(crate) fn die(&mut self, now: Time, node: NodeId, why: Down) {
+        let run = self.connection(node).run + u64::from(!planted!(RunIgnored));
+        self.end_life(now, node, why, run);
+    }
+
+    pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, run: u64) {
+        let connection = self.connection(node);
+        let was = std::mem::replace(&mut connection.carried, Carried::Idle);
+        let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_));
+        let fresh = !connection.was_up && !for_good;
+        let running = connection.dialling.running;
+        if fresh {
+            // Nothing has been said in this life: what waits to be said can wait for the next.
+            connection.run = run;
+            connection.carried = was;
+            return;
+        }
+        self.settle(now, node);
+        self.connection(node).begin_life(run);
+        self.connections.rests(node);
+        let mut sockets = Vec::new();
+        if let Carried::By(socket) = was {
+            sockets.push(socket);
+        }
+        if for_good {
+            self.connection(node).dialling.running = None;
+            if let Some(Attempt::Hello(socket)) = running {
+                sockets.push(socket);
+            }
+        }
+        for socket in sockets {
+            self.sockets.remove(socket);
+            self.act_close(socket, Closed::Over);
+        }
+        if planted!(DeathTwice) {
+            self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
+        }
+        // After a death there is no dial: it would be refused, which is the next death, and so on without a
+        // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
+        // itself, if it has something to say.
+        let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
+        self.actions.push_back(Action::Connection(node, State::Down(why)));
+        self.end_streams(now, node, false);
+        if may_return && self.asks_of_home(node) {
+            self.connect(now, node);
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
+
+mod dialling;
+mod frames;
+mod handshake;
+mod lives;
+mod sockets;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
+use crate::config::Config;
+use crate::connection::table::Connections;
+use crate::connection::{Carried, Connection, Down, State, Traffic};
+use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::random::Random;
+use crate::relay::{Relays, is_relayed};
+use crate::time::Time;
+use crate::wire::handshake::Refusal;
+use crate::wire::{Frame, Names, Read};
+use dialling::Dial;
+pub(crate) use dialling::Wanted;
+pub(crate) use sockets::{Phase, Sockets};
+
+/// What the machine wants its driver to do or to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make a socket to this address; answer with [`Machine::dialled`], [`Machine::dial_refused`] or
+    /// [`Machine::dial_failed`].
+    Dial(DialId, String),
+    /// The socket has something to write: call [`Machine::fill`] when it can.
+    Write(SocketId),
+    /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
+    Close(SocketId, Closed),
+    /// A connection has changed.
+    Connection(NodeId, State),
+    /// Something for the home of a channel, from the node with a sending half.
+    Home(ChannelId, Contact, HomeHears),
+    /// Something for a proxy.
+    Proxy(ChannelId, ProxyHears),
+    /// A message of the name service, from this node.
+    Names(Life, Names),
+    /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home, and the sending half here.
+    Read(NodeId, ChannelId, Read),
+    /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
+    Introduced(String, Result<NodeId, String>),
+}
+
+/// Why a socket is closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Closed {
+    /// Nothing was heard from it for too long.
+    #[error("nothing was heard from it for too long")]
+    Silent,
+    /// It did not finish its handshake in time.
+    #[error("it did not finish its handshake in time")]
+    NoHandshake,
+    /// Another socket has taken its place.
+    #[error("another socket has taken its place")]
+    Superseded,
+    /// One side refused the other.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// Who dialled belongs to another application, and was told so.
+    #[error("it is node {node} of the application {application:?}")]
+    Stranger {
+        /// Who.
+        node: NodeId,
+        /// Its application.
+        application: String,
+    },
+    /// What arrived on it was not the protocol.
+    #[error("what arrived is not the protocol: {0}")]
+    Garbage(String),
+    /// Too many sockets are without a handshake.
+    #[error("too many sockets are waiting for their handshake")]
+    Crowded,
+    /// The connection is over.
+    #[error("the connection is over")]
+    Over,
+}
+
+/// How many records a machine holds. At rest all are zero but those of what is really there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Channels whose receiver is here.
+    pub homes: usize,
+    /// Nodes that are attached to them.
+    pub attached: usize,
+    /// Sending halves here whose home is elsewhere.
+    pub proxies: usize,
+    /// Offers that are not settled, at both.
+    pub offers: usize,
+    /// Receivers that have come here and are not used.
+    pub visitors: usize,
+    /// Ends in messages that go through this node, and have not been taken.
+    pub passing: usize,
+    /// Values of which pieces are still to come.
+    pub unfinished: usize,
+    /// Channels, and frames in the control lane, of which something has not been written.
+    pub unsaid: usize,
+    /// Bytes that are kept because they may have to be sent again.
+    pub unacked_bytes: usize,
+    /// Sockets of any kind, without those that are relayed.
+    pub sockets: usize,
+    /// Sockets of this node's that others relay.
+    pub relayed: usize,
+    /// Sockets between others that this node relays.
+    pub relays: usize,
+    /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to this node.
+    pub heard: u64,
+    /// Other nodes: those that it is connected with, wants to reach, or has been told where to reach.
+    pub nodes: usize,
+    /// How often the record of another node was looked at because a time had come, or in search of others. What
+    /// happens to one node costs the same however many others there are, or were.
+    pub visited: u64,
+}
+
+/// One node's half of the protocol.
+///
+/// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The machine does no I/O and reads no
+/// clock: the same events with the same seed have the same results.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub(crate) config: Config,
+    pub(crate) me: Life,
+    random: Random,
+    pub(crate) actions: VecDeque<Action>,
+    pub(crate) connections: Connections,
+    pub(crate) sockets: Sockets,
+    pub(crate) relays: Relays,
+    dials: BTreeMap<DialId, Dial>,
+    next_dial: u64,
+    pub(crate) leaving: bool,
+    /// See [`hurry`](Self::hurry).
+    pub(crate) hurries: bool,
+    /// See [`replaced_by`](Self::replaced_by).
+    replaced: Option<Incarnation>,
+    pub(crate) homes: BTreeMap<ChannelId, Home>,
+    pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
+    /// Receivers that have come here in messages, and are not used yet.
+    pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
+    /// How many messages with ends have been packed.
+    pub(crate) trips: u64,
+    /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is known there, and not here.
+    pub(crate) passing: BTreeMap<u64, EarlyLapse>,
+    /// What this node has said to itself.
+    said_here: VecDeque<(Time, Frame)>,
+    /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
+    pub(crate) left: VecDeque<NodeId>,
+}
+
+impl Machine {
+    /// A node that knows nobody.
+    ///
+    /// # Panics
+    /// [`Config::check`] says no, or `me` has a zero in it: on the wire that is the node, or the incarnation, that is not known.
+    pub fn new(config: Config, me: Life, seed: u64) -> Self {
+        if let Err(why) = config.check() {
+            panic!("a machine cannot work with its settings: {why}");
+        }
+        assert!(me.node != NodeId(0) && me.incarnation != Incarnation(0), "a node and its incarnation are not zero");
+        Self {
+            config,
+            me,
+            random: Random::new(seed),
+            actions: VecDeque::new(),
+            connections: Connections::default(),
+            sockets: Sockets::default(),
+            relays: Relays::default(),
+            dials: BTreeMap::new(),
+            next_dial: 0,
+            leaving: false,
+            hurries: false,
+            replaced: None,
+            homes: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            visitors: BTreeMap::new(),
+            trips: 0,
+            passing: BTreeMap::new(),
+            said_here: VecDeque::new(),
+            left: VecDeque::new(),
+        }
+    }
+
+    /// Who this is.
+    pub fn me(&self) -> Life {
+        self.me
+    }
+
+    /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id). All its connections have ended
+    /// ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no more.
+    pub fn replaced_by(&self) -> Option<Incarnation> {
+        self.replaced
+    }
+
+    /// Where others can dial this node.
+    pub fn addresses_here(&self) -> &[String] {
+        &self.config.addresses
+    }
+
+    /// The largest encoded value that this node accepts, in bytes.
+    pub fn value_max(&self) -> u64 {
+        self.config.value_max as u64
+    }
+
+    /// The next thing to do, if there is one.
+    pub fn poll(&mut self) -> Option<Action> {
+        while self.actions.is_empty()
+            && let Some((now, frame)) = self.said_here.pop_front()
+        {
+            let channel = frame.channel();
+            if self.hear(now, self.me.node, frame).is_err()
+                && let Some(channel) = channel
+            {
+                // Only what others had said of the channel can have led here: it is lost.
+                self.lose_proxy(now, channel);
+            }
+        }
+        self.actions.pop_front()
+    }
+
+    pub(crate) fn is_me(&self, node: NodeId) -> bool {
+        node == self.me.node
+    }
+
+    /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have something to say.
+    pub fn tells(&self) -> bool {
+        let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
+        !self.said_here.is_empty() || self.actions.iter().any(told)
+    }
+
+    /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its answer.
+    pub fn tells_receivers(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Home(..)))
+    }
+
+    /// When to call [`tick`](Self::tick) at the latest.
+    pub fn next_tick(&self) -> Option<Time> {
+        self.connections.next_due().into_iter().chain(self.sockets.next_due()).min()
+    }
+
+    /// Numbered frames that the connections it still has have heard; in this life of each.
+    pub fn heard(&self) -> u64 {
+        self.connections.survey().map(|(_, connection)| connection.inbox.seen).sum()
+    }
+
+    /// What is there.
+    pub fn census(&self) -> Census {
+        let attached = || self.homes.values().flat_map(|home| home.attached.values());
+        Census {
+            homes: self.homes.len(),
+            attached: attached().count(),
+            proxies: self.proxies.len(),
+            offers: attached().map(|from| from.open.len()).sum::<usize>()
+                + self.proxies.values().map(Proxy::standing).sum::<usize>(),
+            visitors: self.visitors.len(),
+            passing: self.passing.len(),
+            unfinished: self.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
+            unsaid: self.connections.survey().map(|(_, connection)| connection.outbox.unsaid()).sum(),
+            unacked_bytes: self.connections.survey().map(|(_, connection)| connection.outbox.unacked_bytes()).sum(),
+            sockets: self.sockets.ids().filter(|socket| !is_relayed(*socket)).count(),
+            relayed: self.relays.relayed(),
+            relays: self.relays.between_others(),
+            heard: self.heard(),
+            nodes: self.connections.len(),
+            visited: self.connections.visited(),
+        }
+    }
+
+    // Who can be reached, and where.
+
+    /// Where a node can be dialled. What it says itself when it is met comes first.
+    pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
+        let connection = self.connection(node);
+        let known = connection.addresses.len();
+        for address in addresses {
+            if !connection.addresses.contains(address) {
+                connection.addresses.push(address.clone());
+            }
+        }
+        connection.addresses.truncate(2 * crate::wire::limits::ADDRESSES);
+        if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
+            // Whoever wants the connection has waited for this.
+            connection.dialling.waits_for_address = false;
+            connection.dialling.next = Some(Time::default());
+            self.due_at(node, Time::default());
+        }
+    }
+
+    /// Where a node can be dialled, as far as is known: what it says itself comes first.
+    pub fn addresses_of(&self, node: NodeId) -> &[String] {
+        self.connections.get(node).map_or(&[], |connection| &connection.addresses)
+    }
+
+    /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
+    pub fn introduce(&mut self, address: String) {
+        if self.leaving {
+            return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
+        }
+        if let Some(by) = self.replaced {
+            let why = Refusal::Stale(by).to_string();
+            return self.actions.push_back(Action::Introduced(address, Err(why)));
+        }
+        self.dial(Wanted::Anybody, address);
+    }
+
+    /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
+    /// by [`Action::Connection`].
+    pub fn is_idle(&self, node: NodeId) -> bool {
+        self.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
+    }
+
+    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other.
+    pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
+        self.learn(node, addresses);
+        self.remember_introducer(node, by);
+    }
+
+    /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
+    pub fn connect(&mut self, now: Time, node: NodeId) {
+        if !self.leaving && self.replaced.is_none() {
+            self.want(now, node);
+        }
+    }
+
+    /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the connection to the relay.
+    pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
+        let socket = self.connections.get(node).and_then(Connection::socket)?;
+        if !is_relayed(socket) {
+            return Some(socket);
+        }
+        // No relay is relayed itself.
+        self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
+    }
+
+    /// The node that relays the connection to this one, if one does.
+    pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
+        let socket = self.connections.get(node).and_then(Connection::socket)?;
+        self.relays.by(socket)
+    }
+
+    /// The nodes to which there are connections, whether these have a socket at the moment or not.
+    pub fn peers(&self) -> impl Iterator<Item = Life> {
+        self.connections
+            .iter()
+            .filter(|(_, connection)| connection.was_up)
+            .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
+    }
+
+    /// That node, in the present life of the connection with it, or, if there is none, in the next.
+    pub fn contact(&self, node: NodeId) -> Contact {
+        Contact { node, lives: self.connections.get(node).map_or(0, |connection| connection.lives) }
+    }
+
+    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
+    pub fn is_over(&self, contact: Contact) -> bool {
+        let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
+        !self.is_me(contact.node) && !self.connections.get(contact.node).is_some_and(is_up)
+    }
+
+    /// What was carried between this node and each that it has ever had a connection with, also if that is over.
+    pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
+        self.connections.iter().filter_map(|(node, connection)| {
+            connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
+        })
+    }
+
+    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
+    /// From now on nobody else gets a connection to this node.
+    pub fn leave(&mut self, now: Time) {
+        self.leaving = true;
+        for peer in self.connections.nodes() {
+            let connection = self.connection(peer);
+            let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
+            if done && !is_carried && connection.was_up {
+                // It would be called only to be told goodbye; it will notice by itself.
+                self.die(now, peer, Down::Left);
+            } else if !connection.leaving && (connection.was_up || !done) {
+                connection.leaving = true;
+                if self.relays.needs(peer) {
+                    self.connection(peer).goodbye_waits = true;
+                } else {
+                    self.say(now, peer, Frame::Goodbye);
+                }
+            }
+        }
+    }
+
+    /// Whether it [leaves](Self::leave): what is lost from now on is lost since this node ends.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Whether everything that was said has been heard.
+    ///
+    /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
+    pub fn is_flushed(&self) -> bool {
+        self.connections.iter().all(|(node, connection)| self.is_flushed_to(node, connection))
+    }
+
+    pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
+        self.connections.get_or_insert(node)
+    }
+
+    /// Queues a frame for a node. If there is no connection, one is made.
+    pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
+        if self.is_me(node) {
+            return self.said_here.push_back((now, frame));
+        }
+        let connection = self.connection(node);
+        connection.outbox.push(frame);
+        match connection.carried {
+            Carried::By(socket) => self.act_write(socket),
+            Carried::Lost { .. } if !connection.dialling.for_others => {}
+            Carried::Lost { .. } | Carried::Idle => self.want(now, node),
+        }
+    }
+
+    pub(crate) fn act_write(&mut self, socket: SocketId) {
+        let socket = if is_relayed(socket) {
+            match self.stir(socket) {
+                Some(carrier) => carrier,
+                None => return,
+            }
+        } else {
+            socket
+        };
+        // One is enough, and the last action is the likeliest to be one.
+        if self.actions.back() != Some(&Action::Write(socket)) {
+            self.actions.push_back(Action::Write(socket));
+        }
+    }
+
+    /// The driver closes the socket, or, if it is relayed, this machine does, at once.
+    fn act_close(&mut self, socket: SocketId, why: Closed) {
+        if is_relayed(socket) {
+            return self.close_relayed(socket);
+        }
+        self.actions.push_back(Action::Close(socket, why));
+    }
+
+    pub(crate) fn due_at(&mut self, node: NodeId, at: Time) {
+        self.connections.due_at(node, at);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Time) {
+        for id in self.sockets.late(now) {
+            self.close(now, id, Closed::NoHandshake);
+        }
+        for node in self.connections.take_due(now) {
+            self.tick_connection(now, node);
+        }
+    }
+
+    fn tick_connection(&mut self, now: Time, node: NodeId) {
+        let silence = self.config.silence;
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        match connection.carried {
+            Carried::Idle => {}
+            Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
+                self.give_up_dial_back(now, node);
+            }
+            Carried::Lost { until, .. } if now >= until => self.give_up(now, node),
+            Carried::Lost { until, .. } => {
+                self.due_at(node, until);
+                self.dial_if_due(now, node);
+                self.seek_help(now, node);
+            }
+            Carried::By(socket) => {
+                if now >= connection.heard + silence {
+                    return self.close(now, socket, Closed::Silent);
+                }
+                if is_relayed(socket) {
+                    self.dial_if_due(now, node);
+                }
+                let Some(connection) = self.connections.get(node) else { return };
+                let (heard, heartbeat_at, ack_at) =
+                    (connection.heard, connection.heartbeat_at(&self.config), connection.ack_at);
+                self.due_at(node, heard + silence);
+                if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
+                    self.act_write(socket);
+                    self.due_at(node, now + self.config.heartbeat);
+                } else {
+                    self.due_at(node, heartbeat_at);
+                    if let Some(at) = ack_at {
+                        self.due_at(node, at);
+                    }
+                }
+            }
+        }
+    }
+}

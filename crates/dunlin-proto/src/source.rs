@@ -1,0 +1,132 @@
+//! Where sockets come from, and how a table that is full shares its places between sources.
+//!
+//! Ids of nodes cost nothing, so a limit for each node would be none. An address, a user of this host, or a relay can be had less easily: those are counted. While
+//! there is room, no share binds; when a table is full, the place for a newcomer comes from the source that has most.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{NodeId, SocketId};
+
+/// Where a socket comes from, as far as that can be counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// The driver does not know: all such sockets are one source.
+    #[default]
+    Unknown,
+    /// A host, or all hosts behind one router.
+    V4([u8; 4]),
+    /// The network of a host: the first 64 bits of its address. One host may use all addresses in it.
+    V6([u8; 8]),
+    /// A user of this host, by number.
+    User(u32),
+    /// The node that relays the socket.
+    Relay(NodeId),
+    /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or a router.
+    Socket(SocketId),
+}
+
+impl Source {
+    /// Of a host with this address. An IPv4 address that is written as IPv6 counts as IPv4.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_proto::Source;
+    ///
+    /// assert_eq!(Source::of("::ffff:10.0.0.7".parse()?), Source::V4([10, 0, 0, 7]));
+    /// assert_eq!(Source::of("2001:db8::1".parse()?), Source::of("2001:db8::2".parse()?));
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn of(address: std::net::IpAddr) -> Self {
+        match address.to_canonical() {
+            std::net::IpAddr::V4(address) => Self::V4(address.octets()),
+            std::net::IpAddr::V6(address) => {
+                let mut network = [0; 8];
+                network.copy_from_slice(&address.octets()[..8]);
+                Self::V6(network)
+            }
+        }
+    }
+}
+
+/// How many places of a table each source has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    places: BTreeMap<Source, Share>,
+    /// By how many they have, and of those with equally many, the one that has had places longest comes last.
+    order: BTreeSet<(usize, Reverse<u64>, Source)>,
+    sum: usize,
+    /// How many sources have come.
+    arrivals: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    places: usize,
+    arrival: u64,
+}
+
+impl Shares {
+    /// How many places are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.sum
+    }
+
+    /// The source with most places.
+    pub(crate) fn greatest(&self) -> Option<Source> {
+        self.order.last().map(|(_, _, source)| *source)
+    }
+
+    pub(crate) fn take(&mut self, source: Source) {
+        let arrivals = &mut self.arrivals;
+        let share = self.places.entry(source).or_insert_with(|| {
+            *arrivals += 1;
+            Share { places: 0, arrival: *arrivals }
+        });
+        self.order.remove(&(share.places, Reverse(share.arrival), source));
+        share.places += 1;
+        self.order.insert((share.places, Reverse(share.arrival), source));
+        self.sum += 1;
+    }
+
+    /// A source gives back a place that it has.
+    pub(crate) fn give_back(&mut self, source: Source) {
+        let Some(share) = self.places.get_mut(&source) else { return };
+        self.order.remove(&(share.places, Reverse(share.arrival), source));
+        share.places -= 1;
+        self.sum -= 1;
+        if share.places == 0 {
+            self.places.remove(&source);
+        } else {
+            self.order.insert((share.places, Reverse(share.arrival), source));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> Source {
+        Source::V4([10, 0, 0, last])
+    }
+
+    #[test]
+    fn the_greatest_is_the_one_with_most_places_and_of_equals_the_oldest() {
+        let mut shares = Shares::default();
+        assert_eq!((shares.greatest(), shares.taken()), (None, 0));
+        [1, 2, 2, 3].into_iter().for_each(|last| shares.take(host(last)));
+        assert_eq!((shares.greatest(), shares.taken()), (Some(host(2)), 4));
+        shares.give_back(host(2));
+        assert_eq!(shares.greatest(), Some(host(1)));
+        // It comes back, and is the youngest.
+        shares.give_back(host(1));
+        shares.take(host(1));
+        assert_eq!(shares.greatest(), Some(host(2)));
+        [1, 2, 3].into_iter().for_each(|last| shares.give_back(host(last)));
+        assert_eq!((shares.greatest(), shares.taken(), shares.places.len(), shares.order.len()), (None, 0, 0, 0));
+        shares.give_back(host(1));
+        assert_eq!(shares.taken(), 0, "it had none");
+    }
+}
