@@ -1183,7 +1183,7 @@ impl<T> Queue<T> {
     /// They wake the others where that is needed ([`watchers`]). `true` if one was parked.
     pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
         if !self.receiver_claimed {
-            return self.watchers.wake_some(wakes);
+            return self.watchers.wake_some(self.buffering.is_some(), wakes);
         }
         // Only the claimer may take it. The end of the claim is news for the others.
         let woke = self.watchers.wake_one(Handle::END, wakes);
