@@ -16,6 +16,11 @@
 //! of branches without an end. Then each ready end of n branches is chosen at least once in n + 1 choices.
 //! The count and the turn are one word ([`PASSED_OVER`]).
 //!
+//! A choice with no ready branch registers a waker at each of its ends, and unregisters from all of them once
+//! a branch is chosen. With many ends ([`MANY`]) that costs several times as much as the event. A new choice
+//! over many ends therefore first wakes its own task and returns `Pending`: tasks that were about to send run,
+//! and the second poll finds their offers. It registers only if that poll finds nothing either.
+//!
 //! A send can never happen in the poll that offers its value, because only a receive that is being polled
 //! takes one. So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them
 //! be polled before it goes on to lower branches that look ready, or to `skip`. With nothing to go on to it
@@ -311,6 +316,10 @@ impl Marks {
         self.first.on != 0 || self.more.iter().any(|marked| marked.on != 0)
     }
 
+    fn is_any_untried(&self) -> bool {
+        (0..=self.more.len()).any(|word| self.untried(word).is_some_and(|untried| untried != 0))
+    }
+
     /// The branches with the numbers from 64 * `word` that are on and were not tried, as bits.
     #[inline(always)]
     fn untried(&self, word: usize) -> Option<u64> {
@@ -378,6 +387,11 @@ enum Stage {
     /// The branch that happened has no end, and was chosen by lot.
     ByLot,
 }
+
+/// A new choice over at least so many branches is polled twice before it registers, unless it has offered a
+/// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after each
+/// single offer, and each of these polls would register everywhere for one event.
+const MANY: usize = 32;
 
 /// The branch number that stands for `skip`.
 pub(crate) const SKIPPED: u32 = u32::MAX;
@@ -479,6 +493,7 @@ impl Choosing {
     /// Tries those that look ready, one after the other as the order says, and then has the rest wait.
     fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut survey = Survey::new(self.order, self.branches, self.last);
+        let looks_again = self.branches >= MANY && self.stage == Stage::New && !self.skip;
         // From here on something inside a branch may be refused.
         let begin = budget::refusals();
         let mut refusals = Some(begin);
@@ -503,6 +518,10 @@ impl Choosing {
             if survey.ready == 1 {
                 break;
             }
+        }
+        if looks_again && self.cx.decision().is_none() && survey.marks.is_any_untried() {
+            cx.waker().wake_by_ref();
+            return Some(Poll::Pending);
         }
         self.cx.set_rivals(self.skip);
         // They looked empty, as only ends of channels and barriers do: in these nothing asks the budget.
