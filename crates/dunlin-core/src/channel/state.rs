@@ -782,6 +782,11 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
         let mut g = self.state.lock();
         if g.has(QUEUED) {
+            let may_wait_quickly = handle == Handle::END && choice.is_none_or(|choice| choice.own().is_none());
+            if may_wait_quickly && Self::watch_quickly(&mut g, cx.waker()) {
+                self.record.receiver.begin(Doing::Receive);
+                return Poll::Pending;
+            }
             drop(g);
             return self.poll_take_queued(handle, extended, cx, choice);
         }
@@ -831,6 +836,14 @@ impl<T> Chan<T> {
         drop(g);
         drop(old);
         Poll::Pending
+    }
+
+    /// Registers a receive of the end itself where that is all there is to do: a choice over many channels
+    /// does so at nearly all of them.
+    #[inline]
+    fn watch_quickly(g: &mut Guard<'_, Inner<T>>, waker: &Waker) -> bool {
+        !g.has_any(OFFER | NO_SENDER | NO_RECEIVER | RETIRED | POISONED)
+            && g.queue.as_mut().is_some_and(|queue| queue.watch_quickly(waker))
     }
 
     #[inline(never)]
@@ -922,6 +935,9 @@ impl<T> Chan<T> {
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
         if self.state.tag().is_none_or(|tag| tag & (QUEUED | TURN) != 0) {
+            if handle == Handle::END && self.unwatch_quickly() {
+                return;
+            }
             let mut after = After::new();
             let mut g = self.state.lock();
             if g.has(QUEUED) {
@@ -933,6 +949,16 @@ impl<T> Chan<T> {
                 }
             }
         }
+    }
+
+    /// Unregisters the end itself where that is all there is to do.
+    #[inline]
+    fn unwatch_quickly(&self) -> bool {
+        let mut g = self.state.lock();
+        let unwatched = g.queue.as_mut().map_or(Err(()), |queue| queue.unwatch_quickly());
+        drop(g);
+        // The waker is dropped here, without the lock.
+        unwatched.is_ok()
     }
 
     /// Ends an extended receive.

@@ -383,6 +383,8 @@ enum Stage {
     New,
     /// It has been polled, but the budget refused it: no branch has.
     Refused,
+    /// Its branches have been polled, and it has not looked at them a second time ([`MANY`]).
+    First,
     Begun,
     /// The branch that happened has no end, and was chosen by lot.
     ByLot,
@@ -493,7 +495,6 @@ impl Choosing {
     /// Tries those that look ready, one after the other as the order says, and then has the rest wait.
     fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut survey = Survey::new(self.order, self.branches, self.last);
-        let looks_again = self.branches >= MANY && self.stage == Stage::New && !self.skip;
         // From here on something inside a branch may be refused.
         let begin = budget::refusals();
         let mut refusals = Some(begin);
@@ -501,7 +502,7 @@ impl Choosing {
             let next = survey.next(step);
             self.last = survey.last;
             if matches!(self.stage, Stage::New | Stage::Refused) {
-                self.stage = Stage::Begun;
+                self.stage = if self.stage == Stage::New { Stage::First } else { Stage::Begun };
                 if !self.skip && !survey.marks.is_any_on() {
                     return Some(Poll::Ready(HOPELESS));
                 }
@@ -519,7 +520,7 @@ impl Choosing {
                 break;
             }
         }
-        if looks_again && self.cx.decision().is_none() && survey.marks.is_any_untried() {
+        if self.branches >= MANY && self.looks_again(&survey) {
             cx.waker().wake_by_ref();
             return Some(Poll::Pending);
         }
@@ -564,6 +565,13 @@ impl Choosing {
             }
         }
         poll
+    }
+
+    /// Whether this is a poll before the choice registers at its many ends.
+    #[cold]
+    fn looks_again(&mut self, survey: &Survey) -> bool {
+        let is_first = std::mem::replace(&mut self.stage, Stage::Begun) == Stage::First;
+        is_first && !self.skip && self.cx.decision().is_none() && survey.marks.is_any_untried()
     }
 
     /// The budget is spent.

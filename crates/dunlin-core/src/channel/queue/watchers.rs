@@ -125,14 +125,34 @@ impl Watchers {
         Due::NOTHING
     }
 
+    /// Parks the receiver itself, if that leaves nothing else to do: it has no handles beside it, and no other
+    /// waker than this one.
+    #[inline]
+    pub(super) fn park_end(&mut self, waker: &Waker) -> bool {
+        if self.crowd.is_some() {
+            return false;
+        }
+        match &self.end {
+            Some(kept) if !kept.will_wake(waker) => return false,
+            Some(_) => {}
+            None => self.end = Some(wakers::keep(waker)),
+        }
+        self.end_stands = Stands::Parked;
+        true
+    }
+
+    /// Removes the receiver itself. Gives its waker, to be dropped outside the lock.
+    #[inline]
+    pub(super) fn remove_end(&mut self) -> Option<Waker> {
+        self.end_stands = Stands::Absent;
+        self.end.take()
+    }
+
     /// Removes a receiver that has its value or was dropped.
     #[inline]
     pub(super) fn remove(&mut self, handle: Handle, stale: &mut Stale) -> Due {
         if handle == Handle::END {
-            if self.end_stands != Stands::Absent {
-                stale.add(self.end.take());
-                self.end_stands = Stands::Absent;
-            }
+            stale.add(self.remove_end());
             return Due::NOTHING;
         }
         self.places().map_or(Due::NOTHING, |mut places| places.remove(handle, stale))
