@@ -409,9 +409,10 @@ impl<T, P> Shared<Sender<T, P>> {
 impl<T, P> Shared<Receiver<T, P>> {
     /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
     ///
-    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. A handle
-    /// that was woken and is dropped wakes the next. If no woken handle has taken the value by the next tick,
-    /// the others are woken ([`waits::advance`](crate::waits::advance)).
+    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. Where woken
+    /// handles are polled soon it wakes fewer: a rendezvous one, a buffered value two. A handle that was woken
+    /// and is dropped wakes the next. If no woken handle has taken the value by the next tick, the others are
+    /// woken ([`waits::advance`](crate::waits::advance)).
     pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
         Lone::new(self, Doing::Receive, Receiving::by)
     }

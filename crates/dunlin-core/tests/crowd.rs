@@ -140,6 +140,28 @@ fn a_value_wakes_at_most_sixteen_of_the_parked_receivers() {
 }
 
 #[test]
+fn a_rendezvous_wakes_one_receiver_where_woken_receivers_are_polled_soon() {
+    let _alone = alone();
+    let (mut tx, rx) = channel();
+    let (rx, log) = (rx.share(), Log::default());
+    let mut tasks = Tasks::default();
+    for _ in 0..RECEIVERS {
+        tasks.spawn(receive(rx.clone(), log.clone()));
+    }
+    drop(rx);
+    let mut wakes = Vec::new();
+    for value in 0..10 {
+        let mut send = Box::pin(tx.send(value));
+        assert!(send.as_mut().poll(&mut unwoken()).is_pending());
+        tasks.run();
+        wakes.push(tasks.wakes());
+        assert!(send.as_mut().poll(&mut unwoken()).is_ready());
+    }
+    assert_eq!(wakes, [16, 8, 4, 2, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(*log.borrow(), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_receiver_that_is_woken_and_dropped_passes_its_wake_on() {
     let _alone = alone();
     for policy in policies() {

@@ -780,6 +780,10 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
+        // A channel keeps its queue, so no lock is needed to know of it.
+        if self.state.tag().is_some_and(|tag| tag & QUEUED != 0) {
+            return self.poll_take_queued(handle, extended, cx, choice);
+        }
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             drop(g);
@@ -833,6 +837,14 @@ impl<T> Chan<T> {
         Poll::Pending
     }
 
+    /// Registers a receive of the end itself where that is all there is to do: a choice over many channels
+    /// does so at nearly all of them.
+    #[inline]
+    fn watch_quickly(g: &mut Guard<'_, Inner<T>>, waker: &Waker) -> bool {
+        !g.has_any(OFFER | NO_SENDER | NO_RECEIVER | RETIRED | POISONED)
+            && g.queue.as_mut().is_some_and(|queue| queue.watch_quickly(waker))
+    }
+
     #[inline(never)]
     fn poll_take_queued(
         &self,
@@ -841,36 +853,42 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
-        let mut after = After::new();
+        // Made once it is known to be needed, and dropped after the guard all the same.
+        let mut made = None;
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.state.lock();
+        if handle == Handle::END && own.is_none() && Self::watch_quickly(&mut g, cx.waker()) {
+            self.record.receiver.begin(Doing::Receive);
+            return Poll::Pending;
+        }
+        let after = made.insert(After::new());
         let ends = ends(&g);
         let queue = queue(&mut g);
-        let result = match queue.take(handle, own, extended, ends, &mut after) {
+        let result = match queue.take(handle, own, extended, ends, after) {
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
             }
             Took::Ended(why) => Poll::Ready(Err(why)),
             Took::ChoiceGone => {
-                queue.step_aside(handle, &mut after);
+                queue.step_aside(handle, after);
                 Poll::Pending
             }
-            Took::Nothing => match queue.watch(handle, cx.waker(), &mut after) {
+            Took::Nothing => match queue.watch(handle, cx.waker(), after) {
                 Ok(()) => Poll::Pending,
                 Err(_) if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
                 Err(refused) => Poll::Ready(Err(refused)),
             },
         };
         if result.is_ready() {
-            queue.unwatch(handle, &mut after);
+            queue.unwatch(handle, after);
             self.end_wait(handle, Doing::Receive);
         } else {
             self.begin_wait(handle, Doing::Receive);
         }
         publish(&mut g);
         drop(g);
-        after.done();
+        made.into_iter().for_each(After::done);
         result
     }
 
@@ -922,14 +940,23 @@ impl<T> Chan<T> {
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
         if self.state.tag().is_none_or(|tag| tag & (QUEUED | TURN) != 0) {
-            let mut after = After::new();
+            // Made once it is known to be needed, and dropped after the guard all the same.
+            let mut after = None;
             let mut g = self.state.lock();
             if g.has(QUEUED) {
-                queue(&mut g).unwatch(handle, &mut after);
+                let queue = queue(&mut g);
+                if handle == Handle::END
+                    && let Ok(waker) = queue.unwatch_quickly()
+                {
+                    drop(g);
+                    drop(waker);
+                    return;
+                }
+                queue.unwatch(handle, after.insert(After::new()));
             } else if g.has(TURN) {
                 g.clear(TURN | WOKEN);
                 if g.has(OFFER) && !g.has(HELD) {
-                    after.wakes.add(g.waiter.take());
+                    after.insert(After::new()).wakes.add(g.waiter.take());
                 }
             }
         }

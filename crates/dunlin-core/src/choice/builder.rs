@@ -67,6 +67,9 @@ impl<B: Branch> Group<B::Output> for Pinned<B> {
 /// Awaited, it gives the number of the branch that happened, counted from 0 in the order they were added (branches that
 /// are off count too), and its output.
 ///
+/// With 32 or more branches and none ready, the first poll wakes the task and returns `Pending`; the choice
+/// starts to wait in its second poll.
+///
 /// # Cancel safety
 /// Dropped, none of the branches has happened.
 ///

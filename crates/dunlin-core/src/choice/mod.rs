@@ -16,6 +16,11 @@
 //! of branches without an end. Then each ready end of n branches is chosen at least once in n + 1 choices.
 //! The count and the turn are one word ([`PASSED_OVER`]).
 //!
+//! A choice with no ready branch registers a waker at each of its ends, and unregisters from all of them once
+//! a branch is chosen. With many ends ([`MANY`]) that costs several times as much as the event. A new choice
+//! over many ends therefore first wakes its own task and returns `Pending`: tasks that were about to send run,
+//! and the second poll finds their offers. It registers only if that poll finds nothing either.
+//!
 //! A send can never happen in the poll that offers its value, because only a receive that is being polled
 //! takes one. So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them
 //! be polled before it goes on to lower branches that look ready, or to `skip`. With nothing to go on to it
@@ -159,9 +164,7 @@ enum Wanted {
 #[derive(Debug)]
 pub struct Survey {
     wanted: Wanted,
-    on: Numbers,
-    tried: Numbers,
-    any_on: bool,
+    marks: Marks,
     /// The latest turn of any end that was seen.
     last: u32,
     /// How many look ready and have not been tried, and which of them is first, with its turn.
@@ -175,15 +178,16 @@ pub struct Survey {
 }
 
 impl Survey {
+    #[inline(always)]
     fn new(order: Order, branches: usize, last: u32) -> Self {
-        let (on, tried) = (Numbers::below(branches), Numbers::below(branches));
         let wanted = match order {
             Order::Prioritised => Wanted::First,
             Order::Fair => Wanted::Earliest,
             Order::Random => Wanted::Any,
         };
         let (best, best_turn, drawn) = (0, u32::MAX, 0);
-        Self { wanted, on, tried, any_on: false, last, ready: 0, best, best_turn, endless: 0, drawn, overdue: false }
+        let marks = Marks::below(branches);
+        Self { wanted, marks, last, ready: 0, best, best_turn, endless: 0, drawn, overdue: false }
     }
 
     #[inline(always)]
@@ -193,14 +197,18 @@ impl Survey {
             Look::Empty(turn) => (turn, false),
             Look::Maybe(turn) => (turn, true),
         };
-        self.any_on = true;
-        self.on.add(number);
+        let marked = self.marks.of(number);
+        let bit = 1 << (number % 64);
+        marked.on |= bit;
+        let is_new = maybe && marked.tried & bit == 0;
         self.last = self.last.max(turn.unwrap_or(0));
-        if maybe && !self.tried.has(number) {
+        if is_new {
             self.consider(number, turn);
         }
     }
 
+    /// The case of an end in a fair choice is inlined into the caller; the others are a call.
+    #[inline(always)]
     fn consider(&mut self, number: usize, turn: Option<u32>) {
         self.ready += 1;
         match (self.wanted, turn) {
@@ -209,7 +217,14 @@ impl Survey {
                     (self.best, self.best_turn) = (number, turn);
                 }
             }
-            (Wanted::Earliest, None) => {
+            _ => self.consider_other(number, turn),
+        }
+    }
+
+    #[inline(never)]
+    fn consider_other(&mut self, number: usize, turn: Option<u32>) {
+        match (self.wanted, turn) {
+            (Wanted::Earliest, _) => {
                 self.endless += 1;
                 if random(self.endless) == 0 {
                     self.drawn = number;
@@ -265,29 +280,51 @@ impl Survey {
     }
 }
 
-/// A set of branch numbers. Up to 64 need no memory of their own.
+/// Which branches are on, and which of them were tried. Allocates only for more than 64 branches.
 #[derive(Debug)]
-struct Numbers {
-    first: u64,
-    more: Vec<u64>,
+struct Marks {
+    first: Marked,
+    more: Vec<Marked>,
 }
 
-impl Numbers {
-    /// An empty set, for numbers below `branches`.
+/// The marks of 64 branches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marked {
+    on: u64,
+    tried: u64,
+}
+
+impl Marks {
+    /// No marks, for numbers below `branches`.
+    #[inline(always)]
     fn below(branches: usize) -> Self {
-        Self { first: 0, more: vec![0; branches.saturating_sub(1) / 64] }
+        let more = if branches <= 64 { Vec::new() } else { Self::more(branches) };
+        Self { first: Marked::default(), more }
+    }
+
+    #[cold]
+    fn more(branches: usize) -> Vec<Marked> {
+        vec![Marked::default(); (branches - 1) / 64]
     }
 
     #[inline(always)]
-    fn has(&self, number: usize) -> bool {
-        let word = if number < 64 { self.first } else { self.more[number / 64 - 1] };
-        word & 1 << (number % 64) != 0
+    fn of(&mut self, number: usize) -> &mut Marked {
+        if number < 64 { &mut self.first } else { &mut self.more[number / 64 - 1] }
     }
 
+    fn is_any_on(&self) -> bool {
+        self.first.on != 0 || self.more.iter().any(|marked| marked.on != 0)
+    }
+
+    fn is_any_untried(&self) -> bool {
+        (0..=self.more.len()).any(|word| self.untried(word).is_some_and(|untried| untried != 0))
+    }
+
+    /// The branches with the numbers from 64 * `word` that are on and were not tried, as bits.
     #[inline(always)]
-    fn add(&mut self, number: usize) {
-        let word = if number < 64 { &mut self.first } else { &mut self.more[number / 64 - 1] };
-        *word |= 1 << (number % 64);
+    fn untried(&self, word: usize) -> Option<u64> {
+        let marked = if word == 0 { self.first } else { *self.more.get(word - 1)? };
+        Some(marked.on & !marked.tried)
     }
 }
 
@@ -346,10 +383,17 @@ enum Stage {
     New,
     /// It has been polled, but the budget refused it: no branch has.
     Refused,
+    /// Its branches have been polled, and it has not looked at them a second time ([`MANY`]).
+    First,
     Begun,
     /// The branch that happened has no end, and was chosen by lot.
     ByLot,
 }
+
+/// A new choice over at least so many branches is polled twice before it registers, unless it has offered a
+/// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after each
+/// single offer, and each of these polls would register everywhere for one event.
+const MANY: usize = 32;
 
 /// The branch number that stands for `skip`.
 pub(crate) const SKIPPED: u32 = u32::MAX;
@@ -458,13 +502,13 @@ impl Choosing {
             let next = survey.next(step);
             self.last = survey.last;
             if matches!(self.stage, Stage::New | Stage::Refused) {
-                self.stage = Stage::Begun;
-                if !survey.any_on && !self.skip {
+                self.stage = if self.stage == Stage::New { Stage::First } else { Stage::Begun };
+                if !self.skip && !survey.marks.is_any_on() {
                     return Some(Poll::Ready(HOPELESS));
                 }
             }
             let Some((branch, by_lot)) = next else { break };
-            survey.tried.add(branch);
+            survey.marks.of(branch).tried |= 1 << (branch % 64);
             self.cx.set_rivals(survey.ready > 1 || self.skip);
             if let Some(poll) = self.after(step, branch, &mut refusals, cx) {
                 if by_lot && poll == Poll::Ready(branch) {
@@ -476,15 +520,22 @@ impl Choosing {
                 break;
             }
         }
+        if self.branches >= MANY && self.looks_again(&survey) {
+            cx.waker().wake_by_ref();
+            return Some(Poll::Pending);
+        }
         self.cx.set_rivals(self.skip);
-        for branch in 0..self.branches {
-            // They looked empty, as only ends of channels and barriers do: in these nothing asks the budget.
-            if survey.on.has(branch)
-                && !survey.tried.has(branch)
-                && let Some(poll) = self.after(step, branch, &mut None, cx)
-            {
-                return Some(poll);
+        // They looked empty, as only ends of channels and barriers do: in these nothing asks the budget.
+        let mut word = 0;
+        while let Some(mut untried) = survey.marks.untried(word) {
+            while untried != 0 {
+                let branch = word * 64 + untried.trailing_zeros() as usize;
+                untried &= untried - 1;
+                if let Some(poll) = self.after(step, branch, &mut None, cx) {
+                    return Some(poll);
+                }
             }
+            word += 1;
         }
         // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come
         // before it, `skip` does not.
@@ -514,6 +565,13 @@ impl Choosing {
             }
         }
         poll
+    }
+
+    /// Whether this is a poll before the choice registers at its many ends.
+    #[cold]
+    fn looks_again(&mut self, survey: &Survey) -> bool {
+        let is_first = std::mem::replace(&mut self.stage, Stage::Begun) == Stage::First;
+        is_first && !self.skip && self.cx.decision().is_none() && survey.marks.is_any_untried()
     }
 
     /// The budget is spent.

@@ -1118,6 +1118,23 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// [`watch`](Self::watch) for a receive of the end itself, on a channel of which the tag says that there is
+    /// nothing to receive. `false`: something else has to be done as well.
+    #[inline]
+    pub(crate) fn watch_quickly(&mut self, waker: &Waker) -> bool {
+        self.receivers_bound.is_none() && self.held.is_empty() && !self.has_turn && self.watchers.park_end(waker)
+    }
+
+    /// [`unwatch`](Self::unwatch) for a receive of the end itself. Gives its waker, to be dropped outside the
+    /// lock. `Err`: something else has to be done as well.
+    #[inline]
+    pub(crate) fn unwatch_quickly(&mut self) -> Result<Option<Waker>, ()> {
+        if self.has_turn || self.inlet.is_some() || !self.lone_inlets.is_empty() {
+            return Err(());
+        }
+        Ok(self.watchers.remove_end())
+    }
+
     /// Unregisters a receive that is done or dropped.
     pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After<T>) {
         let due = self.watchers.remove(handle, &mut after.stale);
@@ -1183,7 +1200,7 @@ impl<T> Queue<T> {
     /// They wake the others where that is needed ([`watchers`]). `true` if one was parked.
     pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
         if !self.receiver_claimed {
-            return self.watchers.wake_some(wakes);
+            return self.watchers.wake_some(self.buffering.is_some(), wakes);
         }
         // Only the claimer may take it. The end of the claim is news for the others.
         let woke = self.watchers.wake_one(Handle::END, wakes);

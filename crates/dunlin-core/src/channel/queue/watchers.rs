@@ -21,7 +21,8 @@
 //!
 //! If woken receivers are polled soon, all but one of the sixteen look in vain. A crowd of more than sixteen
 //! adapts: a round in which half of the woken receivers look in vain halves how many the next round wakes,
-//! down to [`WAKES_MIN`]. Rule 3 sets it back to sixteen. A crowd of sixteen or fewer is woken as a whole.
+//! down to one, or to [`BUFFERED_WAKES_MIN`] for a buffered value. Rule 3 sets it back to sixteen. A crowd of
+//! sixteen or fewer is woken as a whole.
 //!
 //! No step depends on the number of parked receivers, but the expiry of one where their number is bounded:
 //! that goes over all. A table finds the place of a handle. Two linked lists hold the places of the parked
@@ -44,9 +45,10 @@ use crate::{waits, wakers};
 /// rarely costs a tick; few, so that the others cost nothing.
 pub(crate) const WAKES_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
-/// How many a value wakes if woken receivers are polled soon. Two, so that a single receiver which is not
-/// polled costs no tick.
-const WAKES_MIN: usize = 2;
+/// How many a buffered value wakes at least. Its sender goes on: if that computes for long, the receiver that
+/// was woken last may have to wait for it, since a runtime may keep that one for the sender's own thread
+/// (tokio's LIFO slot). A second one can run on another thread. The sender of a rendezvous waits.
+const BUFFERED_WAKES_MIN: usize = 2;
 
 /// How far a receiver that looked in vain searches for its place.
 const STEPS_MAX: usize = 32;
@@ -123,14 +125,34 @@ impl Watchers {
         Due::NOTHING
     }
 
+    /// Parks the receiver itself, if that leaves nothing else to do: it has no handles beside it, and no other
+    /// waker than this one.
+    #[inline]
+    pub(super) fn park_end(&mut self, waker: &Waker) -> bool {
+        if self.crowd.is_some() {
+            return false;
+        }
+        match &self.end {
+            Some(kept) if !kept.will_wake(waker) => return false,
+            Some(_) => {}
+            None => self.end = Some(wakers::keep(waker)),
+        }
+        self.end_stands = Stands::Parked;
+        true
+    }
+
+    /// Removes the receiver itself. Gives its waker, to be dropped outside the lock.
+    #[inline]
+    pub(super) fn remove_end(&mut self) -> Option<Waker> {
+        self.end_stands = Stands::Absent;
+        self.end.take()
+    }
+
     /// Removes a receiver that has its value or was dropped.
     #[inline]
     pub(super) fn remove(&mut self, handle: Handle, stale: &mut Stale) -> Due {
         if handle == Handle::END {
-            if self.end_stands != Stands::Absent {
-                stale.add(self.end.take());
-                self.end_stands = Stands::Absent;
-            }
+            stale.add(self.remove_end());
             return Due::NOTHING;
         }
         self.places().map_or(Due::NOTHING, |mut places| places.remove(handle, stale))
@@ -153,11 +175,12 @@ impl Watchers {
         self.places().map_or(Due::NOTHING, |mut places| places.step_aside(handle))
     }
 
-    /// Begins a round: wakes the oldest parked receivers. `true` if one was parked.
-    pub(super) fn wake_some(&mut self, wakes: &mut Wakes) -> bool {
+    /// Begins a round: wakes the oldest parked receivers. `buffered`: the sender does not wait for one of them.
+    /// `true` if one was parked.
+    pub(super) fn wake_some(&mut self, buffered: bool, wakes: &mut Wakes) -> bool {
         let woke = self.wake_end(wakes);
         let Some(crowd) = &self.crowd else { return woke };
-        let (woke_others, be_patient_now) = crowd.places.lock().wake_some(wakes);
+        let (woke_others, be_patient_now) = crowd.places.lock().wake_some(buffered, wakes);
         if be_patient_now {
             let crowd: Weak<Crowd> = Arc::downgrade(crowd);
             be_patient(crowd);
@@ -522,16 +545,17 @@ impl Places {
     }
 
     /// Returns whether a receiver was parked, and whether ticks have to be delivered from now on.
-    fn wake_some(&mut self, wakes: &mut Wakes) -> (bool, bool) {
+    fn wake_some(&mut self, buffered: bool, wakes: &mut Wakes) -> (bool, bool) {
         let woke = self.parked.first != NONE;
         self.round = self.round.wrapping_add(1);
         if 2 * self.in_vain >= self.width as isize {
-            self.width = (self.width / 2).max(WAKES_MIN);
+            self.width = (self.width / 2).max(1);
         }
         if self.in_vain > 0 || self.woken.first == NONE {
             self.in_vain = 0;
         }
-        let wakes_max = if self.parked_count > WAKES_MAX { self.width } else { self.parked_count };
+        let width = if buffered { self.width.max(BUFFERED_WAKES_MIN) } else { self.width };
+        let wakes_max = if self.parked_count > WAKES_MAX { width } else { self.parked_count };
         for _ in 0..wakes_max {
             self.wake(self.parked.first, wakes);
         }
@@ -697,7 +721,11 @@ mod tests {
         }
 
         fn news(&mut self) -> Vec<usize> {
-            self.woken_by(|watchers, wakes| _ = watchers.wake_some(wakes))
+            self.news_of(false)
+        }
+
+        fn news_of(&mut self, buffered: bool) -> Vec<usize> {
+            self.woken_by(|watchers, wakes| _ = watchers.wake_some(buffered, wakes))
         }
 
         fn pass_on(&mut self) -> Vec<usize> {
@@ -735,16 +763,26 @@ mod tests {
     #[test]
     fn news_wakes_fewer_while_most_look_in_vain_and_all_sixteen_after_a_tick_without_a_receive() {
         let mut group = Group::of(40);
-        for woken in [16, 8, 4, 2, 2] {
+        for woken in [16, 8, 4, 2, 1, 1] {
             let numbers = group.news();
             assert_eq!(numbers, (0..woken).collect::<Vec<_>>());
             numbers.iter().for_each(|number| _ = group.watch(*number));
         }
-        assert_eq!(group.news(), [0, 1]);
-        assert_eq!(group.tick(waits::tick() + 1).0, (2..40).collect::<Vec<_>>());
+        assert_eq!(group.news(), [0]);
+        assert_eq!(group.tick(waits::tick() + 1).0, (1..40).collect::<Vec<_>>());
         (0..40).for_each(|number| _ = group.watch(number));
         group.watchers.nothing_left();
         assert_eq!(group.news(), (0..16).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_buffered_value_wakes_at_least_two() {
+        let mut group = Group::of(40);
+        for woken in [16, 8, 4, 2, 2, 2] {
+            let numbers = group.news_of(true);
+            assert_eq!(numbers, (0..woken).collect::<Vec<_>>());
+            numbers.iter().for_each(|number| _ = group.watch(*number));
+        }
     }
 
     #[test]
@@ -806,7 +844,7 @@ mod tests {
     fn a_woken_receiver_whose_choice_goes_elsewhere_has_been_polled() {
         let mut watchers = Watchers::new();
         watchers.adopt(Waker::noop().clone());
-        watchers.wake_some(&mut Wakes::default());
+        watchers.wake_some(false, &mut Wakes::default());
         assert!(watchers.has_unpolled());
         watchers.step_aside(Handle::END);
         assert!(!watchers.has_unpolled());
