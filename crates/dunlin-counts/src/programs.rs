@@ -38,15 +38,17 @@ const fn parked(name: &'static str, run: fn(u64)) -> Program {
     Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), run }
 }
 
-pub(crate) static ALL: [Program; 13] = [
+pub(crate) static ALL: [Program; 14] = [
     local("commstime-par", "communication", 4, |n| in_par(commstime_par(n))),
     local("commstime-spawned", "communication", 4, |n| spawned(commstime_spawned(n))),
     local("pingpong-par", "round trip", 1, |n| in_par(pingpong_par(n))),
     local("pingpong-spawned", "round trip", 1, |n| spawned(pingpong_spawned(n))),
     local("choice-ready-par", "choice", 1, |n| in_par(choice_ready_par(n))),
     local("choice-ready-spawned", "choice", 1, |n| spawned(choice_ready_spawned(n))),
-    local("choice-waits-par", "choice", 1, |n| in_par(choice_waits_par(n))),
+    local("choice-waits-par", "choice", 1, |n| in_par(choice_waits_par(None, n))),
     local("choice-waits-spawned", "choice", 1, |n| spawned(choice_waits_spawned(n))),
+    // Of channels with a queue: shared, buffered or bounded ones.
+    local("choice-fifo-waits-par", "choice", 1, |n| in_par(choice_waits_par(Some(fifo(1)), n))),
     // Equal bounds: what a value costs does not depend on how many receivers wait for it.
     local("crowd-1000-par", "value", 1, |n| in_par(crowd_par(1_000, n))),
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
@@ -264,8 +266,11 @@ fn eager_writers() -> (Vec<Party>, [Receiver<u64>; 8]) {
     (writers.into_iter().map(Party::EagerWriter).collect(), events.try_into().expect("there are eight"))
 }
 
-fn writers_in_turn() -> (Vec<Party>, [Receiver<u64>; 8]) {
+/// The events go over channels that are given this policy.
+fn writers_in_turn(policy: Option<&Policy>) -> (Vec<Party>, [Receiver<u64>; 8]) {
     let (writers, events): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
+    // Made with it, they would keep the compiler from inlining `channel` in the other programs.
+    policy.into_iter().for_each(|policy| events.iter().for_each(|rx: &Receiver<u64>| assert!(rx.set_policy(policy))));
     let (mut turns, mine): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
     // Each writer sends to the turn channel of the next one.
     turns.rotate_left(1);
@@ -285,13 +290,13 @@ async fn choice_ready_spawned(n: u64) {
     reader_of_any(events, n).await;
 }
 
-async fn choice_waits_par(n: u64) {
-    let (writers, events) = writers_in_turn();
+async fn choice_waits_par(policy: Option<Policy>, n: u64) {
+    let (writers, events) = writers_in_turn(policy.as_ref());
     writers.into_iter().chain([Party::ReaderOfTurns(events, n)]).map(Party::run).collect::<Par<_>>().await;
 }
 
 async fn choice_waits_spawned(n: u64) {
-    let (writers, events) = writers_in_turn();
+    let (writers, events) = writers_in_turn(None);
     writers.into_iter().for_each(|writer| fork(writer.run()));
     reader_of_turns(events, n).await;
 }

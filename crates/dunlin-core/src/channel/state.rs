@@ -780,12 +780,13 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
-        // A channel keeps its queue, so no lock is needed to know of it.
-        if self.state.tag().is_some_and(|tag| tag & QUEUED != 0) {
-            return self.poll_take_queued(handle, extended, cx, choice);
-        }
         let mut g = self.state.lock();
         if g.has(QUEUED) {
+            let may_wait_quickly = handle == Handle::END && choice.is_none_or(|choice| choice.own().is_none());
+            if may_wait_quickly && Self::watch_quickly(&mut g, cx.waker()) {
+                self.record.receiver.begin(Doing::Receive);
+                return Poll::Pending;
+            }
             drop(g);
             return self.poll_take_queued(handle, extended, cx, choice);
         }
@@ -853,42 +854,36 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
-        // Made once it is known to be needed, and dropped after the guard all the same.
-        let mut made = None;
+        let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.state.lock();
-        if handle == Handle::END && own.is_none() && Self::watch_quickly(&mut g, cx.waker()) {
-            self.record.receiver.begin(Doing::Receive);
-            return Poll::Pending;
-        }
-        let after = made.insert(After::new());
         let ends = ends(&g);
         let queue = queue(&mut g);
-        let result = match queue.take(handle, own, extended, ends, after) {
+        let result = match queue.take(handle, own, extended, ends, &mut after) {
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
             }
             Took::Ended(why) => Poll::Ready(Err(why)),
             Took::ChoiceGone => {
-                queue.step_aside(handle, after);
+                queue.step_aside(handle, &mut after);
                 Poll::Pending
             }
-            Took::Nothing => match queue.watch(handle, cx.waker(), after) {
+            Took::Nothing => match queue.watch(handle, cx.waker(), &mut after) {
                 Ok(()) => Poll::Pending,
                 Err(_) if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
                 Err(refused) => Poll::Ready(Err(refused)),
             },
         };
         if result.is_ready() {
-            queue.unwatch(handle, after);
+            queue.unwatch(handle, &mut after);
             self.end_wait(handle, Doing::Receive);
         } else {
             self.begin_wait(handle, Doing::Receive);
         }
         publish(&mut g);
         drop(g);
-        made.into_iter().for_each(After::done);
+        after.done();
         result
     }
 
@@ -940,26 +935,35 @@ impl<T> Chan<T> {
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
         if self.state.tag().is_none_or(|tag| tag & (QUEUED | TURN) != 0) {
-            // Made once it is known to be needed, and dropped after the guard all the same.
-            let mut after = None;
-            let mut g = self.state.lock();
-            if g.has(QUEUED) {
-                let queue = queue(&mut g);
-                if handle == Handle::END
-                    && let Ok(waker) = queue.unwatch_quickly()
-                {
-                    drop(g);
-                    drop(waker);
-                    return;
-                }
-                queue.unwatch(handle, after.insert(After::new()));
-            } else if g.has(TURN) {
-                g.clear(TURN | WOKEN);
-                if g.has(OFFER) && !g.has(HELD) {
-                    after.insert(After::new()).wakes.add(g.waiter.take());
-                }
+            self.unwatch_locked(handle);
+        }
+    }
+
+    #[inline(never)]
+    fn unwatch_locked(&self, handle: Handle) {
+        if handle == Handle::END && self.unwatch_quickly() {
+            return;
+        }
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        if g.has(QUEUED) {
+            queue(&mut g).unwatch(handle, &mut after);
+        } else if g.has(TURN) {
+            g.clear(TURN | WOKEN);
+            if g.has(OFFER) && !g.has(HELD) {
+                after.wakes.add(g.waiter.take());
             }
         }
+    }
+
+    /// Unregisters the end itself where that is all there is to do.
+    #[inline]
+    fn unwatch_quickly(&self) -> bool {
+        let mut g = self.state.lock();
+        let unwatched = g.queue.as_mut().map_or(Err(()), |queue| queue.unwatch_quickly());
+        drop(g);
+        // The waker is dropped here, without the lock.
+        unwatched.is_ok()
     }
 
     /// Ends an extended receive.
