@@ -115,7 +115,7 @@ fn hello(stage: &Stage, me: Life) -> Hello {
         wanted: NodeId(0),
         met: Incarnation(0),
         attempt: 1,
-        resume: Resume { run: 0, seen: 0 },
+        resume: Resume { run: 0, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -294,8 +294,9 @@ fn strangers_are_told_or_shut_out() {
         // A former life, and an earlier attempt, come too late.
         let mut events = stage.node.events();
         let intruder = Intruder::meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
-        // The node has read the confirmation, too.
-        while !matches!(events.recv().await?, NodeEvent::Joined { .. }) {}
+        // The node has read the confirmation, too. (Those who were there before are told of first.)
+        let met = |peer: &Peer| peer.to_string() == intruder.me.node.to_string();
+        while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Stale(Incarnation(5))))));
         let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =
