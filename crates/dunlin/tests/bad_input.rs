@@ -704,3 +704,23 @@ fn a_port_in_use_is_an_error() {
         stage.close().await
     });
 }
+
+/// Each would make the node keep something of nodes that nobody has asked for.
+#[test]
+fn an_answer_of_a_name_service_that_was_not_asked_breaks_the_protocol() {
+    run(async {
+        let mut stage = Stage::new("unasked").await?;
+        let (number, face, holder) = (1, sender(Bytes::new()), life(99));
+        let (channel, addresses) = (ChannelId(7), vec!["10.0.0.1:1".to_owned()]);
+        let found = Names::Found { number, partner: holder, addresses: addresses.clone(), channel, face: face.clone() };
+        let refused = Names::Refused { number, there: face, holder, addresses };
+        for (n, answer) in [found, refused, Names::Gone { number, partner: holder }].into_iter().enumerate() {
+            let mut intruder = Intruder::meet(&stage, life(n as u128 + 1)).await;
+            intruder.say(&[Frame::Names(answer)]).await;
+            let why = Down::Violation("an answer of a name service that was not asked".to_owned());
+            assert_eq!(stage.down(intruder.me).await, why);
+            stage.goes_on().await;
+        }
+        stage.close().await
+    });
+}
