@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{Incarnation, Life, NodeId};
+use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -57,7 +57,7 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
         wanted: wanted.node,
         met: wanted.incarnation,
         attempt: u64::from(wanted.node != NodeId(0)),
-        resume: Resume { run: 0, seen: 0 },
+        resume: Resume { connection: ConnectionId(0), run: 0, seen: 0 },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),

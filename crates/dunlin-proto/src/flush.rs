@@ -1,8 +1,8 @@
 //! What the other nodes have yet to acknowledge.
 
 use crate::channel::Waiting;
-use crate::connection::Connection;
 use crate::connection::outbox::Unwritten;
+use crate::connection::{Before, Connection};
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 use crate::machine::Machine;
 
@@ -38,13 +38,14 @@ impl Machine {
     /// such are put behind `lost`.
     pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
         mark.0.retain_mut(|marked| {
-            let Some(connection) = self.connections.get(marked.node) else { return false };
-            if connection.lives != marked.lives {
-                if connection.lives != marked.lives + 1 || !connection.ended_flushed {
+            let connection = self.connections.get(marked.node);
+            let Some(connection) = connection.filter(|connection| connection.lives == marked.lives) else {
+                let before = connection.map_or_else(|| self.former.before(marked.node), |connection| connection.before);
+                if before != Some(Before { lives: marked.lives, was_flushed: true }) {
                     lost.push(marked.node);
                 }
                 return false;
-            }
+            };
             let outbox = &connection.outbox;
             marked.unwritten.retain(|unwritten| !outbox.has_written(unwritten));
             if !marked.unwritten.is_empty() {

@@ -27,8 +27,22 @@ pub struct Life {
 pub struct Contact {
     /// Which node.
     pub node: NodeId,
-    /// So many lives of the connection were over before that.
+    /// Which life of the connection: no two of this node's have the same number. Zero: none.
     pub(crate) lives: u64,
+}
+
+/// A connection: 128 random bits, drawn by the node that was dialled first. Zero: none.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u128);
+
+impl ConnectionId {
+    /// The dialler knows of no connection with the node that it dials.
+    pub const NONE: Self = Self(0);
+
+    /// Whether it is one.
+    pub fn is_some(self) -> bool {
+        self != Self::NONE
+    }
 }
 
 /// A channel: 128 random bits, handed in by whoever drives the machine.
@@ -79,6 +93,14 @@ impl fmt::Display for ChannelId {
 impl fmt::Debug for ChannelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ChannelId({self})")
+    }
+}
+
+impl fmt::Debug for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConnectionId(")?;
+        short(self.0, f)?;
+        f.write_str(")")
     }
 }
 

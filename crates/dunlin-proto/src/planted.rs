@@ -157,6 +157,8 @@ mod chosen {
         GraceRestarted = "grace-restarted",
         /// The dialled side goes on as soon as it has answered, whether its answer arrives or not.
         UnconfirmedResumed = "unconfirmed-resumed",
+        /// A connection that this node has forgotten goes on where its dialler stands.
+        ForgottenResumes = "forgotten-resumes",
         /// A node is taken for dead when one dial is refused where it listens.
         OneRefusal = "one-refusal",
     }

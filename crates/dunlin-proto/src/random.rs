@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial.
+use crate::id::ConnectionId;
+
+/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial, and tells connections apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,6 +19,16 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// The name of a new connection.
+    pub(crate) fn connection(&mut self) -> ConnectionId {
+        loop {
+            let id = ConnectionId(u128::from(self.next()) << 64 | u128::from(self.next()));
+            if id.is_some() {
+                return id;
+            }
+        }
     }
 
     /// Between half of `wait` and the whole of it.

@@ -265,10 +265,7 @@ impl Machine {
         connection.carried = Carried::Idle;
         connection.dialling.next = None;
         connection.dialling.rest();
-        // A node that counts this one's attempts may know it.
-        if connection.attempts == 0 && connection.met.is_none() {
-            self.connections.remove(node);
-        }
+        self.connections.rests(node);
     }
 
     /// A dial-back takes longer than anybody waits for it.

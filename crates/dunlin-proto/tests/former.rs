@@ -1,5 +1,8 @@
 //! What a node keeps of nodes that have been there, and what they cost it.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
@@ -7,31 +10,69 @@ use dunlin_proto::wire::handshake::{Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Machine};
 
+thread_local! {
+    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, which counts what each thread has taken and not given back.
+struct Counting;
+
+fn count(bytes: isize) {
+    // While a thread ends nothing is counted.
+    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
+}
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
 const ME: Life = Life { node: NodeId(u128::MAX), incarnation: Incarnation(1) };
+
+fn config(keeps_id: bool) -> Config {
+    let mut config = Config::new("tides");
+    config.keeps_id = keeps_id;
+    // One is left in peace while it dials in vain.
+    config.backoff_min = config.backoff_max;
+    config
+}
 
 /// A node to which others connect, which is seen from their sockets.
 struct Server {
     machine: Machine,
     now: Time,
     sockets: u64,
-    open: Vec<SocketId>,
 }
 
 impl Server {
-    fn new() -> Self {
-        let mut config = Config::new("tides");
-        config.peers_max = usize::MAX;
-        Self { machine: Machine::new(config, ME, 1), now: Time(0), sockets: 0, open: Vec::new() }
+    fn new(keeps_id: bool) -> Self {
+        Self { machine: Machine::new(config(keeps_id), ME, 1), now: Time(0), sockets: 0 }
     }
 
     /// Does what the machine says, until it is quiet.
     fn settle(&mut self) {
         while let Some(action) = self.machine.poll() {
-            if let Action::Close(socket, _) = action {
-                let mut out = Vec::new();
-                self.machine.fill(self.now, socket, 1 << 16, &mut out);
-                self.machine.closed(self.now, socket);
-                self.open.retain(|open| *open != socket);
+            match action {
+                Action::Close(socket, _) => {
+                    let mut out = Vec::new();
+                    self.machine.fill(self.now, socket, 1 << 16, &mut out);
+                    self.machine.closed(self.now, socket);
+                }
+                Action::Dial(dial, _) => self.machine.dial_failed(self.now, dial, "nobody answers".to_owned()),
+                _ => {}
             }
         }
     }
@@ -47,7 +88,6 @@ impl Server {
     fn joins(&mut self, node: u128) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
-        self.open.push(socket);
         self.machine.accepted(self.now, socket);
         let hello = Hello {
             versions: VERSIONS,
@@ -56,7 +96,7 @@ impl Server {
             wanted: ME.node,
             met: Incarnation(0),
             attempt: 1,
-            resume: Resume { run: 1, seen: 0 },
+            resume: Resume { run: 1, seen: 0, ..Resume::default() },
             addresses: vec![format!("tcp://host{node}:7400")],
             bound: Bound::default(),
             identity: Bytes::new(),
@@ -79,25 +119,29 @@ impl Server {
         }
     }
 
+    /// Time passes until nothing is left to do: all who are there fall silent, are lost and are given up.
+    fn pass(&mut self, socket: SocketId) {
+        while let Some(at) = self.machine.next_tick() {
+            self.now = self.now.max(at);
+            self.machine.tick(self.now);
+            self.settle();
+            self.machine.fill(self.now, socket, 1 << 16, &mut Vec::new());
+        }
+    }
+
     fn visited(&self) -> u64 {
         self.machine.census().visited
     }
 }
 
-/// The records that are visited while a node joins, and while 3 s pass for it.
+/// The records that are visited while a node joins, and while it falls silent, is lost and is given up.
 fn visited_by_one(former: u128) -> (u64, u64) {
-    let mut server = Server::new();
+    let mut server = Server::new(true);
     server.come_and_go(1..former + 1);
     let before = server.visited();
     let socket = server.joins(former + 1);
     let joined = server.visited() - before;
-    let until = Time(server.now.0 + 3_000_000);
-    while let Some(at) = server.machine.next_tick().filter(|at| *at <= until) {
-        server.now = server.now.max(at);
-        server.machine.tick(server.now);
-        server.settle();
-        server.machine.fill(server.now, socket, 1 << 16, &mut Vec::new());
-    }
+    server.pass(socket);
     (joined, server.visited() - before - joined)
 }
 
@@ -106,4 +150,51 @@ fn handshakes_and_ticks_visit_as_many_records_beside_former_nodes_as_beside_none
     let (handshake, ticks) = visited_by_one(0);
     assert!(ticks > 0, "it is looked after");
     assert_eq!(visited_by_one(100_000), (handshake, ticks));
+}
+
+/// What is there after each of three rounds is the same: no record, and as many bytes, but for how full the nodes of
+/// trees are.
+fn assert_flat(mut server: Server, mut round: impl FnMut(&mut Server, u128)) {
+    let mut after = [(0, 0, 0); 3];
+    for (at, after) in after.iter_mut().enumerate() {
+        let visited = server.visited();
+        round(&mut server, at as u128);
+        let census = server.machine.census();
+        *after = (census.nodes, census.visited - visited, LIVE_BYTES.get());
+    }
+    let [(0, visited, live), others @ ..] = after else { panic!("{after:?}") };
+    for (nodes, more_visited, more_live) in others {
+        // (The waits between two dials are not all the same.)
+        assert!(nodes == 0 && more_visited.abs_diff(visited) <= visited / 20, "{after:?}");
+        assert!((more_live - live).abs() < 4096, "{after:?}");
+    }
+}
+
+#[test]
+fn nodes_that_have_left_leave_nothing() {
+    for keeps_id in [true, false] {
+        assert_flat(Server::new(keeps_id), |server, at| server.come_and_go(at * 5000 + 1..at * 5000 + 5001));
+    }
+}
+
+#[test]
+fn nodes_that_have_died_leave_nothing() {
+    assert_flat(Server::new(false), |server, at| {
+        for node in at * 300 + 1..=at * 300 + 300 {
+            let socket = server.joins(node);
+            server.pass(socket);
+        }
+    });
+}
+
+#[test]
+fn nodes_that_were_only_heard_of_leave_nothing() {
+    assert_flat(Server::new(false), |server, at| {
+        let socket = server.joins(u128::MAX - 1 - at);
+        for node in at * 1000 + 1..=at * 1000 + 1000 {
+            server.machine.introduced(NodeId(node), NodeId(u128::MAX - 1 - at), &["there".to_owned()]);
+            server.settle();
+        }
+        server.hears(socket, &Frame::Goodbye);
+    });
 }

@@ -1,7 +1,7 @@
 //! Who may connect, and what those are told who may not: the tables of `docs/wire.md`.
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{Frame, Names, VERSIONS, codec};
@@ -26,7 +26,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
         wanted: ME.node,
         met: ME.incarnation,
         attempt,
-        resume: Resume { run: 1, seen: 0 },
+        resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -63,10 +63,21 @@ fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
 }
 
 fn admitted(machine: &mut Machine, socket: u64, hello: &Hello) -> Vec<(SocketId, Closed)> {
-    let (answer, nothing) = said(machine, socket, hello);
-    assert!(matches!(answer, Answer::Welcome(Welcome { me: ME, .. })), "{hello:?}: {answer:?}");
-    assert_eq!(nothing, [], "{hello:?}");
+    welcomed(machine, socket, hello);
     confirms(machine, socket)
+}
+
+/// What the machine calls the connection.
+fn welcomed(machine: &mut Machine, socket: u64, hello: &Hello) -> ConnectionId {
+    let (answer, nothing) = said(machine, socket, hello);
+    let Answer::Welcome(Welcome { me: ME, resume, .. }) = answer else { panic!("{hello:?}: {answer:?}") };
+    assert_eq!(nothing, [], "{hello:?}");
+    resume.connection
+}
+
+/// The same, of a dialler that knows that connection.
+fn knows(hello: Hello, connection: ConnectionId) -> Hello {
+    Hello { resume: Resume { connection, ..hello.resume }, ..hello }
 }
 
 /// The dialler has read the answer. Returns what is closed for that.
@@ -165,12 +176,14 @@ fn what_is_no_later_life_replaces_nobody() {
 #[test]
 fn lives_and_attempts_come_in_order() {
     let mut machine = machine();
-    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 2)), []);
+    let known = welcomed(&mut machine, 1, &hello(life(10, 3), 2));
+    assert_eq!(confirms(&mut machine, 1), []);
     refused(&mut machine, 2, &hello(life(10, 2), 9), Refusal::Stale(Incarnation(3)));
     refused(&mut machine, 3, &hello(life(10, 3), 2), Refusal::Late);
     refused(&mut machine, 4, &hello(life(10, 3), 1), Refusal::Late);
     // The dialler has noticed before this node that its old socket is lost.
-    assert_eq!(admitted(&mut machine, 5, &hello(life(10, 3), 3)), [(SocketId(1), Closed::Superseded)]);
+    let again = knows(hello(life(10, 3), 3), known);
+    assert_eq!(admitted(&mut machine, 5, &again), [(SocketId(1), Closed::Superseded)]);
     // It is restarted, and counts anew.
     assert_eq!(admitted(&mut machine, 6, &hello(life(10, 4), 1)), [(SocketId(5), Closed::Over)]);
 }
@@ -187,9 +200,10 @@ fn of_two_sockets_the_smaller_node_s_is_kept() {
 #[test]
 fn nothing_changes_until_the_dialler_has_confirmed() {
     let mut machine = machine();
-    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
+    let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
+    assert_eq!(confirms(&mut machine, 1), []);
     // A later socket, and a later life.
-    for (socket, hello) in [(2, hello(life(10, 3), 2)), (3, hello(life(10, 4), 1))] {
+    for (socket, hello) in [(2, knows(hello(life(10, 3), 2), known)), (3, hello(life(10, 4), 1))] {
         let (answer, closed) = said(&mut machine, socket, &hello);
         assert!(matches!(answer, Answer::Welcome(_)), "{answer:?}");
         assert_eq!(closed, []);
@@ -219,7 +233,7 @@ fn a_dial_gives_way_to_a_socket_that_is_about_to_be_confirmed() {
         }
         said(&mut machine, 2, &hello(other, 1));
         if is_said {
-            let resume = Resume { run: 1, seen: 0 };
+            let resume = Resume { connection: ConnectionId(7), run: 1, seen: 0 };
             let (addresses, bound, identity) = (Vec::new(), Bound::default(), Bytes::new());
             let welcome = Welcome { version: VERSIONS.1, me: other, resume, addresses, bound, identity };
             machine.received(NOW, SocketId(1), Answer::Welcome(welcome).encode());
@@ -282,8 +296,9 @@ fn another_frame_does_not_confirm() {
 #[test]
 fn what_comes_on_the_old_socket_after_the_answer_is_not_heard_twice() {
     let mut machine = machine();
-    assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
-    said(&mut machine, 2, &hello(life(10, 3), 2));
+    let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
+    assert_eq!(confirms(&mut machine, 1), []);
+    said(&mut machine, 2, &knows(hello(life(10, 3), 2), known));
     let say = |machine: &mut Machine, socket: u64, numbers: std::ops::Range<u64>| {
         let mut bytes = BytesMut::new();
         numbers.for_each(|number| drop(codec::encode(&Frame::Names(Names::Undeclare { number }), &mut bytes)));
@@ -311,30 +326,42 @@ fn an_introduction_is_no_connection() {
     let asks = Hello { wanted: NodeId(0), met: Incarnation(0), attempt: 0, ..hello(life(10, 1), 0) };
     let (answer, closed) = said(&mut machine, 1, &asks);
     let Answer::Welcome(welcome) = answer else { panic!("{answer:?}") };
-    assert_eq!((welcome.me, welcome.resume), (ME, Resume { run: 0, seen: 0 }));
+    assert_eq!((welcome.me, welcome.resume), (ME, Resume::default()));
     assert_eq!(closed, [(SocketId(1), Closed::Over)]);
     assert_eq!(machine.carried_by(NodeId(10)), None);
 }
 
 #[test]
 fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
-    let welcome = |me| Welcome {
-        version: VERSIONS.1,
-        me,
-        resume: Resume { run: 1, seen: 0 },
-        addresses: Vec::new(),
-        bound: Bound::default(),
-        identity: Bytes::new(),
-    };
-    for (answers, why) in [
-        (welcome(life(11, 3)), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
-        (welcome(life(10, 2)), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
-        (Welcome { version: 9, ..welcome(life(10, 3)) }, Some(Closed::Refused(Refusal::Version((9, 9))))),
-        (welcome(life(10, 3)), None),
-    ] {
+    fn welcome(me: Life, connection: ConnectionId) -> Welcome {
+        Welcome {
+            version: VERSIONS.1,
+            me,
+            resume: Resume { connection, run: 1, seen: 0 },
+            addresses: Vec::new(),
+            bound: Bound::default(),
+            identity: Bytes::new(),
+        }
+    }
+    type Answers = fn(ConnectionId) -> Welcome;
+    let cases: [(Answers, Option<Closed>); 5] = [
+        (|known| welcome(life(11, 3), known), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
+        (|known| welcome(life(10, 2), known), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
+        (
+            |known| Welcome { version: 9, ..welcome(life(10, 3), known) },
+            Some(Closed::Refused(Refusal::Version((9, 9)))),
+        ),
+        (
+            |_| welcome(life(10, 3), ConnectionId(7)),
+            Some(Closed::Garbage("it goes on with another connection".to_owned())),
+        ),
+        (|known| welcome(life(10, 3), known), None),
+    ];
+    for (answers, why) in cases {
         // It has met the third life of node 10, and its socket is lost.
         let mut machine = machine();
-        assert_eq!(admitted(&mut machine, 1, &hello(life(10, 3), 1)), []);
+        let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
+        assert_eq!(confirms(&mut machine, 1), []);
         machine.learn(NodeId(10), &["there".to_owned()]);
         machine.closed(NOW, SocketId(1));
         let dial = std::iter::from_fn(|| machine.poll()).find_map(|action| match action {
@@ -342,7 +369,7 @@ fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
             _ => None,
         });
         machine.dialled(NOW, dial.expect("it dials"), SocketId(2));
-        machine.received(NOW, SocketId(2), Answer::Welcome(answers).encode());
+        machine.received(NOW, SocketId(2), Answer::Welcome(answers(known)).encode());
         let expected: Vec<_> = why.into_iter().map(|why| (SocketId(2), why)).collect();
         assert_eq!(closed(&mut machine), expected);
         assert_eq!(machine.carried_by(NodeId(10)).is_some(), expected.is_empty());

@@ -1070,3 +1070,20 @@ fn a_directory_tells_of_each_conflict_once() {
     assert_eq!(events(&mut directory), [conflict(5), over, conflict(6)]);
     assert_eq!(directory.len(), 1);
 }
+
+/// A server of names that finds ever other partners, or names ever other holders, is heard up to a limit.
+#[test]
+fn what_a_server_can_make_a_directory_keep_is_bounded() {
+    let (server, home) = (NodeId(9), face(Face::Receiver));
+    let mut directory = Directory::new();
+    directory.server_is(server);
+    directory.declare(Time(0), 1, "tides", home.clone(), channel(1, 1));
+    for partner in 0..(1 << 16) + 100 {
+        directory.heard(server, found((1, 1), 1000 + partner, channel(1, 1), &face(Face::Sender)).1);
+    }
+    assert_eq!(events(&mut directory).len(), 1 << 16);
+    for holder in 0..100 {
+        directory.heard(server, refused((1, 1), &home, 1000 + holder).1);
+    }
+    assert_eq!(events(&mut directory).len(), 16);
+}

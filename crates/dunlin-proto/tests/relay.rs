@@ -703,7 +703,7 @@ fn hello(peer: usize, attempt: u64) -> Hello {
         wanted: NodeId(9),
         met: Incarnation(u64::from(attempt > 1)),
         attempt,
-        resume: Resume { run: 1, seen: 0 },
+        resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -909,7 +909,9 @@ fn who_is_relayed_from_now_on_relays_nothing() {
     relay.machine.closed(NOW, SocketId(D as u64));
     relay.settle();
     relay.says(H, Relay::From { stream: 2, node: id(D) });
-    relay.says(H, Relay::Bytes { stream: 2, piece: hello(D, 2).encode() });
+    let mut again = hello(D, 2);
+    again.resume.connection = relay.machine.connection_id(id(D)).expect("it was up");
+    relay.says(H, Relay::Bytes { stream: 2, piece: again.encode() });
     assert_eq!(relay.machine.relayed_by(id(D)), None);
     relay.says(H, Relay::Bytes { stream: 2, piece: CONFIRM });
     assert_eq!(relay.machine.relayed_by(id(D)), Some(id(H)));

@@ -2,7 +2,7 @@
 //! not. The lists are those of `docs/wire.md`.
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{
@@ -32,7 +32,7 @@ fn hello(peer: usize) -> Hello {
         wanted: NodeId(1),
         met: Incarnation(0),
         attempt: 1,
-        resume: Resume { run: 1, seen: 0 },
+        resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -51,6 +51,8 @@ struct Node {
     machine: Machine,
     /// What the first peer has become.
     down: Option<Down>,
+    /// What it calls the connections, in the order in which it has said so.
+    connections: Vec<ConnectionId>,
 }
 
 impl Node {
@@ -58,7 +60,7 @@ impl Node {
         let mut machine = Machine::new(Config::new("laws"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
         let terms = Terms { window: 3, credits: 1, value_max: 100 };
         machine.open_home(HERE, terms, face(), true).unwrap();
-        let mut node = Self { machine, down: None };
+        let mut node = Self { machine, down: None, connections: Vec::new() };
         for peer in 0..2 {
             node.machine.accepted(NOW, SocketId(peer as u64));
             node.arrives(peer, hello(peer).encode());
@@ -81,6 +83,9 @@ impl Node {
                 Action::Write(socket) | Action::Close(socket, _) => {
                     let mut out = Vec::new();
                     while self.machine.fill(NOW, socket, 1 << 16, &mut out) > 0 {}
+                    if let Ok(Some(Answer::Welcome(welcome))) = Answer::decode(&mut BytesMut::from(&out.concat()[..])) {
+                        self.connections.push(welcome.resume.connection);
+                    }
                 }
                 Action::Connection(node, State::Down(why)) => {
                     assert_eq!(node, PEERS[0], "the other peer has done nothing");
@@ -198,7 +203,7 @@ fn the_dialled_side_does_not_confirm() {
     let welcome = Welcome {
         version: VERSIONS.1,
         me,
-        resume: Resume { run: 1, seen: 0 },
+        resume: Resume { connection: ConnectionId(7), run: 1, seen: 0 },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -262,7 +267,8 @@ fn bytes_that_are_no_frame_end_the_connection() {
 #[test]
 fn the_greatest_run_is_survived() {
     let mut node = Node::new();
-    let greatest = Hello { met: Incarnation(1), attempt: 2, resume: Resume { run: 1 << 48, seen: 9 }, ..hello(0) };
+    let resume = Resume { connection: node.connections[0], run: 1 << 48, seen: 9 };
+    let greatest = Hello { met: Incarnation(1), attempt: 2, resume, ..hello(0) };
     node.machine.accepted(NOW, SocketId(5));
     node.arrives(5, greatest.encode());
     assert_eq!(node.down, None, "it has not confirmed");

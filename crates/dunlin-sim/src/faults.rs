@@ -1,5 +1,7 @@
 //! What goes wrong, and when.
 
+use std::time::Duration;
+
 use dunlin_proto::Config;
 
 use crate::coverage::{Fault, Met};
@@ -45,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) shy: Vec<bool>,
     /// In some runs of three nodes or more, who cannot dial whom.
     pub(crate) walls: Option<Walls>,
+    /// In some runs, a node that waits fifteen times as long as the others for a connection to come back.
+    pub(crate) patient: Option<usize>,
 }
 
 /// Firewalls that stay for the whole run: nodes behind them help each other, by dial-backs and relays.
@@ -55,6 +59,9 @@ pub(crate) struct Walls {
     /// There are none between this node and the others, so that it can always help.
     pub(crate) hub: usize,
 }
+
+/// So much more patient is a patient node.
+const PATIENT: u32 = 15;
 
 const KINDS: [Fault; 11] = [
     Fault::Cut,
@@ -135,7 +142,18 @@ impl Plan {
             bound: (0..nodes).map(|_| random.chance(70)).collect(),
             shy,
             walls: None,
+            patient: random.chance(15).then(|| random.index(nodes)),
         }
+    }
+
+    /// How long that node waits for a connection to come back.
+    pub(crate) fn grace_of(&self, node: usize) -> Duration {
+        if self.patient == Some(node) { PATIENT * self.config.grace } else { self.config.grace }
+    }
+
+    /// How long the most patient one does.
+    pub(crate) fn grace_max(&self) -> Duration {
+        if self.patient.is_some() { PATIENT * self.config.grace } else { self.config.grace }
     }
 
     /// Some runs get walls. `random` is not that of the plan: the other runs are as they would be without.

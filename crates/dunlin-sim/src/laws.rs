@@ -75,7 +75,7 @@ impl World {
             State::Lost(until) => {
                 view.state = Standing::Lost;
                 view.lost_at.get_or_insert(now);
-                let grace = micros(self.plan.config.grace);
+                let grace = micros(self.plan.grace_of(me));
                 // What comes over a relay is not looked into: see `Walls`.
                 let late = self.plan.config.helpers_max == 0 && until.0 > *view.first_lost.get_or_insert(now) + grace;
                 if !matches!(was, Standing::Up | Standing::Resumed) {
@@ -104,7 +104,12 @@ impl World {
                     self.broke(format!("n{me}: the connection to n{node} is relayed by one of the two"));
                 }
             }
-            State::Down(why) => self.died(proc, node, was, why),
+            State::Down(why) => {
+                self.died(proc, node, was, why);
+                if self.random.chance(30) {
+                    self.reach_again(proc, node);
+                }
+            }
         }
     }
 
@@ -140,7 +145,7 @@ impl World {
 
     fn died(&mut self, proc: usize, node: usize, was: Standing, why: Down) {
         let (now, me) = (self.now, self.procs[proc].node);
-        let grace = micros(self.plan.config.grace);
+        let grace = micros(self.plan.grace_of(me));
         self.coverage.deaths += 1;
         self.failed.insert((me, node));
         let view = &mut self.procs[proc].views[node];
@@ -237,7 +242,7 @@ impl World {
         let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
         let redials = if self.plan.walls.is_some() { 10 * micros(config.redial) } else { 0 };
         redials
-            + 4 * micros(config.silence + config.grace + config.handshake + config.backoff_max)
+            + 4 * micros(config.silence + self.plan.grace_max() + config.handshake + config.backoff_max)
             + 1_000_000
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
@@ -309,6 +314,7 @@ impl World {
             for other in &alive {
                 if proc != other {
                     let (now, node) = (self.time(), node_id(self.procs[*other].node));
+                    self.reach(*proc, self.procs[*other].node);
                     self.procs[*proc].machine.connect(now, node);
                     self.pump(*proc);
                 }

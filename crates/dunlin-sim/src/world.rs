@@ -34,6 +34,8 @@ pub(crate) struct Proc {
     pub(crate) leave_until: u64,
     pub(crate) views: Vec<View>,
     pub(crate) introductions: u32,
+    /// Where the program has been told to dial the others.
+    book: Vec<Vec<String>>,
 }
 
 /// What happens next. The first number is a process's, a socket's, a sender's, a channel's or a line's; a line's is followed by a process's.
@@ -279,6 +281,7 @@ impl World {
     pub(crate) fn start(&mut self, node: usize) -> usize {
         let incarnation = if node < self.current.len() { self.procs[self.current[node]].incarnation + 1 } else { 1 };
         let mut config = self.plan.config.clone();
+        config.grace = self.plan.grace_of(node);
         if !self.plan.shy[node] {
             config.addresses = vec![address(node)];
             if self.plan.bound[node] {
@@ -301,6 +304,7 @@ impl World {
             leave_until: 0,
             views,
             introductions: 0,
+            book: vec![Vec::new(); self.plan.nodes],
         });
         if node < self.current.len() {
             self.current[node] = proc;
@@ -328,7 +332,28 @@ impl World {
             addresses.insert(0, address(self.random.index(self.plan.nodes)));
         }
         self.procs[proc].machine.learn(node_id(other), &addresses);
+        for address in addresses {
+            let book = &mut self.procs[proc].book[other];
+            if !book.contains(&address) {
+                book.push(address);
+            }
+        }
         self.pump(proc);
+    }
+
+    /// The program is to reach that node. The machine knows its addresses no more if a connection with it has ended.
+    pub(crate) fn reach(&mut self, proc: usize, other: usize) {
+        let proc = &mut self.procs[proc];
+        if proc.machine.addresses_of(node_id(other)).is_empty() && !proc.book[other].is_empty() {
+            proc.machine.learn(node_id(other), &proc.book[other]);
+        }
+    }
+
+    /// The program is to reach that node again, and says so as soon as a connection with it has ended: the machine goes
+    /// on with what it knows.
+    pub(crate) fn reach_again(&mut self, proc: usize, other: usize) {
+        let proc = &mut self.procs[proc];
+        proc.machine.learn(node_id(other), &proc.book[other]);
     }
 
     /// Who an event happens to.
@@ -507,7 +532,7 @@ impl World {
             self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
             // Whoever still dials a node that is no more gives up.
             if self.current.iter().any(|proc| !self.procs[*proc].alive) {
-                self.run_until(self.now + micros(self.plan.config.grace));
+                self.run_until(self.now + micros(self.plan.grace_max()));
             }
             // A connection that has died meanwhile is made again only if somebody asks.
             for _ in 0..10 {

@@ -41,7 +41,7 @@ fn hello(me: Life, wanted: NodeId) -> Hello {
         wanted,
         met: Incarnation(0),
         attempt: 1,
-        resume: Resume { run: 1, seen: 0 },
+        resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -686,5 +686,100 @@ fn taker(heard: ProxyHears) -> Option<Contact> {
     match heard {
         ProxyHears::Taken(_, taker) => Some(taker),
         _ => None,
+    }
+}
+
+/// Two that do not wait equally long for each other: what the sender's node had said was taken, of which it had not
+/// heard, and the receiver's node had given the connection up. Played with and without the check of its id.
+fn the_impatient_one_forgets() -> Pair {
+    let with_grace = |seconds| {
+        let mut config = config();
+        config.grace = Duration::from_secs(seconds);
+        config
+    };
+    let mut pair = Pair::new(&with_grace(15));
+    pair.nodes[1] = machine(with_grace(1), 1, 1);
+    pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
+    pair.knows(0, 1);
+    pair.nodes[0].connect(pair.now, id(1));
+    pair.run();
+    pair.holds_writes = true;
+    pair.holds_dials = true;
+    pair.attach();
+    pair.offer(1, b"krill");
+    pair.run();
+    pair.write(pair.carrier(0));
+    pair.run();
+    pair.nodes[1].taken(pair.now, CHANNEL, id(0), 1);
+    pair.run();
+    pair.cut();
+    pair.wait(Duration::from_secs(2));
+    assert!(matches!(pair.states(1).last(), Some(State::Down(Down::Unreachable(..)))), "{:?}", pair.states(1));
+    assert_eq!((pair.nodes[1].census().nodes, pair.deaths()), (0, 1));
+    pair.holds_writes = false;
+    pair.holds_dials = false;
+    pair.answer_all();
+    pair.run();
+    pair.wait(Duration::from_secs(1));
+    pair
+}
+
+/// Values were doubled: the other side began the life of a connection that it had forgotten again.
+#[test]
+fn a_forgotten_connection_does_not_resume() {
+    let pair = the_impatient_one_forgets();
+    let offered = HomeHears::Offered(1, Bytes::from_static(b"krill"));
+    assert_eq!(pair.home_heard().iter().filter(|heard| **heard == offered).count(), 1);
+    assert!(pair.states(0).contains(&State::Down(Down::GivenUp)), "{:?}", pair.states(0));
+    assert!(pair.proxy_heard().iter().any(|heard| matches!(heard, ProxyHears::Lost { .. })));
+    // And they are connected anew.
+    assert!(matches!(pair.states(0).last(), Some(State::Up(_))), "{:?}", pair.states(0));
+    assert!(matches!(pair.states(1).last(), Some(State::Up(_))), "{:?}", pair.states(1));
+    assert_eq!(pair.nodes[0].connection_id(id(1)), pair.nodes[1].connection_id(id(0)));
+}
+
+#[test]
+fn the_scene_of_a_forgotten_connection_shows_the_planted_bug() {
+    dunlin_sim::wake(Some("forgotten-resumes"));
+    let pair = the_impatient_one_forgets();
+    dunlin_sim::wake(None);
+    let offered = HomeHears::Offered(1, Bytes::from_static(b"krill"));
+    assert_eq!(pair.home_heard().iter().filter(|heard| **heard == offered).count(), 2, "{:?}", pair.states(0));
+}
+
+/// The dialler had read the answer, and begun, when the socket broke: the dialled side had read nothing.
+#[test]
+fn an_answer_that_was_not_confirmed_is_gone_on_from() {
+    for dialler in 0..2 {
+        let mut pair = Pair::new(&config());
+        pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
+        pair.knows(0, 1);
+        pair.knows(1, 0);
+        pair.attach();
+        pair.offer(1, b"krill");
+        // `Hello` and `Welcome` arrive, `Confirm` and what follows does not.
+        pair.holds_writes = true;
+        pair.run();
+        pair.write(0);
+        pair.write(1);
+        assert_eq!(pair.nodes[0].carried_by(id(1)), Some(SocketId(0)));
+        assert_eq!(pair.nodes[1].carried_by(id(0)), None);
+        pair.holds_writes = false;
+        pair.holds_dials = true;
+        pair.close(0);
+        pair.close(1);
+        if dialler == 1 {
+            // The other side wants the connection as well, and comes first.
+            pair.nodes[1].connect(pair.now, id(0));
+            pair.run();
+            pair.dials.retain(|(by, ..)| *by == 1);
+        }
+        pair.holds_dials = false;
+        pair.run();
+        pair.answer_all();
+        pair.run();
+        pair.wait(Duration::from_secs(1));
+        assert_eq!(pair.deaths(), 0, "{dialler}");
+        assert!(pair.home_heard().contains(&HomeHears::Offered(1, Bytes::from_static(b"krill"))), "{dialler}");
     }
 }

@@ -56,6 +56,7 @@ fn planted_bugs_are_found() {
         "one-refusal",
         "grace-restarted",
         "unconfirmed-resumed",
+        "forgotten-resumes",
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));

@@ -115,7 +115,7 @@ fn hello(stage: &Stage, me: Life) -> Hello {
         wanted: NodeId(0),
         met: Incarnation(0),
         attempt: 1,
-        resume: Resume { run: 0, seen: 0 },
+        resume: Resume { run: 0, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
         identity: Bytes::new(),
@@ -294,8 +294,9 @@ fn strangers_are_told_or_shut_out() {
         // A former life, and an earlier attempt, come too late.
         let mut events = stage.node.events();
         let intruder = Intruder::meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
-        // The node has read the confirmation, too.
-        while !matches!(events.recv().await?, NodeEvent::Joined { .. }) {}
+        // The node has read the confirmation, too. (Those who were there before are told of first.)
+        let met = |peer: &Peer| peer.to_string() == intruder.me.node.to_string();
+        while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Stale(Incarnation(5))))));
         let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =
@@ -700,6 +701,26 @@ fn a_port_in_use_is_an_error() {
         assert_eq!(address, stage.address());
         assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
         stage.goes_on().await;
+        stage.close().await
+    });
+}
+
+/// Each would make the node keep something of nodes that nobody has asked for.
+#[test]
+fn an_answer_of_a_name_service_that_was_not_asked_breaks_the_protocol() {
+    run(async {
+        let mut stage = Stage::new("unasked").await?;
+        let (number, face, holder) = (1, sender(Bytes::new()), life(99));
+        let (channel, addresses) = (ChannelId(7), vec!["10.0.0.1:1".to_owned()]);
+        let found = Names::Found { number, partner: holder, addresses: addresses.clone(), channel, face: face.clone() };
+        let refused = Names::Refused { number, there: face, holder, addresses };
+        for (n, answer) in [found, refused, Names::Gone { number, partner: holder }].into_iter().enumerate() {
+            let mut intruder = Intruder::meet(&stage, life(n as u128 + 1)).await;
+            intruder.say(&[Frame::Names(answer)]).await;
+            let why = Down::Violation("an answer of a name service that was not asked".to_owned());
+            assert_eq!(stage.down(intruder.me).await, why);
+            stage.goes_on().await;
+        }
         stage.close().await
     });
 }

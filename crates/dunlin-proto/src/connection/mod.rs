@@ -7,6 +7,7 @@
 
 pub(crate) mod chatter;
 pub(crate) mod death;
+pub(crate) mod former;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
 pub(crate) mod table;
@@ -15,7 +16,7 @@ pub(crate) mod window;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use crate::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::NoRelay;
@@ -182,16 +183,28 @@ pub(crate) enum Attempt {
     Hello(SocketId),
 }
 
+/// The life of a connection that has ended last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Its number at this side.
+    pub(crate) lives: u64,
+    /// Whether everything had been acknowledged.
+    pub(crate) was_flushed: bool,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// Which life of the other node has been met.
     pub(crate) met: Option<Incarnation>,
+    /// What both call the connection, once they have met for it.
+    pub(crate) id: ConnectionId,
     /// The connection's present life.
     pub(crate) run: u64,
-    /// So many lives of it are over at this side.
+    /// The number of its present life at this side.
     pub(crate) lives: u64,
-    /// Whether everything had been acknowledged when the life before this one ended.
-    pub(crate) ended_flushed: bool,
+    pub(crate) before: Option<Before>,
+    /// It is kept until then though nothing uses it: this node has been told an address, and is about to.
+    pub(crate) kept: Option<Time>,
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
@@ -202,8 +215,6 @@ pub(crate) struct Connection {
     /// Who has told of this node, the latest first.
     pub(crate) introducers: Vec<NodeId>,
     pub(crate) dialling: Dialling,
-    /// This side's attempts, counted.
-    pub(crate) attempts: u64,
     /// The other side's latest attempt that has arrived.
     pub(crate) their_attempt: u64,
     pub(crate) outbox: Outbox,
@@ -233,12 +244,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lives: u64) -> Self {
         Self {
             met: None,
+            id: ConnectionId::NONE,
             run: 1,
-            lives: 0,
-            ended_flushed: false,
+            lives,
+            before: None,
+            kept: None,
             was_up: false,
             carried: Carried::Idle,
             due: None,
@@ -246,7 +259,6 @@ impl Connection {
             listeners: Listeners::default(),
             introducers: Vec::new(),
             dialling: Dialling::default(),
-            attempts: 0,
             their_attempt: 0,
             outbox: Outbox::default(),
             inbox: Inbox::default(),
@@ -264,10 +276,15 @@ impl Connection {
         }
     }
 
+    /// Whether nothing uses it, and nothing is about to.
+    pub(crate) fn is_unused(&self) -> bool {
+        matches!(self.carried, Carried::Idle) && self.outbox.is_done() && self.kept.is_none()
+    }
+
     /// What this side says in a handshake of where it stands.
     pub(crate) fn resume_point(&self) -> Resume {
         let seen = if planted!(ResumeFromAcked) { self.inbox.acked } else { self.inbox.seen };
-        Resume { run: self.run, seen }
+        Resume { connection: self.id, run: self.run, seen }
     }
 
     pub(crate) fn socket(&self) -> Option<SocketId> {
@@ -304,10 +321,11 @@ impl Connection {
     }
 
     /// A new life begins, at least this one. What the old one had to say is gone.
-    pub(crate) fn begin_life(&mut self, run: u64) {
+    pub(crate) fn begin_life(&mut self, run: u64, lives: u64) {
         self.run = run;
-        self.lives += 1;
-        self.ended_flushed = self.outbox.is_done();
+        self.before = Some(Before { lives: self.lives, was_flushed: self.outbox.is_done() });
+        self.lives = lives;
+        self.kept = None;
         self.was_up = false;
         self.carried = Carried::Idle;
         self.outbox = Outbox::default();

@@ -1,6 +1,7 @@
 //! The nodes that this one has to do with, and when something has to be done for each.
 //!
-//! A [`Connection`] is here while this node needs the connection, or has been told of an address of that node.
+//! A [`Connection`] is here while this node needs the connection, or was told an address of a node that it is about to
+//! need; `former.rs` has what is kept of others.
 //! What happens to one node costs the same however many others there are: [`Connections::due`] finds those for
 //! which something has to be done, and whatever looks at all of them is counted.
 
@@ -17,6 +18,10 @@ pub(crate) struct Connections {
     records: BTreeMap<NodeId, Connection>,
     /// One entry for each record with a due time, and the same as there.
     due: BTreeSet<(Time, NodeId)>,
+    /// How many lives of connections have begun.
+    lives: u64,
+    /// Those whose record is new, or has rested: perhaps nothing uses it.
+    resting: Vec<NodeId>,
     /// How many records were looked at because a time had come, or in search of others.
     visited: Cell<u64>,
 }
@@ -34,17 +39,42 @@ impl Connections {
         self.records.contains_key(&node)
     }
 
-    pub(crate) fn get_or_insert(&mut self, node: NodeId) -> &mut Connection {
-        self.records.entry(node).or_insert_with(Connection::new)
+    /// The record of that node. A new one is made by `insert`, and goes again if nothing comes to use it.
+    pub(crate) fn get_or_insert(&mut self, node: NodeId, insert: impl FnOnce(&mut Connection)) -> &mut Connection {
+        let lives = &mut self.lives;
+        let resting = &mut self.resting;
+        self.records.entry(node).or_insert_with(|| {
+            *lives += 1;
+            resting.push(node);
+            let mut connection = Connection::new(*lives);
+            insert(&mut connection);
+            connection
+        })
+    }
+
+    /// The number of a life of a connection that begins now.
+    pub(crate) fn next_life(&mut self) -> u64 {
+        self.lives += 1;
+        self.lives
+    }
+
+    /// A node whose record nothing may use.
+    pub(crate) fn take_resting(&mut self) -> Option<NodeId> {
+        self.resting.pop()
     }
 
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<Connection> {
-        self.rests(node);
+        self.no_due(node);
         self.records.remove(&node)
     }
 
     /// Nothing has to be done for this node any more.
     pub(crate) fn rests(&mut self, node: NodeId) {
+        self.resting.push(node);
+        self.no_due(node);
+    }
+
+    fn no_due(&mut self, node: NodeId) {
         if let Some(at) = self.records.get_mut(&node).and_then(|connection| connection.due.take()) {
             self.due.remove(&(at, node));
         }
@@ -132,7 +162,7 @@ mod tests {
     fn table(nodes: u128) -> Connections {
         let mut table = Connections::default();
         for node in 1..=nodes {
-            table.get_or_insert(NodeId(node));
+            table.get_or_insert(NodeId(node), |_| {});
         }
         table
     }

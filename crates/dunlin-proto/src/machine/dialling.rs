@@ -204,16 +204,21 @@ impl Machine {
 
     /// Says hello on a socket, which is to carry the connection to that node.
     pub(crate) fn greet(&mut self, now: Time, wanted: Wanted, address: String, socket: SocketId) {
-        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume { run: 0, seen: 0 });
+        let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume::default());
         let mut who = NodeId(0);
         if let Wanted::Node(node) = wanted {
             who = node;
+            self.attempts += 1;
+            attempt = self.attempts;
+            let promised = self.former.promised(now, node).next();
             let connection = self.connection(node);
             connection.dialling.running = Some(Attempt::Hello(socket));
-            connection.attempts += 1;
-            attempt = connection.attempts;
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
+            if !connection.id.is_some() {
+                // That node may have heard of it, and have begun.
+                resume.connection = promised.unwrap_or_default();
+            }
         }
         let hello = Hello {
             versions: VERSIONS,
@@ -227,7 +232,7 @@ impl Machine {
             bound: self.config.bound_of_addresses(),
             identity: Bytes::new(),
         };
-        let phase = Phase::Greeting { wanted, run: resume.run, address };
+        let phase = Phase::Greeting { wanted, said: resume, address };
         self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
         self.act_write(socket);
     }

@@ -92,6 +92,14 @@ impl Machine {
     }
 
     /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
+    /// That node has said something that it may not say, in a message that is the driver's to judge: the connection is
+    /// over.
+    pub fn broke_the_protocol(&mut self, now: Time, node: NodeId, why: &str) {
+        if self.connections.get(node).is_some_and(|connection| connection.was_up) {
+            self.violation(now, node, why);
+        }
+    }
+
     pub(super) fn violation(&mut self, now: Time, node: NodeId, why: &str) {
         self.die(now, node, Down::Violation(why.to_owned()));
     }
@@ -101,7 +109,7 @@ impl Machine {
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
         let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
         if numbered {
-            let connection = self.connections.get_or_insert(node);
+            let connection = self.connections.get_or_insert(node, |_| {});
             connection.outbox.meets(now, false, &frame, &self.config);
             let inbox = &mut connection.inbox;
             if inbox.again > 0 {

@@ -9,7 +9,7 @@ use super::dialling::Wanted;
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
-use crate::id::{Incarnation, Life, NodeId, SocketId};
+use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::relay::is_relayed;
 use crate::time::Time;
@@ -25,6 +25,8 @@ pub(crate) struct Promise {
     pub(super) bound: Bound,
     /// So many numbered frames the dialler has seen in the life that was answered.
     pub(super) seen: u64,
+    /// What this side called the connection before.
+    pub(super) before: ConnectionId,
     /// Where the connection stands at this side, as `Welcome` says it.
     pub(super) answered: Resume,
 }
@@ -80,16 +82,8 @@ impl Machine {
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.me;
-        if !self.connections.contains(node) {
-            if introduces && !self.leaving {
-                return self.introduce_myself(now, id, version);
-            }
-            if introduces || self.connections.len() >= self.config.peers_max {
-                return self.refuse(now, id, Refusal::Busy);
-            }
-        }
         let known = self.connections.get(node);
-        let met = known.and_then(|connection| connection.met);
+        let met = known.map_or_else(|| self.former.met(node), |connection| connection.met);
         if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
             return self.refuse(now, id, Refusal::Stale(met));
         }
@@ -103,6 +97,25 @@ impl Machine {
         if introduces {
             return self.introduce_myself(now, id, version);
         }
+        // If it has met another life of this node, it hears of that, and of a new connection, from `Welcome`.
+        let said = match hello.met {
+            met if met == me.incarnation || met == Incarnation(0) => hello.resume,
+            _ => Resume::default(),
+        };
+        let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
+        let goes_on = said.connection.is_some() && said.connection == mine;
+        // Until it is known which connection there is, each that this node has offered may be.
+        let is_offered =
+            || self.former.promised(now, node).any(|id| id == said.connection) || planted!(ForgottenResumes);
+        let was_offered = said.connection.is_some() && !goes_on && is_offered();
+        if said.connection.is_some() && !goes_on && !was_offered {
+            // What this node's own hello is answered may be the name of that connection.
+            let asks = matches!(known.and_then(|connection| connection.dialling.running), Some(Attempt::Hello(_)));
+            return self.refuse(now, id, if asks { Refusal::Crossed } else { Refusal::Forgotten });
+        }
+        if known.is_none() && self.connections.len() >= self.config.peers_max {
+            return self.refuse(now, id, Refusal::Busy);
+        }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
         if hello.attempt <= their_attempt && !planted!(LateSocket) {
             return self.refuse(now, id, Refusal::Late);
@@ -113,32 +126,42 @@ impl Machine {
         {
             return self.refuse(now, id, Refusal::Crossed);
         }
-        let here = stands.map_or(Resume { run: 1, seen: 0 }, Connection::resume_point);
-        // What it says of another life of this node says nothing of this one. If it has met none, it may
-        // still have counted lives.
-        let theirs = match hello.met {
-            met if met == me.incarnation => hello.resume,
-            Incarnation(0) => Resume { seen: 0, ..hello.resume },
-            _ => Resume { run: here.run, seen: 0 },
-        };
-        let mut run = here.run.max(theirs.run);
-        let mut seen = if theirs.run == run { theirs.seen } else { 0 };
-        let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
-        if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
-            // It has said itself, on another socket, that it has seen more: this one is older, and only arrives now.
-            return self.refuse(now, id, Refusal::Late);
+        // Where a new connection begins, nothing that either has said in an earlier one counts.
+        let begins = || Resume { run: 1, ..Resume::default() };
+        let here = stands.filter(|_| goes_on).map_or_else(begins, Connection::resume_point);
+        let (mut run, mut seen) = (here.run, 0);
+        if was_offered {
+            // The dialler has begun, and nothing of that has arrived.
+            run = here.run.max(said.run) + u64::from(said.seen > 0);
         }
-        if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
-            // That cannot be: this life is over, for both.
-            (run, seen) = (run + 1, 0);
+        if goes_on {
+            run = here.run.max(said.run);
+            seen = if said.run == run { said.seen } else { 0 };
+            let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
+            if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
+                // It has said itself, on another socket, that it has seen more: this one is older, and only
+                // arrives now.
+                return self.refuse(now, id, Refusal::Late);
+            }
+            if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
+                // That cannot be: this life is over, for both.
+                (run, seen) = (run + 1, 0);
+            }
         }
-        let answered = Resume { run, seen: if run == here.run { here.seen } else { 0 } };
+        let begins = !goes_on && !was_offered;
+        let connection = if begins { self.random.connection() } else { said.connection };
+        let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
+        if begins {
+            // The dialler may hear of it, and this node not hear that it has.
+            self.former.promise(now, hello.me, connection);
+        }
         let promise = Promise {
             dialler: hello.me,
             attempt: hello.attempt,
             addresses: hello.addresses,
             bound: hello.bound,
             seen,
+            before: mine,
             answered,
         };
         let welcome = self.say_welcome(version, answered);
@@ -160,7 +183,8 @@ impl Machine {
     /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler
     /// has said; something else may have changed it meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
-        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, answered } = promise;
+        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, before, answered } =
+            promise;
         let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
         if self.replaced.is_some() || !room {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
@@ -171,8 +195,7 @@ impl Machine {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
             }
             Some(met) if incarnation > met && !planted!(RestartUnnoticed) => {
-                self.end_life(now, node, Down::Restarted, 1);
-                self.connection(node).their_attempt = 0;
+                self.restarted(now, node);
             }
             _ => {}
         }
@@ -191,6 +214,16 @@ impl Machine {
             }
             return self.close(now, id, Closed::Over);
         }
+        let connection = self.connection(node);
+        if connection.id != answered.connection {
+            if connection.id != before && !planted!(ForgottenResumes) {
+                return self.close(now, id, Closed::Superseded);
+            }
+            // The dialler knows of none, or has never heard of this side's.
+            self.forgotten(now, node);
+            self.connection(node).id = answered.connection;
+        }
+        self.former.redeem(Life { node, incarnation });
         let connection = self.connection(node);
         if answered.run > connection.run {
             self.end_life(now, node, Down::GivenUp, answered.run);
@@ -212,7 +245,7 @@ impl Machine {
 
     /// It only wants to know who is here; it will dial again for a connection.
     pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16) {
-        let welcome = self.say_welcome(version, Resume { run: 0, seen: 0 });
+        let welcome = self.say_welcome(version, Resume::default());
         self.part(now, id, welcome, Closed::Over);
     }
 
@@ -233,10 +266,10 @@ impl Machine {
 
     /// At the dialling side.
     pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
-        let Some(Phase::Greeting { wanted, run, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+        let Some(Phase::Greeting { wanted, said, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
             return;
         };
-        let (wanted, said_run, address) = (*wanted, *run, address.clone());
+        let (wanted, said, address) = (*wanted, *said, address.clone());
         let life = welcome.me;
         let Wanted::Node(node) = wanted else {
             // It was only an introduction.
@@ -251,7 +284,8 @@ impl Machine {
             if let Wanted::Probe(node) = wanted {
                 return self.probed(now, node, life.node, address);
             }
-            self.learn(life.node, std::slice::from_ref(&address));
+            self.keep(life.node, now + self.config.grace);
+            self.add_addresses(life.node, std::slice::from_ref(&address));
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
         if life.node != node {
@@ -265,8 +299,13 @@ impl Machine {
         let stands = planted!(CrossedKept)
             || connection.dialling.running == Some(Attempt::Hello(id))
                 && matches!(connection.carried, Carried::Lost { .. })
-                && connection.run == said_run;
+                && (connection.id == said.connection || !connection.id.is_some())
+                && connection.run == said.run;
         if !stands {
+            return self.close(now, id, Closed::Superseded);
+        }
+        if !said.connection.is_some() && self.former.promised(now, node).next().is_some() {
+            // Meanwhile this side has answered the other one, which may have begun: the next hello says so.
             return self.close(now, id, Closed::Superseded);
         }
         let theirs = self.unconfirmed(node).next();
@@ -276,20 +315,28 @@ impl Machine {
         {
             return self.close(now, id, Closed::Superseded);
         }
+        let mut is_another = false;
         let connection = self.connection(node);
         match connection.met {
             Some(met) if life.incarnation < met => {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
             }
             Some(met) if life.incarnation > met => {
-                self.end_life(now, node, Down::Restarted, 1);
-                self.connection(node).their_attempt = 0;
+                self.restarted(now, node);
+                is_another = true;
             }
             _ => {}
         }
         let connection = self.connection(node);
         connection.met = Some(life.incarnation);
         let theirs = welcome.resume;
+        let may_begin = is_another || !said.connection.is_some();
+        if !(may_begin || theirs.connection == said.connection) || !theirs.connection.is_some() {
+            return self.close(now, id, Closed::Garbage("it goes on with another connection".to_owned()));
+        }
+        connection.id = theirs.connection;
+        self.former.redeem(life);
+        let connection = self.connection(node);
         if theirs.run > connection.run {
             self.end_life(now, node, Down::GivenUp, theirs.run);
         }
@@ -343,10 +390,10 @@ impl Machine {
     }
 
     pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
-        let Some(Phase::Greeting { wanted, address, .. }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+        let Some(Phase::Greeting { wanted, said, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
             return;
         };
-        let (wanted, address) = (*wanted, address.clone());
+        let (wanted, said, address) = (*wanted, *said, address.clone());
         if wanted == Wanted::Anybody && why == Refusal::Myself {
             // That is an answer as well: the address leads to this node.
             self.sockets.remove(id);
@@ -367,6 +414,11 @@ impl Machine {
                 return self.another_answers(now, id, node, why);
             }
         }
+        if let (Wanted::Node(node), Refusal::Forgotten) = (wanted, &why)
+            && said.connection.is_some()
+        {
+            return self.begin_anew(now, id, node, said.connection);
+        }
         self.close(now, id, Closed::Refused(why.clone()));
         if let Refusal::Stale(met) = why {
             self.hear_of_myself(now, met);
@@ -379,6 +431,31 @@ impl Machine {
             if self.replaced.is_none() {
                 self.die(now, node, Down::Refused(why));
             }
+        }
+    }
+
+    /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have been heard or
+    /// not: it is over. The next hello begins another one.
+    fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId) {
+        let connection = self.connection(node);
+        let is_meant = connection.id == said || !connection.id.is_some();
+        let stands = connection.dialling.running == Some(Attempt::Hello(id)) && is_meant;
+        if !stands {
+            return self.close(now, id, Closed::Refused(Refusal::Forgotten));
+        }
+        if !self.stop_relaying(now, node) {
+            self.connection(node).dialling.running = None;
+            self.sockets.remove(id);
+            self.act_close(id, Closed::Refused(Refusal::Forgotten));
+        }
+        self.forgotten(now, node);
+        self.former.is_unknown_to(node, said);
+        self.connect(now, node);
+        let connection = self.connection(node);
+        if matches!(connection.carried, Carried::Lost { .. }) && connection.dialling.running.is_none() {
+            connection.dialling.next = Some(now);
+            self.dial_if_due(now, node);
+            self.seek_help(now, node);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
-use crate::id::{Incarnation, NodeId};
+use crate::id::{ConnectionId, Incarnation, NodeId};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
@@ -58,6 +58,20 @@ impl Machine {
         self.end_life(now, node, why, run);
     }
 
+    /// That node was restarted: nothing that was said to it before counts.
+    pub(super) fn restarted(&mut self, now: Time, node: NodeId) {
+        self.end_life(now, node, Down::Restarted, 1);
+        let connection = self.connection(node);
+        connection.their_attempt = 0;
+        connection.id = ConnectionId::NONE;
+    }
+
+    /// The other side knows nothing of the connection any more: the next one begins without anything of it.
+    pub(super) fn forgotten(&mut self, now: Time, node: NodeId) {
+        self.end_life(now, node, Down::GivenUp, 1);
+        self.connection(node).id = ConnectionId::NONE;
+    }
+
     pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, run: u64) {
         let connection = self.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
@@ -71,7 +85,9 @@ impl Machine {
             return;
         }
         self.settle(now, node);
-        self.connection(node).begin_life(run);
+        self.lately = now;
+        let lives = self.connections.next_life();
+        self.connection(node).begin_life(run, lives);
         self.connections.rests(node);
         let mut sockets = Vec::new();
         if let Carried::By(socket) = was {

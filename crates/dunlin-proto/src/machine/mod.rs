@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
+use crate::connection::former::Former;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection, Down, State, Traffic};
-use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::random::Random;
 use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
@@ -129,6 +130,11 @@ pub struct Machine {
     random: Random,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) connections: Connections,
+    pub(crate) former: Former,
+    /// When a connection was last given up.
+    lately: Time,
+    /// How often this node has said hello for a connection.
+    attempts: u64,
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     dials: BTreeMap<DialId, Dial>,
@@ -168,6 +174,9 @@ impl Machine {
             random: Random::new(seed),
             actions: VecDeque::new(),
             connections: Connections::default(),
+            former: Former::default(),
+            lately: Time::default(),
+            attempts: 0,
             sockets: Sockets::default(),
             relays: Relays::default(),
             dials: BTreeMap::new(),
@@ -219,7 +228,37 @@ impl Machine {
                 self.lose_proxy(now, channel);
             }
         }
-        self.actions.pop_front()
+        let next = self.actions.pop_front();
+        if next.is_none() {
+            self.forget_unused();
+        }
+        next
+    }
+
+    /// Of a node with which this one has nothing to do any more its record goes.
+    fn forget_unused(&mut self) {
+        while let Some(node) = self.connections.take_resting() {
+            if self.connections.get(node).is_some_and(Connection::is_unused) {
+                self.forget(node);
+            }
+        }
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        if let Some(connection) = self.connections.remove(node) {
+            self.former.ended(self.lately, node, &connection, self.config.keeps_id);
+        }
+    }
+
+    /// A node is wanted soon: its record stays until then, though nothing uses it yet.
+    fn keep(&mut self, node: NodeId, until: Time) {
+        let connection = self.connection(node);
+        if matches!(connection.carried, Carried::Idle) && connection.kept.is_none_or(|kept| kept < until) {
+            connection.kept = Some(until);
+            if until < Time(u64::MAX) {
+                self.due_at(node, until);
+            }
+        }
     }
 
     pub(crate) fn is_me(&self, node: NodeId) -> bool {
@@ -272,8 +311,14 @@ impl Machine {
 
     // Who can be reached, and where.
 
-    /// Where a node can be dialled. What it says itself when it is met comes first.
+    /// Where a node can be dialled that this one is to reach. What it says itself when it is met comes first. That is
+    /// known until a connection with it has ended.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
+        self.keep(node, Time(u64::MAX));
+        self.add_addresses(node, addresses);
+    }
+
+    fn add_addresses(&mut self, node: NodeId, addresses: &[String]) {
         let connection = self.connection(node);
         let known = connection.addresses.len();
         for address in addresses {
@@ -313,9 +358,10 @@ impl Machine {
         self.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
-    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other.
+    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something has to be
+    /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
-        self.learn(node, addresses);
+        self.add_addresses(node, addresses);
         self.remember_introducer(node, by);
     }
 
@@ -342,6 +388,20 @@ impl Machine {
         self.relays.by(socket)
     }
 
+    /// The nodes to which that one relays the connection.
+    pub fn relayed_over(&self, relay: NodeId) -> Vec<NodeId> {
+        if self.relays.relayed() == 0 {
+            return Vec::new();
+        }
+        let is_relayed = |peer: &NodeId| self.relayed_by(*peer) == Some(relay);
+        self.peers().map(|peer| peer.node).filter(is_relayed).collect()
+    }
+
+    /// What this node and that one call the connection between them, if they have met for it.
+    pub fn connection_id(&self, node: NodeId) -> Option<ConnectionId> {
+        self.connections.get(node).map(|connection| connection.id).filter(|id| id.is_some())
+    }
+
     /// The nodes to which there are connections, whether these have a socket at the moment or not.
     pub fn peers(&self) -> impl Iterator<Item = Life> {
         self.connections
@@ -350,7 +410,8 @@ impl Machine {
             .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
     }
 
-    /// That node, in the present life of the connection with it, or, if there is none, in the next.
+    /// That node, in the present life of the connection with it. If nothing is known of it, that life [is
+    /// over](Self::is_over).
     pub fn contact(&self, node: NodeId) -> Contact {
         Contact { node, lives: self.connections.get(node).map_or(0, |connection| connection.lives) }
     }
@@ -361,11 +422,13 @@ impl Machine {
         !self.is_me(contact.node) && !self.connections.get(contact.node).is_some_and(is_up)
     }
 
-    /// What was carried between this node and each that it has ever had a connection with, also if that is over.
+    /// What was carried between this node and each that it has to do with, or has had: of connections that are over
+    /// the last 64 are known.
     pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
-        self.connections.iter().filter_map(|(node, connection)| {
+        let present = self.connections.iter().filter_map(|(node, connection)| {
             connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
-        })
+        });
+        present.chain(self.former.traffic())
     }
 
     /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
@@ -402,7 +465,8 @@ impl Machine {
     }
 
     pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
-        self.connections.get_or_insert(node)
+        let former = &mut self.former;
+        self.connections.get_or_insert(node, |connection| former.comes_back(node, connection))
     }
 
     /// Queues a frame for a node. If there is no connection, one is made.
@@ -460,6 +524,7 @@ impl Machine {
         let silence = self.config.silence;
         let Some(connection) = self.connections.get_mut(node) else { return };
         match connection.carried {
+            Carried::Idle if connection.kept.is_some_and(|until| until <= now) => self.forget(node),
             Carried::Idle => {}
             Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
                 self.give_up_dial_back(now, node);

@@ -12,7 +12,7 @@ use crate::id::{NodeId, SocketId};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
-use crate::wire::handshake::{Answer, Hello, Refusal};
+use crate::wire::handshake::{Answer, Hello, Refusal, Resume};
 use crate::wire::{Frame, VERSIONS};
 
 /// What a socket is used for.
@@ -23,8 +23,8 @@ pub(crate) enum Phase {
     /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it
     /// has arrived.
     Answered(Box<Promise>),
-    /// This node has dialled and said `Hello`, in this run of the connection.
-    Greeting { wanted: Wanted, run: u64, address: String },
+    /// This node has dialled and said `Hello`, and in it where the connection stands.
+    Greeting { wanted: Wanted, said: Resume, address: String },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.

@@ -117,6 +117,12 @@ impl End {
     }
 }
 
+/// So many partners of one home are remembered. A server that finds more is not believed.
+const PARTNERS_MAX: usize = 1 << 16;
+
+/// So many holders are heard of with which one declaration conflicts.
+const CONFLICTS_MAX: usize = 16;
+
 /// What a node has declared, and the server of names that it has declared it to. See [the module](super).
 #[derive(Debug, Default)]
 pub struct Directory {
@@ -273,7 +279,7 @@ impl Directory {
             }
             Names::Refused { number, there, holder, addresses } => match self.ends.get_mut(&number) {
                 Some(end) if end.is_in_use() => {
-                    if end.conflicts.insert(holder) {
+                    if end.conflicts.len() < CONFLICTS_MAX && end.conflicts.insert(holder) {
                         self.events.push_back(DirectoryEvent::Conflict { number, there, holder });
                     }
                 }
@@ -318,7 +324,7 @@ impl Directory {
                 if end.status == Status::New {
                     end.status = Status::Known;
                 }
-                channel == end.channel && end.partners.insert(partner)
+                channel == end.channel && end.partners.len() < PARTNERS_MAX && end.partners.insert(partner)
             }
         }
     }

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::codec::{self, Reader, WireError};
 use super::{VERSIONS, limits};
-use crate::id::{Incarnation, Life, NodeId};
+use crate::id::{ConnectionId, Incarnation, Life, NodeId};
 
 /// What every handshake message begins with. The line end is there to be mangled by whatever is not 8-bit clean.
 pub const MAGIC: [u8; 8] = *b"dunlin\r\n";
@@ -15,8 +15,10 @@ pub const MAGIC: [u8; 8] = *b"dunlin\r\n";
 const HEADER: usize = MAGIC.len() + 3;
 
 /// How far a side has come in the life of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
+    /// Which connection: the dialler knows it from an earlier `Welcome`, or from its own.
+    pub connection: ConnectionId,
     /// Which life of the connection between these two: both give up a life when either does.
     pub run: u64,
     /// How many numbered frames this side has *seen* in that life: the other one goes on from there.
@@ -62,7 +64,7 @@ pub struct Hello {
     pub wanted: NodeId,
     /// Which life of that node it has met; 0 if none.
     pub met: Incarnation,
-    /// Counts the dialler's attempts to reach that node: a later one supersedes an earlier one.
+    /// Counts the dialler's attempts to reach other nodes: a later one supersedes an earlier one.
     pub attempt: u64,
     /// Where the connection stands at its side.
     pub resume: Resume,
@@ -128,6 +130,9 @@ pub enum Refusal {
     /// The node is leaving, or has no room.
     #[error("it takes no connections now")]
     Busy,
+    /// The node does not know the connection that is to go on.
+    #[error("it has given the connection up, and keeps nothing of it")]
+    Forgotten,
 }
 
 mod kind {
@@ -237,6 +242,7 @@ impl Answer {
                 Refusal::Crossed => out.put_u8(5),
                 Refusal::Myself => out.put_u8(6),
                 Refusal::Busy => out.put_u8(7),
+                Refusal::Forgotten => out.put_u8(8),
             }),
         }
     }
@@ -264,6 +270,7 @@ impl Answer {
                 5 => Refusal::Crossed,
                 6 => Refusal::Myself,
                 7 => Refusal::Busy,
+                8 => Refusal::Forgotten,
                 value => return Err(WireError::Invalid { what: "a refusal", value: value.into() }),
             }),
             value => return Err(WireError::Invalid { what: "an answer", value: value.into() }),
@@ -308,6 +315,7 @@ fn open(arrived: &mut BytesMut) -> Result<Option<(u8, Reader)>, WireError> {
 }
 
 fn resume(out: &mut BytesMut, resume: Resume) {
+    out.put_u128(resume.connection.0);
     out.put_u64(resume.run);
     out.put_u64(resume.seen);
 }
@@ -326,10 +334,11 @@ impl Reader {
     }
 
     fn resume(&mut self) -> Result<Resume, WireError> {
+        let connection = ConnectionId(self.id("a connection")?);
         let run = self.fixed64("a run")?;
         if run > limits::RUN {
             return Err(WireError::Invalid { what: "a run", value: run });
         }
-        Ok(Resume { run, seen: self.fixed64("a resume point")? })
+        Ok(Resume { connection, run, seen: self.fixed64("a resume point")? })
     }
 }

@@ -106,7 +106,7 @@ impl World {
                 wanted: ME.node,
                 met: ME.incarnation,
                 attempt: 1,
-                resume: Resume { run: 1, seen: 0 },
+                resume: Resume { run: 1, seen: 0, ..Resume::default() },
                 addresses: vec!["there".to_owned()],
                 bound: Bound::default(),
                 identity: Bytes::new(),
@@ -227,6 +227,9 @@ impl World {
                 bytes.extend_from_slice(&piece.unwrap_or_default());
             }
             return self.arrive(u, relay, bytes.freeze());
+        }
+        if u8::arbitrary(u)? < 160 {
+            hello.resume.connection = self.machine.connection_id(hello.me.node).unwrap_or_default();
         }
         let socket = self.open(None);
         self.settle();

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
@@ -247,7 +247,11 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
 
 pub(crate) fn resume(u: &mut Unstructured<'_>) -> Result<Resume> {
     // Not quite the limit: a machine goes on counting from there, and what it then says has to be read.
-    Ok(Resume { run: number(u)?.min(limits::RUN - 10_000), seen: number(u)? })
+    Ok(Resume {
+        connection: ConnectionId(u128::from(number(u)?)),
+        run: number(u)?.min(limits::RUN - 10_000),
+        seen: number(u)?,
+    })
 }
 
 fn bound(u: &mut Unstructured<'_>, addresses: usize) -> Result<Bound> {
@@ -272,7 +276,7 @@ pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
 }
 
 pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
-    Ok(match u.int_in_range(0..=8)? {
+    Ok(match u.int_in_range(0..=9)? {
         0 => Answer::Refused(Refusal::Version((u16::arbitrary(u)?, u16::arbitrary(u)?))),
         1 => Answer::Refused(Refusal::Application(text(u, limits::APPLICATION)?)),
         2 => Answer::Refused(Refusal::WrongNode(NodeId(u128::arbitrary(u)?))),
@@ -281,6 +285,7 @@ pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
         5 => Answer::Refused(Refusal::Crossed),
         6 => Answer::Refused(Refusal::Myself),
         7 => Answer::Refused(Refusal::Busy),
+        8 => Answer::Refused(Refusal::Forgotten),
         _ => {
             let addresses = addresses(u)?;
             let bound = bound(u, addresses.len())?;

@@ -15,6 +15,7 @@ impl World {
         if other != me {
             match self.random.below(100) {
                 0..40 => {
+                    self.reach(proc, other);
                     let view = &mut self.procs[proc].views[other];
                     let number = (view.epoch << 32) | view.said;
                     view.said += 1;
@@ -32,6 +33,7 @@ impl World {
                 }
                 50..60 => self.learn(proc, other),
                 60..70 => {
+                    self.reach(proc, other);
                     self.procs[proc].machine.connect(now, node_id(other));
                     self.pump(proc);
                 }

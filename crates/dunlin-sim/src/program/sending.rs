@@ -66,6 +66,7 @@ impl World {
         let (id, home) = (channel.id, node_id(self.procs[channel.proc].node));
         let face = declaration(Face::Sender, channel.many, if misfit { Expected::Shared } else { Expected::Unknown });
         self.note(10, at as u64, || format!("sender {at} attaches"));
+        self.reach(proc, self.procs[self.channels[self.senders[at].channel].proc].node);
         self.procs[proc].machine.attach(now, id, home, face).expect("a schema that fits");
         self.pump(proc);
     }

@@ -270,9 +270,7 @@ impl Driver {
             Action::Connection(node, how) => {
                 state.carried_by(node);
                 // What that node relays goes over its socket.
-                let peers: Vec<NodeId> = state.machine.peers().map(|peer| peer.node).collect();
-                let relayed = peers.into_iter().filter(|peer| state.machine.relayed_by(*peer) == Some(node));
-                relayed.collect::<Vec<_>>().into_iter().for_each(|peer| state.carried_by(peer));
+                state.machine.relayed_over(node).into_iter().for_each(|peer| state.carried_by(peer));
                 if matches!(how, ConnectionState::Lost(_)) {
                     state.tell_lost(node);
                 }

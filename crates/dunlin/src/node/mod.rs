@@ -382,7 +382,8 @@ impl Node {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
     }
 
-    /// What this node and each other have carried between them, in all connections that the two have had. What a node relays counts at its connections with both; what
+    /// What this node and each other have carried between them, in all connections that the two have had: of the nodes
+    /// that this one is connected with, and of the last 64 others. What a node relays counts at its connections with both; what
     /// is relayed for this node, at the connection with the relay too.
     pub fn traffic(&self) -> Vec<(Peer, Traffic)> {
         self.inner

@@ -117,6 +117,8 @@ pub(crate) struct Way {
     pub(crate) transfer: u64,
     /// Who speaks for it until its home knows it.
     sponsor: Option<(NodeId, Vec<String>)>,
+    /// Where its home can be dialled, and who has said so: as long as it is not used, nobody else here is told.
+    told: Option<(NodeId, Vec<String>)>,
     /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
     /// one will say that theirs is settled.
     givers: Vec<Gift>,
@@ -271,6 +273,8 @@ impl HomePhase {
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     place: ReceiverPlace,
+    /// Who has said so.
+    by: NodeId,
     /// As a sender's.
     givers: Vec<Gift>,
     packed: Option<Trip>,

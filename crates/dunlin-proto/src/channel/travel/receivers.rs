@@ -268,8 +268,8 @@ impl Machine {
                 return Arrival::Returned;
             }
         }
-        self.introduced(place.home, from, &place.addresses);
         let visitor = Visitor {
+            by: from,
             givers: Vec::from_iter((!silent).then_some((from, place.trip))),
             place,
             packed: None,
@@ -299,6 +299,8 @@ impl Machine {
         {
             visitor.fetching = true;
             let (home, claim) = (visitor.place.home, visitor.place.claim);
+            let (by, addresses) = (visitor.by, visitor.place.addresses.clone());
+            self.introduced(home, by, &addresses);
             self.say(now, home, Frame::Travel(channel, Travel::Fetch(claim)));
         }
     }

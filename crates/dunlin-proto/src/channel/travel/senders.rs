@@ -37,7 +37,10 @@ impl Machine {
                 proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer);
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
-                let addresses = self.addresses_of_any(home);
+                let addresses = match &proxy.way.told {
+                    Some((_, addresses)) => addresses.clone(),
+                    None => self.addresses_of_any(home),
+                };
                 let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor, sponsor_addresses };
                 Leaving::Ready(place, trip)
             }
@@ -192,17 +195,12 @@ impl Machine {
             self.settle_lent(now, channel);
             self.drop_way(now, channel, &End::Lost);
         }
-        if !self.is_me(place.home) {
-            self.introduced(place.home, from, &place.addresses);
-        }
-        if !self.is_me(place.sponsor) {
-            self.introduced(place.sponsor, from, &place.sponsor_addresses);
-        }
         let mut proxy = Proxy::new(place.home);
         proxy.way.state = Whereabouts::Resting;
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
+        proxy.way.told = Some((from, place.addresses));
         proxy.way.givers.extend((!silent).then_some((from, place.trip)));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
@@ -216,6 +214,10 @@ impl Machine {
         {
             proxy.way.state = Whereabouts::Taking { moved: false };
             let transfer = proxy.way.transfer;
+            let (home, told) = (proxy.home, proxy.way.told.clone());
+            if let Some((by, addresses)) = told.filter(|_| !self.is_me(home)) {
+                self.introduced(home, by, &addresses);
+            }
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
     }
@@ -377,6 +379,7 @@ impl Machine {
         proxy.way.state = Whereabouts::Known;
         proxy.way.givers.clear();
         proxy.way.sponsor = None;
+        proxy.way.told = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
         self.proxy_hears(channel, ProxyHears::Home(home, terms, more as u32));
@@ -402,6 +405,9 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.way.state = Whereabouts::Asking;
         let epoch = proxy.way.epoch + 1;
+        if let (Some((_, addresses)), Some((by, _))) = (proxy.way.sponsor.clone(), proxy.way.told.clone()) {
+            self.introduced(sponsor, by, &addresses);
+        }
         self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 

@@ -13,6 +13,7 @@ use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
 use super::guests::numbered;
+use super::joining::Addresses;
 use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
 use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
@@ -297,7 +298,8 @@ impl Hub {
         self.undeclare(number);
     }
 
-    pub(super) fn event(&mut self, cx: &mut Locked<'_>, event: DirectoryEvent) {
+    /// `by`: the name service that has said so, if it is another node.
+    pub(super) fn event(&mut self, cx: &mut Locked<'_>, by: Option<NodeId>, event: DirectoryEvent) {
         match event {
             DirectoryEvent::Waiting { number } => {
                 self.answer(number);
@@ -305,7 +307,8 @@ impl Hub {
             }
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
                 self.set_unmatched(cx, number, None);
-                self.found(cx, number, partner, &addresses, channel, &face);
+                let addresses = Addresses { by: by.unwrap_or(self.me.node), addresses };
+                self.found(cx, number, partner, addresses, channel, &face);
                 self.answer(number);
             }
             DirectoryEvent::Refused { number, there, holder, addresses } => {

@@ -13,21 +13,25 @@ use crate::node::driver::{Driver, Locked};
 use crate::node::events::NodeEvent;
 use crate::node::id;
 
+/// Where a node can be dialled that a name was found at, and the node that has said so: it can help, if the two cannot
+/// dial each other.
+pub(super) struct Addresses {
+    pub(super) by: NodeId,
+    pub(super) addresses: Vec<String>,
+}
+
 impl Hub {
     pub(super) fn found(
         &mut self,
         cx: &mut Locked<'_>,
         number: u64,
         partner: Life,
-        addresses: &[String],
+        addresses: Addresses,
         channel: ChannelId,
         face: &Declaration,
     ) {
         let Some(end) = self.ends.get_mut(&number) else { return };
         let here = partner.node == self.me.node;
-        if !here {
-            cx.state.machine.learn(partner.node, addresses);
-        }
         let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
         match &mut end.role {
             Role::Sender => {
@@ -39,7 +43,7 @@ impl Hub {
                     } else {
                         let home = partner.node;
                         driver.with_hub_now(|hub, cx| {
-                            hub.sender_is_away(cx, number, channel, home, &mut bridge, declaration);
+                            hub.sender_is_away(cx, number, channel, (home, addresses), &mut bridge, declaration);
                         });
                     }
                 });
@@ -51,6 +55,8 @@ impl Hub {
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
                 let server = partner.node;
+                // It is told of the guest at once.
+                cx.state.machine.introduced(server, addresses.by, &addresses.addresses);
                 let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents, Some(server));
                 self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
                 let said = Names::Guest { acceptor: channel, guest };
@@ -77,13 +83,14 @@ impl Hub {
         cx: &mut Locked<'_>,
         number: u64,
         channel: ChannelId,
-        home: NodeId,
+        (home, addresses): (NodeId, Addresses),
         bridge: &mut Option<SendingBridge>,
         declaration: Declaration,
     ) {
         let Some(end) = self.ends.get(&number) else { return };
         self.channels.remove(end.channel);
         if let Some(bridge) = bridge.take() {
+            cx.state.machine.introduced(home, addresses.by, &addresses.addresses);
             self.attach(cx, Some(number), channel, home, bridge, declaration);
         }
     }

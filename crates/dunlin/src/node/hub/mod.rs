@@ -149,6 +149,8 @@ pub(crate) struct Hub {
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
+    /// The nodes to which something was declared last, the latest last: only they may answer.
+    declared_to: VecDeque<NodeId>,
     /// The name service is lost: somebody has to find or serve another.
     pub(crate) names_lost: Arc<Notify>,
     /// Messages of this node to itself.
@@ -187,6 +189,7 @@ impl Hub {
             unreached: None,
             lives: BTreeMap::new(),
             asked: Vec::new(),
+            declared_to: VecDeque::new(),
             names_lost: Arc::default(),
             local: VecDeque::new(),
         }
@@ -243,14 +246,15 @@ impl Hub {
             }
             let mut events = Vec::new();
             for directory in std::iter::once(&mut self.directory).chain(self.others.values_mut()) {
+                let by = directory.server();
                 while let Some(event) = directory.poll() {
-                    events.push(event);
+                    events.push((by, event));
                 }
             }
             while let Some(event) = self.own.poll() {
                 // Whether a home is admitted says the application's name service; here it is only found.
                 if matches!(event, DirectoryEvent::Found { .. } | DirectoryEvent::Unfit { .. }) {
-                    events.push(event);
+                    events.push((None, event));
                 }
             }
             if said.is_empty() && events.is_empty() && self.local.is_empty() {
@@ -262,14 +266,17 @@ impl Hub {
                 } else if !cx.state.machine.is_idle(to) {
                     // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
                     // What can be declared is checked where it is declared.
+                    if matches!(message, Names::Declare { .. }) {
+                        self.has_declared_to(to);
+                    }
                     let _ = cx.state.machine.say_names(cx.now, to, message);
                 }
             }
             while let Some(message) = self.local.pop_front() {
                 self.names(cx, self.me, message);
             }
-            for event in events {
-                self.event(cx, event);
+            for (by, event) in events {
+                self.event(cx, by, event);
             }
         }
         self.tell_watchers(now, &mut cx.state.lines);

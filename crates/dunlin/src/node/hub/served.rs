@@ -13,6 +13,9 @@ use crate::node::error::NameError;
 /// So long a node waits before it asks again at an address where nobody is.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
+/// So many nodes are remembered to which something was declared. Those that are used now may answer in any case.
+const DECLARED_TO_MAX: usize = 64;
+
 impl Hub {
     pub(crate) fn serves_names(&self) -> bool {
         self.serves
@@ -117,6 +120,23 @@ impl Hub {
         }
     }
 
+    /// Something is declared to that node.
+    pub(super) fn has_declared_to(&mut self, node: NodeId) {
+        if self.declared_to.back() != Some(&node) {
+            self.declared_to.retain(|other| *other != node);
+            self.declared_to.push_back(node);
+            if self.declared_to.len() > DECLARED_TO_MAX {
+                self.declared_to.pop_front();
+            }
+        }
+    }
+
+    /// Whether something was declared to that node. What it answers may cross this node's going to another one.
+    fn may_answer(&self, node: NodeId) -> bool {
+        let mut directories = std::iter::once(&self.directory).chain(self.others.values());
+        self.declared_to.contains(&node) || directories.any(|directory| directory.server() == Some(node))
+    }
+
     pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
@@ -129,12 +149,9 @@ impl Hub {
             }
             Names::Elsewhere => {}
             answer => {
-                if let Names::Found { partner, addresses, .. } = &answer
-                    && partner.node != self.me.node
-                    && from != self.me
-                {
-                    // It can help, if the two cannot dial each other.
-                    cx.state.machine.introduced(partner.node, from.node, addresses);
+                if from != self.me && !self.may_answer(from.node) {
+                    const WHY: &str = "an answer of a name service that was not asked";
+                    return cx.state.machine.broke_the_protocol(cx.now, from.node, WHY);
                 }
                 self.directory.heard(from.node, answer.clone());
                 self.own.heard(from.node, answer.clone());

@@ -1,0 +1,171 @@
+//! What is kept of nodes with which there is no connection any more: a little, of the last ones, and not for ever.
+//!
+//! A node needs nothing of this to be right. A connection that both sides have given up begins anew under
+//! another [`ConnectionId`], and a side that has not is told that the other one has forgotten it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::{Before, Connection, Traffic};
+use crate::id::{ConnectionId, Incarnation, Life, NodeId};
+use crate::time::Time;
+
+/// So many connections that have ended are remembered: what they carried, and whether all was acknowledged.
+const ENDED_MAX: usize = 64;
+
+/// So many answers of which it is not known whether they have arrived are remembered. More than there may be
+/// sockets that shake hands, unless a setting says otherwise.
+const PROMISES_MAX: usize = 1024;
+
+/// So many of them are of one node: a hello that was long on its way is answered, too.
+const PROMISES_EACH: usize = 4;
+
+/// Of so many nodes it is remembered which life of theirs was met last.
+const MET_MAX: usize = 4096;
+
+/// For so long both are remembered. An earlier life that was held up for longer is let in again.
+const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+
+#[derive(Clone, Debug)]
+struct Ended {
+    node: NodeId,
+    met: Option<Incarnation>,
+    before: Option<Before>,
+    traffic: Traffic,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Former {
+    /// The last ones, the latest last.
+    ended: VecDeque<Ended>,
+    /// The connections that this node has offered as the dialled side, and of which it has not heard whether the
+    /// dialler knows: a few for each node, the latest last.
+    promises: VecDeque<(Time, Life, ConnectionId)>,
+    /// Which life was met last, and when that was forgotten elsewhere.
+    met: BTreeMap<NodeId, (Incarnation, Time)>,
+    /// The same, in the order of the times.
+    met_order: VecDeque<(Time, NodeId)>,
+}
+
+impl Former {
+    /// The record of that node goes. `keeps_ids`: there may be an earlier life of it that is only held up.
+    pub(crate) fn ended(&mut self, now: Time, node: NodeId, connection: &Connection, keeps_ids: bool) {
+        let Connection { met, before, traffic, .. } = *connection;
+        if before.is_some() || met.is_some() {
+            self.ended.push_back(Ended { node, met, before, traffic });
+            if self.ended.len() > ENDED_MAX {
+                self.ended.pop_front();
+            }
+        }
+        if let Some(met) = met.filter(|_| keeps_ids) {
+            self.met.insert(node, (met, now));
+            self.met_order.push_back((now, node));
+            while let Some((at, node)) = self.met_order.front().copied()
+                && (self.met_order.len() > MET_MAX || now >= at + KEPT_FOR)
+            {
+                self.met_order.pop_front();
+                if self.met.get(&node).is_some_and(|(_, known)| *known == at) {
+                    self.met.remove(&node);
+                }
+            }
+        }
+    }
+
+    /// There is a record of that node again: it takes what is known.
+    pub(crate) fn comes_back(&mut self, node: NodeId, connection: &mut Connection) {
+        connection.met = self.met(node);
+        if let Some(at) = self.ended.iter().rposition(|ended| ended.node == node)
+            && let Some(ended) = self.ended.remove(at)
+        {
+            (connection.before, connection.traffic) = (ended.before, ended.traffic);
+        }
+    }
+
+    /// Which life of that node was met last.
+    pub(crate) fn met(&self, node: NodeId) -> Option<Incarnation> {
+        self.met.get(&node).map(|(met, _)| *met)
+    }
+
+    /// How that life of a connection has ended, if it is known.
+    pub(crate) fn before(&self, node: NodeId) -> Option<Before> {
+        self.ended.iter().rfind(|ended| ended.node == node).and_then(|ended| ended.before)
+    }
+
+    /// What they carried.
+    pub(crate) fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
+        self.ended.iter().filter_map(|Ended { node, met, traffic, .. }| {
+            met.map(|incarnation| (Life { node: *node, incarnation }, *traffic))
+        })
+    }
+
+    /// A connection was offered to that node.
+    pub(crate) fn promise(&mut self, now: Time, to: Life, id: ConnectionId) {
+        let of_it = |(_, other, _): &(Time, Life, ConnectionId)| other.node == to.node;
+        if self.promises.iter().filter(|promise| of_it(promise)).count() >= PROMISES_EACH
+            && let Some(first) = self.promises.iter().position(of_it)
+        {
+            self.promises.remove(first);
+        }
+        while self.promises.front().is_some_and(|(until, ..)| *until <= now) || self.promises.len() >= PROMISES_MAX {
+            self.promises.pop_front();
+        }
+        self.promises.push_back((now + KEPT_FOR, to, id));
+    }
+
+    /// What was offered to that node, the latest first.
+    pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = ConnectionId> {
+        let offered = self.promises.iter().rev().filter(move |(until, other, _)| other.node == node && now < *until);
+        offered.map(|(_, _, id)| *id)
+    }
+
+    /// That node does not know this one.
+    pub(crate) fn is_unknown_to(&mut self, node: NodeId, id: ConnectionId) {
+        self.promises.retain(|promise| (promise.1.node, promise.2) != (node, id));
+    }
+
+    /// It is known which connection there is with that life of a node.
+    pub(crate) fn redeem(&mut self, life: Life) {
+        self.promises.retain(|(_, other, _)| *other != life);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(node: u128) -> Life {
+        Life { node: NodeId(node), incarnation: Incarnation(1) }
+    }
+
+    fn met(incarnation: u64) -> Connection {
+        Connection { met: Some(Incarnation(incarnation)), ..Connection::new(1) }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_ages() {
+        let mut former = Former::default();
+        for node in 1..=MET_MAX as u128 + 1 {
+            former.ended(Time(1), NodeId(node), &met(7), true);
+            former.promise(Time(1), life(node), ConnectionId(node));
+        }
+        assert_eq!((former.ended.len(), former.promises.len()), (ENDED_MAX, PROMISES_MAX));
+        assert_eq!((former.met.len(), former.met_order.len()), (MET_MAX, MET_MAX));
+        assert_eq!((former.met(NodeId(1)), former.met(NodeId(2))), (None, Some(Incarnation(7))));
+        // The same node again and again.
+        for incarnation in 8..20 {
+            former.ended(Time(2), NodeId(2), &met(incarnation), true);
+        }
+        assert_eq!(former.met(NodeId(2)), Some(Incarnation(19)));
+        let later = Time(2) + KEPT_FOR;
+        former.ended(later, NodeId(3), &met(9), true);
+        assert_eq!((former.met.len(), former.met(NodeId(2)), former.met(NodeId(3))), (1, None, Some(Incarnation(9))));
+        assert_eq!(former.promised(later, NodeId(MET_MAX as u128)).next(), None);
+        for id in 1..=6 {
+            former.promise(later, life(3), ConnectionId(id));
+        }
+        former.is_unknown_to(NodeId(3), ConnectionId(5));
+        assert!(former.promised(later, NodeId(3)).eq([6, 4, 3].map(ConnectionId)));
+        former.ended(later, NodeId(4), &met(1), false);
+        assert_eq!(former.met(NodeId(4)), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! A name service that is used for years: what nodes leave behind that have joined, called and left.
+#![cfg(feature = "net")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use dunlin::prelude::*;
+use dunlin_proto::id::{Incarnation, Life, NodeId};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
+use dunlin_proto::wire::{Frame, VERSIONS, codec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+/// The system's allocator, which counts what has been taken and not given back.
+struct Counting;
+
+// SAFETY: all is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the same.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test at a time: all allocations are counted.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[derive(Bundle)]
+struct Till {
+    pay: ToServer<u32>,
+    receipt: ToClient<u32>,
+}
+
+fn builder() -> dunlin::node::NodeBuilder {
+    Node::builder().no_config().app("former").names("memory:names-of-former")
+}
+
+/// A client of its own node, which knows the till only by the name service.
+async fn joins_calls_and_leaves(n: u32) -> Result {
+    let node = builder().join().await?;
+    let mut till = node.client::<Till>("till").await?;
+    till.pay.send(n).await?;
+    assert_eq!(till.receipt.recv().await?, n + 1);
+    drop(till);
+    node.leave().await?;
+    Ok(())
+}
+
+/// What is live once the nodes that have left are gone: the least of what is seen for a while.
+async fn live_bytes(clients: impl Fn() -> usize) -> isize {
+    while clients() > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let mut least = isize::MAX;
+    for _ in 0..20 {
+        sleep(Duration::from_millis(10)).await;
+        least = least.min(LIVE_BYTES.load(Ordering::Relaxed));
+    }
+    least
+}
+
+/// `cycles` clients in ten rounds. Returns what is live after the second and after the last.
+async fn rounds(cycles: u32) -> Result<(isize, isize)> {
+    let names = builder().listen("memory:").join().await?;
+    let mut guests = names.acceptor::<Till>("till").await?;
+    let serving = spawn(async move {
+        while let Ok(guest) = guests.recv().await {
+            let mut till = guest.into_face();
+            let paid = till.pay.recv().await?;
+            till.receipt.send(paid + 1).await?;
+        }
+        Ok::<(), Error>(())
+    });
+    let (mut early, mut late) = (0, 0);
+    for round in 0..10 {
+        let began = Instant::now();
+        for n in 0..cycles / 10 {
+            joins_calls_and_leaves(round * (cycles / 10) + n).await?;
+        }
+        late = live_bytes(|| names.peers().len()).await;
+        if round == 1 {
+            early = late;
+        }
+        println!(
+            "{} clients: {late} bytes live, the last {} took {:?}",
+            (round + 1) * (cycles / 10),
+            cycles / 10,
+            began.elapsed()
+        );
+    }
+    serving.cancel();
+    names.leave().await?;
+    Ok((early, late))
+}
+
+fn run(cycles: u32) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (early, late) = dunlin::block_on(rounds(cycles)).unwrap();
+    assert!(late - early < 32 << 10, "{} bytes more are live after {cycles} clients", late - early);
+}
+
+#[test]
+fn clients_that_have_left_leave_nothing() {
+    run(2000);
+}
+
+/// Takes ten minutes: `cargo test --release -p dunlin --test former a_hundred -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes too long for the gate"]
+fn a_hundred_thousand_clients_that_have_left_leave_nothing() {
+    run(100_000);
+}
+
+// From plain sockets.
+
+/// Says hello for a connection with `wanted`, or to learn which node that is.
+async fn hello(stream: &mut TcpStream, me: u128, wanted: NodeId) -> Result<Life> {
+    let hello = Hello {
+        versions: VERSIONS,
+        application: "former".into(),
+        me: Life { node: NodeId(me), incarnation: Incarnation(1) },
+        wanted,
+        met: Incarnation(0),
+        attempt: u64::from(wanted != NodeId(0)),
+        resume: Resume { run: u64::from(wanted != NodeId(0)), ..Resume::default() },
+        addresses: Vec::new(),
+        bound: Bound::default(),
+        identity: Bytes::new(),
+    };
+    stream.write_all(&hello.encode()).await?;
+    let mut arrived = BytesMut::new();
+    loop {
+        match Answer::decode(&mut arrived) {
+            Ok(Some(Answer::Welcome(welcome))) => return Ok(welcome.me),
+            Ok(None) => assert_ne!(stream.read_buf(&mut arrived).await?, 0, "the node has closed the socket"),
+            answer => panic!("{answer:?}"),
+        }
+    }
+}
+
+/// A node that joins, and says goodbye. Each comes from one of 200 addresses: a port that was used rests for a minute.
+async fn comes_and_goes(me: u128, node: Life, address: &str) -> Result {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 1, (me % 200) as u8 + 1], 0).into())?;
+    let mut stream = socket.connect(address.parse().expect("an address of TCP")).await?;
+    hello(&mut stream, me, node.node).await?;
+    let mut last = BytesMut::new();
+    codec::encode(&Frame::Confirm, &mut last);
+    codec::encode(&Frame::Goodbye, &mut last);
+    stream.write_all(&last).await?;
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).await?;
+    assert!(!rest.is_empty(), "its goodbye is acknowledged");
+    Ok(())
+}
+
+async fn goodbyes(cycles: u128) -> Result<(isize, isize)> {
+    let node = builder().names("127.0.0.1:0").listen("127.0.0.1:0").join().await?;
+    let address = node.addresses()[0].clone();
+    let address = address.strip_prefix("tcp://").unwrap_or(&address).to_owned();
+    let me = hello(&mut TcpStream::connect(&address).await?, 1, NodeId(0)).await?;
+    let (mut early, mut late) = (0, 0);
+    for round in 0..10 {
+        let began = Instant::now();
+        for n in 0..cycles / 10 {
+            comes_and_goes(2 + round * (cycles / 10) + n, me, &address).await?;
+        }
+        late = live_bytes(|| node.peers().len()).await;
+        if round == 1 {
+            early = late;
+        }
+        println!(
+            "{} nodes: {late} bytes live, the last {} took {:?}",
+            (round + 1) * (cycles / 10),
+            cycles / 10,
+            began.elapsed()
+        );
+    }
+    node.leave().await?;
+    Ok((early, late))
+}
+
+fn run_goodbyes(cycles: u128) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (early, late) = dunlin::block_on(goodbyes(cycles)).unwrap();
+    assert!(late - early < 32 << 10, "{} bytes more are live after {cycles} nodes", late - early);
+}
+
+#[test]
+fn nodes_that_say_hello_and_goodbye_leave_nothing() {
+    run_goodbyes(10_000);
+}
+
+/// Takes a quarter of an hour: `cargo test --release -p dunlin --test former a_million -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes too long for the gate"]
+fn a_million_nodes_that_say_hello_and_goodbye_leave_nothing() {
+    run_goodbyes(1_000_000);
+}
