@@ -1295,3 +1295,30 @@ fn a_fair_choice_over_halves_serves_all_alike() {
     let counts = counts.into_inner();
     assert!(counts.iter().all(|count| count.abs_diff(200) <= 8), "{counts:?}");
 }
+
+/// A look for the end takes nothing of what an agent has to say, and is woken for the end.
+#[test]
+fn looking_for_the_end_takes_no_event_and_is_woken() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    let cx = Context::from_waker(&waker);
+
+    let mut halves = halves::<u32>(rendezvous());
+    assert_eq!(once(halves.tx.send(1)), None);
+    assert!(halves.outlet.poll_gone(&cx).is_pending() && halves.inlet.poll_gone(&cx).is_pending());
+    drop(std::mem::replace(&mut halves.tx, channel().0));
+    assert!(woken.0.swap(false, Relaxed));
+    assert!(halves.outlet.poll_gone(&cx).is_ready() && halves.inlet.poll_gone(&cx).is_pending());
+    drop(std::mem::replace(&mut halves.rx, channel().1));
+    assert!(woken.0.swap(false, Relaxed));
+    assert!(halves.inlet.poll_gone(&cx).is_ready());
+    // Looked for twice, and still to be heard.
+    assert!(halves.outlet.poll_gone(&cx).is_ready());
+    assert_eq!((halves.sender_says().as_str(), halves.receiver_says().as_str()), ("Gone", "Gone"));
+}

@@ -333,6 +333,11 @@ impl AnyOutlet {
     }
 
     /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those that the inlet has
+    /// [`Outlet::poll_gone`].
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_gone(cx)
+    }
+
     /// [given](AnyInlet::credits) already.
     ///
     /// # Errors
@@ -439,6 +444,11 @@ impl AnyInlet {
     /// [`Inlet::offer_unread`].
     pub fn offer_unread(&self, number: u64) {
         self.agent.offer_unread(number);
+    /// [`Inlet::poll_gone`].
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_gone(cx)
+    }
+
     }
 
     /// [`Inlet::grant_unread`].
@@ -548,6 +558,10 @@ trait DynOutlet: Send {
     fn gone(&self);
     fn poison(&self, reason: Reason);
 }
+    /// Nor when it is gone.
+    fn poll_gone(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 
 /// What an outlet does with values that have their type, done with those that have none.
 macro_rules! with_values {
@@ -632,6 +646,10 @@ impl<T: Portable> DynOutlet for Outlet<T> {
     }
 
     fn end_again(&self, retired: bool) {
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
+
         self.end_again(retired);
     }
 
@@ -792,6 +810,7 @@ trait DynInlet: Send {
     fn offer_choice(&self, number: u64, choice: u128);
     fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value>;
     fn withdraw(&self, number: u64) -> Option<Option<Value>>;
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()>;
     fn revoke(&self, number: u64);
     fn retire(&self);
     fn poison(&self, reason: Reason);
@@ -819,6 +838,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
     }
 
     fn credits_anew(&self, promised: u32) -> u32 {
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
+
         self.credits_anew(promised)
     }
 

@@ -29,7 +29,7 @@ use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, Log, NodeEvent};
-use super::hub::{Heard, Hub};
+use super::hub::{Heard, Hub, Reclaimed};
 use super::leaving::{Abandoned, Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{Networks, Socket};
@@ -116,6 +116,10 @@ pub(crate) struct Driver {
     state: Mutex<State>,
     /// Declarations that nobody waits for any more.
     given_up: Mutex<Vec<u64>>,
+    /// Clients that are to be declared anew.
+    reclaimed: Mutex<Vec<Reclaimed>>,
+    /// Clients that wait for a server, and may have been dropped.
+    stirred_clients: Mutex<Vec<u64>>,
     /// No handle of the node is left: what has to be done for it to leave.
     abandoned: Mutex<Option<Abandoned>>,
     /// The runtime ends soon: a node that leaves does not wait for others any more.
@@ -167,6 +171,8 @@ impl Driver {
                 lines: Vec::new(),
             }),
             given_up: Mutex::default(),
+            reclaimed: Mutex::default(),
+            stirred_clients: Mutex::default(),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
             bell: Arc::new(Bell::of_who_looks()),
@@ -217,6 +223,12 @@ impl Driver {
             let given_up = std::mem::take(&mut *lock(&self.given_up));
             if !given_up.is_empty() {
                 self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
+            }
+            for number in std::mem::take(&mut *lock(&self.stirred_clients)) {
+                self.with_hub(state, now, |hub, cx| hub.look_at_client(cx, number));
+            }
+            for mut reclaimed in std::mem::take(&mut *lock(&self.reclaimed)) {
+                self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
             }
             let Some(action) = state.machine.poll() else { break };
             self.do_action(state, now, action);
@@ -281,6 +293,9 @@ impl Driver {
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
+            // That its connection is over follows, and the client of this home is declared anew.
+            Action::Home(channel, _, HomeHears::Lost(_))
+                if self.with_hub(state, now, |hub, _| hub.is_unanswered(channel)) => {}
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
@@ -391,6 +406,18 @@ impl Driver {
 
     /// Told when the name service is lost.
     pub(crate) fn names_lost(self: &Arc<Self>) -> Arc<Notify> {
+    /// A client is to be declared anew. Can be called from anywhere, also within the lock.
+    pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
+        lock(&self.reclaimed).push(reclaimed);
+        self.bell.ring();
+    }
+
+    /// An end of this waiting client has something to say. Can be called from anywhere, also within the lock.
+    pub(super) fn client_stirs(&self, number: u64) {
+        lock(&self.stirred_clients).push(number);
+        self.bell.ring();
+    }
+
         self.with_hub_now(|hub, _| hub.names_lost.clone())
     }
 

@@ -2,13 +2,14 @@
 //!
 //! The [`Hub`] and what it keeps are here (`channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
 //! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
-//! want to hear of connections and conflicts.
+//! want to hear of connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has answered.
 
 mod channels;
 mod declared;
 mod guests;
 mod inquiries;
 mod joining;
+mod reclaiming;
 mod served;
 mod watchers;
 
@@ -34,6 +35,7 @@ use channels::Channels;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, agents_of};
+pub(crate) use reclaiming::Reclaimed;
 pub use watchers::{ConnectionState, NameConflict, Route};
 
 /// An end of this node that has not found its other end.
@@ -65,8 +67,8 @@ enum Role {
     Sender,
     /// Its home is open.
     Receiver,
-    /// `None`: it has been found.
-    Client(Option<Vec<Agent>>),
+    /// By their places in the bundle; an end that is over has none. `None`: the server has been found.
+    Client(Option<Vec<Option<Agent>>>),
     /// Its homes are open; these are its senders. `None`: its client has come.
     Server(Option<Outlets>),
     Acceptor(Acceptance),
@@ -92,12 +94,16 @@ struct DeclaredEnd {
     unfit: Option<String>,
     /// Dropped with it: who wants to know that it is over.
     over: Option<oneshot::Sender<()>>,
+    /// A client: it has introduced itself to its server, and nothing has come from there yet.
+    unanswered: bool,
 }
 
 /// A client that has introduced itself and waits for the server's word.
 struct Introduction {
     server: NodeId,
     number: u64,
+    /// How many ends its bundle has.
+    places: usize,
     outlets: Outlets,
     options: Options,
     declaration: Declaration,

@@ -157,7 +157,7 @@ impl Hub {
     pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<NodeEvent>) {
         for end in std::mem::take(&mut self.ends).into_values() {
             match end.role {
-                Role::Client(Some(agents)) => agents.into_iter().for_each(down),
+                Role::Client(Some(agents)) => agents.into_iter().flatten().for_each(down),
                 Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet)),
                 Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
             }
@@ -208,11 +208,7 @@ impl Hub {
             },
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
-                // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
-                let waits = std::mem::take(&mut self.introductions).into_iter();
-                let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == node);
-                self.introductions = stays.into_iter().collect();
-                cx.state.garbage.push(Box::new(lost));
+                self.reclaim(cx, node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
                     if !self.leaving {
@@ -269,7 +265,7 @@ fn own_node_leaves(outlet: AnyOutlet) {
 }
 
 /// Its node has left.
-fn down(agent: Agent) {
+pub(super) fn down(agent: Agent) {
     match agent {
         Agent::Outlet(outlet) => own_node_leaves(outlet),
         Agent::Inlet(inlet) => {
