@@ -541,7 +541,7 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
-    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free. An unbounded buffer: 1024. Anything else: none, ever.
+    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free, and 1024 at most. An unbounded buffer: 1024. Anything else: none, ever.
     ///
     /// An agent that never asks has none promised, and offers every value.
     pub fn credits(&self) -> u32 {

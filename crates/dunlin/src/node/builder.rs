@@ -169,8 +169,10 @@ impl NodeBuilder {
     /// for each channel whose sender is at another node. Above that the buffer counts as full, whatever its policy: sends wait until enough was received.
     /// One message there may be in any case. Default: 16 MiB.
     ///
-    /// It is kept to by how large the last messages were: when they become larger, what had been promised to the sender before that still comes (at most as many as the FIFO
-    /// has places, or 1024). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
+    /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and 40 bytes.
+    ///
+    /// The receiver's node promises places by how large the last messages were, and before the first one as if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender before that still comes (at most 1024,
+    /// and as many as the FIFO has places). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
     /// here, of those who wait to send.
     pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
         self.buffered_max = Some(bytes);
