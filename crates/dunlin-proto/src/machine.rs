@@ -73,6 +73,9 @@ pub enum Closed {
     /// Too many sockets are without a handshake.
     #[error("too many sockets are waiting for their handshake")]
     Crowded,
+    /// The node that it carried the connection with did not keep to the protocol, which [`Down::Violation`] tells next.
+    #[error("node {0} did not keep to the protocol")]
+    Violation(NodeId),
     /// The connection is over.
     #[error("the connection is over")]
     Over,
@@ -792,12 +795,23 @@ impl Machine {
 
     /// Somebody has dialled this node.
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
-        let is_stranger = |socket: &&Socket| matches!(socket.phase, Phase::Stranger | Phase::Answered(_));
-        let strangers = self.sockets.values().filter(is_stranger).count();
-        if strangers >= self.config.strangers_max {
+        let (mut strangers, mut parting) = (0, 0);
+        for other in self.sockets.values() {
+            match other.phase {
+                Phase::Stranger | Phase::Answered(_) => strangers += 1,
+                Phase::Parting => parting += 1,
+                Phase::Greeting { .. } | Phase::Carries(_) => {}
+            }
+        }
+        let crowded = strangers >= self.config.strangers_max;
+        // A socket without a place is told so, as long as no more than that many are being told.
+        if crowded && parting >= self.config.strangers_max {
             return self.act_close(socket, Closed::Crowded);
         }
         self.add_socket(now, socket, Phase::Stranger, None);
+        if crowded {
+            self.part(now, socket, Answer::Refused(Refusal::Busy).encode(), Closed::Crowded);
+        }
     }
 
     /// The socket is gone, or will not carry any more.
@@ -1535,9 +1549,10 @@ impl Machine {
                 sockets.push(socket);
             }
         }
+        let closed = if matches!(why, Down::Violation(_)) { Closed::Violation(node) } else { Closed::Over };
         for socket in sockets {
             self.sockets.remove(&socket);
-            self.act_close(socket, Closed::Over);
+            self.act_close(socket, closed.clone());
         }
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));

@@ -126,7 +126,7 @@ pub enum Refusal {
     #[error("it is this node itself")]
     Myself,
     /// The node is leaving, or has no room.
-    #[error("it takes no connections now")]
+    #[error("it is busy: it has no room for another connection, or is leaving")]
     Busy,
 }
 

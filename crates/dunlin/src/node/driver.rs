@@ -28,7 +28,7 @@ use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
-use super::events::{Limit, Log, NodeEvent};
+use super::events::{Limit, Line, Log, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
 use super::leaving::{Abandoned, Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
@@ -94,7 +94,7 @@ pub(crate) struct State {
     /// Receivers that have come and have not been used, and until when they may go on so.
     resting: VecDeque<(Time, ChannelId)>,
     /// What people are to read: written where nothing is locked, too.
-    pub(crate) lines: Vec<NodeEvent>,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// A socket.
@@ -346,6 +346,10 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
+            (_, Closed::Violation(node)) => {
+                let (node, peer) = (*node, peer.clone());
+                return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
+            }
             (None, Closed::Stranger { node, application }) => {
                 let why = format!("it belongs to the application {application:?}");
                 let (from, node) = (peer.clone(), *node);
@@ -357,11 +361,15 @@ impl Driver {
             },
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
             (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            (None, Closed::Refused(Refusal::Busy)) if !state.machine.is_leaving() => {
+                NodeEvent::Limit(Limit::Connections { from: peer.clone() })
+            }
             _ => return,
         };
+        let peer = peer.clone();
         self.with_hub(state, now, |hub, _| match event {
             NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
-            event => hub.tell(event),
+            event => hub.refuse(event, &peer),
         });
     }
 
@@ -398,14 +406,6 @@ impl Driver {
         self.bell.ring();
     }
 
-    /// No handle of the node is left: it leaves, in a task of its own. Can be called from anywhere.
-    pub(super) fn abandon(&self, abandoned: Abandoned) {
-        *lock(&self.abandoned) = Some(abandoned);
-        self.bell.ring();
-    }
-
-    /// Told when the name service is lost.
-    pub(crate) fn names_lost(self: &Arc<Self>) -> Arc<Notify> {
     /// A client is to be declared anew. Can be called from anywhere, also within the lock.
     pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
         lock(&self.reclaimed).push(reclaimed);
@@ -418,6 +418,14 @@ impl Driver {
         self.bell.ring();
     }
 
+    /// No handle of the node is left: it leaves, in a task of its own. Can be called from anywhere.
+    pub(super) fn abandon(&self, abandoned: Abandoned) {
+        *lock(&self.abandoned) = Some(abandoned);
+        self.bell.ring();
+    }
+
+    /// Told when the name service is lost.
+    pub(crate) fn names_lost(self: &Arc<Self>) -> Arc<Notify> {
         self.with_hub_now(|hub, _| hub.names_lost.clone())
     }
 
@@ -682,6 +690,12 @@ impl State {
             self.resting.pop_front();
             self.machine.use_resting(now, channel);
         }
+    }
+
+    /// Where the connection with this node comes from, as the socket that carries it says it.
+    pub(super) fn peer_at(&self, node: NodeId) -> Option<String> {
+        let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
+        entry.map(|entry| entry.peer.clone())
     }
 
     /// Of the task of the socket that carries the connection to this node.

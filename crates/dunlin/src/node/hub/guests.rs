@@ -197,7 +197,9 @@ impl Hub {
                 };
                 if full {
                     let name = end.name.clone();
-                    self.tell(NodeEvent::Limit(Limit::Guests { name, peer: Peer(from), max: GUESTS_MAX }));
+                    let peer = Peer(from);
+                    let at = cx.state.peer_at(from.node).unwrap_or_else(|| from.node.to_string());
+                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), &at);
                 }
                 let agents = numbered(guest, agents);
                 (None, self.open_homes(cx, None, options, &declaration, agents, Some(from.node)))

@@ -28,7 +28,7 @@ use tokio::sync::{Notify, oneshot};
 use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
-use super::events::{NodeEvent, Watcher};
+use super::events::{NodeEvent, Refusals, Throttle, Watcher};
 use super::inquiry;
 use super::name::word;
 use channels::Channels;
@@ -113,6 +113,10 @@ struct Introduction {
 struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
+    /// Of a refusal: whose.
+    source: Option<String>,
+    /// People have been told of it by other words.
+    is_said: bool,
 }
 
 pub(crate) struct Hub {
@@ -140,6 +144,10 @@ pub(crate) struct Hub {
     next: u64,
     watchers: Vec<Watcher>,
     news: VecDeque<News>,
+    refusals: Refusals,
+    throttle: Throttle,
+    /// The node whose connection is about to be ended for what it said, and where it is, as its socket says it.
+    violator: Option<(NodeId, String)>,
     /// This node has a role: who is there is told by membership.
     has_role: bool,
     /// Who is there, and how they call themselves.
@@ -185,6 +193,9 @@ impl Hub {
             next: 0,
             watchers: Vec::new(),
             news: VecDeque::new(),
+            refusals: Refusals::default(),
+            throttle: Throttle::default(),
+            violator: None,
             has_role,
             there: BTreeMap::new(),
             closing: None,
@@ -280,8 +291,9 @@ impl Hub {
         }
         self.tell_watchers(now, &mut cx.state.lines);
         let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
+        let due = self.throttle.due();
         if let Some(at) =
-            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()
+            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).chain(due).min()
         {
             cx.driver.alarm(cx.state, at);
         }
