@@ -15,7 +15,7 @@ use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
-use crate::config::{Config, Origin, Sources};
+use crate::config::{Config, Origin, Sources, is_application};
 use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
@@ -50,7 +50,7 @@ enum Source {
 }
 
 impl NodeBuilder {
-    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
+    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes, without control characters.
     pub fn app(mut self, application: &str) -> Self {
         self.application = Some(application.to_owned());
         self
@@ -165,7 +165,7 @@ impl NodeBuilder {
         self
     }
 
-    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is: in encoded bytes,
+    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is, in bytes,
     /// for each channel whose sender is at another node. Above that the buffer counts as full, whatever its policy: sends wait until enough was received.
     /// One message there may be in any case. Default: 16 MiB.
     ///
@@ -223,6 +223,10 @@ impl NodeBuilder {
             let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
                         app = \"weather\" in dunlin.toml";
             return Err(NodeError::Setting(what.to_owned()));
+        }
+        if !is_application(&config.app.value) {
+            let what = "is not accepted: write 1 to 64 bytes, without control characters";
+            return Err(NodeError::Setting(format!("the application's name {:?} {what}", config.app.value)));
         }
         Ok(config)
     }
