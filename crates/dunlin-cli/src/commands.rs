@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::failure::exit;
+use crate::failure::{exit, on_runtime};
 use crate::output::Output;
 use crate::{config, demo, names, node, output, ping, sim};
 
@@ -68,9 +68,9 @@ pub fn run() -> ExitCode {
     let output = Output { json: args.json };
     match args.command {
         Command::Config(options) => exit(config::run(&options, output)),
-        Command::Names(options) => exit(dunlin::block_on(names::run(&options, output))),
-        Command::Ping(options) => exit(dunlin::block_on(ping::run(&options, output))),
-        Command::Node(options) => exit(dunlin::block_on(node::run(&options, output))),
+        Command::Names(options) => exit(on_runtime(names::run(&options, output))),
+        Command::Ping(options) => exit(on_runtime(ping::run(&options, output))),
+        Command::Node(options) => exit(on_runtime(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
         Command::Farm(farm) => {
             if let Some(what) = farm.wrong() {

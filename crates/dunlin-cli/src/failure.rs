@@ -91,11 +91,58 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !matches!(failure, Failure::Interrupted(_) | Failure::Lost(_)) {
-                complain(format_args!("error: {failure}"));
+                let text = failure.to_string();
+                let next = limit_of_files(&text).unwrap_or_default();
+                complain(format_args!("error: {text}{next}"));
             }
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// So many files a runtime and a node open where they could only panic without them.
+#[cfg(unix)]
+const FILES: usize = 16;
+
+/// Runs a command on a runtime of its own.
+///
+/// # Errors
+/// Its own; and [`Failure::Failed`], if this process may not open the files that a runtime needs.
+pub fn on_runtime(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    has_files()?;
+    dunlin::block_on(command)
+}
+
+/// Whether this process may open the files that a runtime needs.
+///
+/// # Errors
+/// [`Failure::Failed`].
+pub fn has_files() -> Result<(), Failure> {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd;
+        let input = std::io::stdin();
+        let opened: Result<Vec<_>, _> = (0..FILES).map(|_| input.as_fd().try_clone_to_owned()).collect();
+        opened.map_err(|error| Failure::failed(format_args!("this process cannot start: {error}")))?;
+    }
+    Ok(())
+}
+
+/// What to do next, if this is the text of an error for want of files.
+#[cfg(unix)]
+fn limit_of_files(text: &str) -> Option<String> {
+    use rustix::io::Errno;
+    use rustix::process::{Resource, getrlimit};
+    if !text.contains(&std::io::Error::from(Errno::MFILE).to_string()) {
+        return None;
+    }
+    let max = getrlimit(Resource::Nofile).current?;
+    Some(format!(". This process may have {max} files and sockets open at once: raise that with `ulimit -n`"))
+}
+
+#[cfg(not(unix))]
+fn limit_of_files(_: &str) -> Option<String> {
+    None
 }
 
 /// Hears when this process is asked to end, from when it is made on.

@@ -95,7 +95,7 @@ pub async fn join(builder: NodeBuilder, config: &Config) -> Result<Node, Failure
         && can_be_dialled(address)
     {
         let visitor = visit(config).await?;
-        let there = known_at(address, &visitor, LOOK).await;
+        let there = known_at(&config.app.value, address, &visitor, LOOK).await;
         // Nothing of a visitor can be lost.
         let _ = visitor.leave().await;
         if let Some(there) = there.ok().filter(|there| there.serves) {
@@ -132,19 +132,24 @@ pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::Failed`], if there is none.
 pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
-    let nobody = |why: &dyn std::fmt::Display| {
+    let nobody = |why: &dyn std::fmt::Display, is_busy: bool| {
         let at = match &config.names.value {
             Some(address) => format!("at {address}"),
             None => "at 127.0.0.1, ports 7400 to 7415".to_owned(),
         };
         let app = &config.app.value;
+        if is_busy {
+            return Failure::failed(format_args!(
+                "the name service {at} refuses this connection ({why}). Try again; its log says which limit was reached"
+            ));
+        }
         Failure::failed(format_args!(
             "no name service of the application {app:?} answers {at} ({why}). Start one with `dunlin names serve --app {app}`, or say \
              where it is: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
         ))
     };
-    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why)))?;
-    asks.names(PATIENCE).await.map_err(|why| nobody(&why))
+    let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why), why.is_busy()))?;
+    asks.names(PATIENCE).await.map_err(|why| nobody(&why, false))
 }
 
 async fn list(options: &List, output: Output) -> Result<(), Failure> {
@@ -152,9 +157,7 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     let visitor = visit(&config).await?;
     let names = match &options.at {
         None => ask(&config, &visitor).await,
-        Some(address) => {
-            known_at(address, &visitor, PATIENCE).await.map_err(|why| ping::nobody(&config.app.value, address, &why))
-        }
+        Some(address) => known_at(&config.app.value, address, &visitor, PATIENCE).await,
     };
     // Nothing of a visitor can be lost.
     let _ = visitor.leave().await;
@@ -195,7 +198,8 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn known_at(address: &str, visitor: &Node, patience: Duration) -> Result<NameList, String> {
-    let mut asks = visitor.inquire(Some(address), patience).await.map_err(|why| plainly(&why))?;
-    asks.names(patience).await.map_err(|why| why.to_string())
+async fn known_at(app: &str, address: &str, visitor: &Node, patience: Duration) -> Result<NameList, Failure> {
+    let mut asks =
+        visitor.inquire(Some(address), patience).await.map_err(|why| ping::unanswered(app, address, &why))?;
+    asks.names(patience).await.map_err(|why| ping::nobody(app, address, &why))
 }

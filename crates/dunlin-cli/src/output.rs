@@ -101,12 +101,18 @@ pub fn printable(text: &str) -> String {
 
 /// Lines in columns that are as wide as they have to be. The last is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {
-    let width = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows {
+        widths.resize(widths.len().max(row.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
     let line = |row: &Vec<String>| {
         let mut line = String::new();
         for (at, cell) in row.iter().enumerate() {
             if at + 1 < row.len() {
-                line.push_str(&format!("{cell:<width$}  ", width = width(at).unwrap_or(0)));
+                line.push_str(&format!("{cell:<width$}  ", width = widths[at]));
             } else {
                 line.push_str(cell);
             }
@@ -125,6 +131,14 @@ mod tests {
         assert_eq!(printable("plain \u{e9}\u{4e2d}.txt"), "plain \u{e9}\u{4e2d}.txt");
         assert_eq!(printable("a\x1b[2J\nb\u{9b}c\u{202e}d"), "a\\u{1b}[2J\\nb\\u{9b}c\\u{202e}d");
         assert_eq!(printable("a\u{61c}b\u{2028}c\u{2029}d"), "a\\u{61c}b\\u{2028}c\\u{2029}d");
+    }
+
+    #[test]
+    fn many_rows_take_no_longer_each() {
+        let rows: Vec<Vec<String>> = (0..16_384).map(|n| vec![format!("name {n}"), "x".to_owned()]).collect();
+        let began = std::time::Instant::now();
+        assert_eq!(columns(&rows).lines().count(), rows.len());
+        assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
     }
 
     #[test]

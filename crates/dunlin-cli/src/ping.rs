@@ -52,7 +52,8 @@ async fn pings(
 ) -> Result<(), Failure> {
     let address = address_of(&options.node, sources, config, visitor).await?;
     let nobody = |why: &dyn std::fmt::Display| nobody(&config.app.value, &address, why);
-    let mut asks = visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| nobody(&plainly(&why)))?;
+    let mut asks =
+        visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| unanswered(&config.app.value, &address, &why))?;
     // The first makes the connection: that is no round trip.
     let (node, _) = asks.ping(PATIENCE).await.map_err(|why| nobody(&why))?;
     if !output.json {
@@ -93,6 +94,19 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     let (address, why) = (printable(address), printable(&why));
     let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
     Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
+}
+
+/// Why the node at an address that somebody has said could not be asked.
+pub fn unanswered(app: &str, address: &str, why: &NameError) -> Failure {
+    let plain = plainly(why);
+    if !why.is_busy() {
+        return nobody(app, address, &plain);
+    }
+    Failure::failed(format_args!(
+        "the node at {} refuses this connection ({}). Try again; its log says which limit was reached",
+        printable(address),
+        printable(&plain)
+    ))
 }
 
 /// Why a node could not be asked, without what that is called between nodes.

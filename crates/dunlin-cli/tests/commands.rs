@@ -4,7 +4,9 @@
 mod support;
 
 use std::fs::File;
-use std::process::Command;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use dunlin::node::Role;
 use dunlin::prelude::*;
@@ -110,6 +112,75 @@ fn config_checks_a_file() {
     let runs = stage.run(&["config", "--check", "runs.toml"]);
     let told = "error: runs.toml:4: there is nothing to run by the name \"namse\"; there are: \"nothing\" (";
     assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
+}
+
+/// Beside a path: `-` is what comes in.
+#[test]
+fn config_checks_what_comes_in() {
+    let stage = Stage::new(FILE);
+    let checked = |text: &[u8]| {
+        let mut command = stage.command(&["config", "--check", "-"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It may read no more than it has to.
+        let _ = child.stdin.take().unwrap().write_all(text);
+        ended(child.wait_with_output().unwrap())
+    };
+    assert_eq!(checked(b"app = 'weather'\n").code, Some(0));
+    let wrong = checked(b"app = 'weather'\nrelais = true\n");
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.starts_with("error: -:2: there is no key \"relais\""), "{}", wrong.err);
+    let endless = checked(&vec![b'#'; (1 << 20) + 1]);
+    assert_eq!(endless.code, Some(1));
+    assert!(endless.err.contains("1 MiB"), "{}", endless.err);
+}
+
+#[test]
+fn application_with_a_control_character_is_refused() {
+    let stage = Stage::new("");
+    for app in ["a\nb", "\u{1b}[2J"] {
+        let refused = stage.run(&["names", "list", "--app", app]);
+        assert_eq!(refused.code, Some(1), "{}", refused.err);
+        assert!(refused.err.contains("1 to 64 bytes, without control characters"), "{}", refused.err);
+        assert!(!refused.err.trim_end().contains(|c: char| c.is_control()), "{:?}", refused.err);
+    }
+}
+
+/// Whatever is the first that finds no more files to open: the error names the limit, and nothing panics.
+#[test]
+fn too_few_files_are_an_error_that_names_the_limit() {
+    let stage = Stage::new(&FILE.replace("unix:DIR/names", "127.0.0.1:1"));
+    for files in (6..40).step_by(2) {
+        let mut command = through(&stage, &["names", "list"], &format!(r#"ulimit -n {files}; exec "$0" "$@""#));
+        let told = ended(command.output().unwrap());
+        assert_eq!(told.code, Some(1), "with {files}: {}", told.err);
+        assert!(!told.err.contains("panicked"), "with {files}: {}", told.err);
+        let is_for_files = told.err.contains("open files") || told.err.contains("os error 24");
+        let names_it = told.err.contains(&format!("{files} files")) && told.err.contains("ulimit -n");
+        assert!(!is_for_files || names_it, "with {files}: {}", told.err);
+        if files < 16 {
+            assert!(names_it, "with {files}: {}", told.err);
+        }
+    }
+}
+
+/// A node that has no room for another connection is not taken for one that is not there.
+#[test]
+fn busy_name_service_is_not_taken_for_none() {
+    for line in [&["names", "list"][..], &["names", "list", "--at", "ADDRESS"], &["ping", "ADDRESS"]] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let stage = Stage::new(&FILE.replace("unix:DIR/names", &address));
+        let line: Vec<&str> = line.iter().map(|word| if *word == "ADDRESS" { &*address } else { word }).collect();
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                // `Refused` 7 of docs/wire.md.
+                socket.unwrap().write_all(b"dunlin\r\n\x03\x00\x01\x07").unwrap();
+            }
+        });
+        let told = ended(stage.command(&line).output().unwrap());
+        assert_eq!(told.code, Some(1), "{line:?}: {}", told.err);
+        assert!(told.err.contains("it is busy") && told.err.contains("Try again"), "{line:?}: {}", told.err);
+    }
 }
 
 #[test]

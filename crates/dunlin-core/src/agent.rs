@@ -275,6 +275,19 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
+    /// Ready once [`Event::Gone`] or [`Event::Lost`] is among what the sender's half has to say, all of which [`poll`](Self::poll) still says. Until then the
+    /// task is woken whenever there is more of it.
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.chan.with_queue(|queue, _, after| {
+            let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
+            if outlet.events.iter().any(|event| matches!(event, FromSender::Gone | FromSender::Lost)) {
+                return Poll::Ready(());
+            }
+            after.stale.store(&mut outlet.waker, cx.waker());
+            Poll::Pending
+        })
+    }
+
     /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking. From the first one on,
     /// sends wait here for a place and are not offered; so it belongs before the first [`poll`](Self::poll). 0 changes nothing.
     pub fn credit(&self, places: u32) {
@@ -513,8 +526,22 @@ impl<T: Send + 'static> Inlet<T> {
         event
     }
 
+    /// Ready once [`FromReceiver::Gone`] or [`FromReceiver::Down`] is among what the receiver's half has to say, all of which [`poll`](Self::poll) still says.
+    /// Until then the task is woken whenever there is more of it.
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        let of = self.of();
+        self.chan.with_queue(|queue, _, after| {
+            let Some(inlet) = queue.inlet_of(of) else { return Poll::Pending };
+            if inlet.events.iter().any(|event| matches!(event, FromReceiver::Gone | FromReceiver::Down)) {
+                return Poll::Ready(());
+            }
+            after.stale.store(&mut inlet.waker, cx.waker());
+            Poll::Pending
+        })
+    }
+
     /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
-    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free. An unbounded buffer: 1024. Anything else: none, ever.
+    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free, and 1024 at most. An unbounded buffer: 1024. Anything else: none, ever.
     ///
     /// An agent that never asks has none promised, and offers every value.
     pub fn credits(&self) -> u32 {

@@ -2,16 +2,21 @@
 #![cfg(feature = "net")]
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use dunlin::node::network::{BoxFuture, Listener, Network, Socket};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
+use dunlin_proto::wire::{Frame, VERSIONS, codec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -260,7 +265,7 @@ fn strangers_are_an_event() {
 
         // Who says nothing takes a place, and there are so many.
         let mut silent = Vec::new();
-        for _ in 0..260 {
+        for _ in 0..1030 {
             silent.push(TcpStream::connect(address).await?);
         }
         let told = next(&mut events, |event| match event {
@@ -268,9 +273,12 @@ fn strangers_are_an_event() {
             _ => None,
         });
         assert!(matches!(told.await?, NodeEvent::Limit(Limit::Handshakes { .. })));
-        // One was closed.
-        let read = silent.last_mut().unwrap().read(&mut [0]).await;
-        assert!(!matches!(read, Ok(1..)), "{read:?}");
+        // The oldest makes room, and is told so before it is closed.
+        let mut answer = BytesMut::new();
+        while silent[0].read_buf(&mut answer).await? > 0 {}
+        assert_eq!(Answer::decode(&mut answer), Ok(Some(Answer::Refused(Refusal::Busy))));
+        let refusals = node.refusals();
+        assert!(refusals.handshakes >= 5 && refusals.strangers >= 4, "{refusals:?}");
         Ok(())
     });
 }
@@ -1000,13 +1008,98 @@ impl Subscriber for Subscribed {
     }
 }
 
-#[test]
-fn people_read_the_same() {
-    let keeps = KEEPS.get_or_init(|| {
+fn keeps() -> &'static Arc<Keeps> {
+    KEEPS.get_or_init(|| {
         let keeps = Arc::<Keeps>::default();
         tracing::subscriber::set_global_default(Subscribed(keeps.clone())).unwrap();
         keeps
+    })
+}
+
+/// A node of this application that dials from this address, is admitted, and then does not keep to the protocol.
+async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
+    let hello = Hello {
+        versions: VERSIONS,
+        application: app.to_owned(),
+        me: Life { node: NodeId((0xBAD << 100) + me), incarnation: Incarnation(1) },
+        wanted: NodeId(0),
+        met: Incarnation(0),
+        attempt: 0,
+        resume: Resume { connection: ConnectionId::NONE, run: 0, seen: 0 },
+        addresses: Vec::new(),
+        bound: Bound::default(),
+        identity: Bytes::new(),
+    };
+    let mut wanted = None;
+    for _ in 0..2 {
+        let dialling = TcpSocket::new_v4()?;
+        dialling.bind((from, 0).into())?;
+        let mut stream = dialling.connect(to.parse().unwrap()).await?;
+        let (node, met) = wanted.map_or((hello.wanted, hello.met), |life: Life| (life.node, life.incarnation));
+        let hello = Hello { wanted: node, met, attempt: u64::from(wanted.is_some()), ..hello.clone() };
+        stream.write_all(&hello.encode()).await?;
+        let mut arrived = BytesMut::new();
+        let welcome = loop {
+            match Answer::decode(&mut arrived) {
+                Ok(Some(Answer::Welcome(welcome))) => break welcome,
+                Ok(None) => assert_ne!(stream.read_buf(&mut arrived).await?, 0),
+                other => panic!("{other:?}"),
+            }
+        };
+        if wanted.replace(welcome.me).is_some() {
+            // It says that it confirms, and then nothing that is a frame.
+            let mut said = BytesMut::new();
+            assert!(codec::encode(&Frame::Confirm, &mut said).is_none());
+            said.extend_from_slice(&[0xFF; 16]);
+            stream.write_all(&said).await?;
+            while stream.read_buf(&mut arrived).await.is_ok_and(|bytes| bytes > 0) {}
+        }
+    }
+    Ok(())
+}
+
+/// Each is an event, and counted; the log has a line for each address that they come from, and ten at most.
+#[test]
+fn refusals_do_not_flood_the_log() {
+    let keeps = keeps();
+    run(async {
+        let app = "violations";
+        let node = builder(app).listen("127.0.0.1:0").join().await?;
+        let address = node.addresses().iter().find(|address| address.starts_with("127.")).unwrap().clone();
+        let mut events = node.events();
+        let mut told = async || {
+            let limit = next(&mut events, |event| match event {
+                NodeEvent::Limit(Limit::Peer { .. }) => Some(()),
+                _ => None,
+            });
+            limit.await
+        };
+        let lines = || {
+            let lines = keeps.lines.lock().unwrap().clone();
+            let here = lines.into_iter().filter(|line| line.3.as_deref() == Some(app) && line.0 == Level::WARN);
+            here.map(|line| line.2).collect::<Vec<_>>()
+        };
+        for n in 0..5 {
+            violate(&address, Ipv4Addr::LOCALHOST, app, n).await?;
+            told().await?;
+        }
+        for n in 5..25 {
+            violate(&address, Ipv4Addr::new(127, 0, 1, n as u8), app, n).await?;
+            told().await?;
+        }
+        assert_eq!(node.refusals().peers, 25);
+        node.leave().await?;
+        // One of the five of one address, nine of the twenty others, and the count.
+        assert_eq!(lines().len(), 11, "{:#?}", lines());
+        assert!(lines()[..10].iter().all(|line| line.contains("was ended")), "{:#?}", lines());
+        assert!(lines()[10].contains("15 more refusals"), "{:#?}", lines());
+        Ok(())
     });
+}
+
+#[test]
+fn people_read_the_same() {
+    let keeps = keeps();
     run(async {
         let main = builder("read").role(Role::Main).named("master").join().await?;
         assert!(keeps.asks.set(main.clone()).is_ok());

@@ -36,6 +36,7 @@ pub use part::play;
 use processes::Ending;
 use texts::Text;
 
+use crate::failure::{exit, has_files};
 use crate::output::{Lost, complain};
 
 /// The first argument of a process that `dunlin demo` starts as one of its parts.
@@ -179,6 +180,9 @@ pub fn run(options: &Options, json: bool) -> ExitCode {
     plan.patience = Duration::from_secs(options.patience);
     if let Some(seed) = options.order {
         plan.shuffle(seed);
+    }
+    if let Err(failure) = has_files() {
+        return exit(Err(failure));
     }
     let mut display = Display::new(&plan, json, live, options.inside);
     let ending = dunlin::block_on(async {

@@ -18,6 +18,7 @@ use super::event::{Carriage, Connection, Event, Reporter, Said};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
 use super::{Part, Role};
+use crate::failure::{exit, has_files};
 use crate::output::complain;
 
 /// What the entrance is called.
@@ -54,6 +55,9 @@ pub fn play() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Err(failure) = has_files() {
+        return exit(Err(failure));
+    }
     let (close, closed) = channel_with::<()>(unbounded());
     let (leave, mut left) = channel::<()>();
     std::thread::spawn(move || {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use dunlin::prelude::*;
 use serde_json::json;
 
-use crate::failure::{Failure, Signal, Signals, exit};
+use crate::failure::{Failure, Signal, Signals, exit, on_runtime};
 use crate::output::Output;
 use hands::{Crew, Hands, dismiss};
 use master::Master;
@@ -89,7 +89,7 @@ impl Farm {
 
     /// Runs it.
     pub fn run(self, json: bool) -> ExitCode {
-        exit(dunlin::block_on(async {
+        exit(on_runtime(async {
             let ((leave, signal), show) = (interrupted()?, Show::new(json));
             let outcome = match self {
                 Self::Mandelbrot(args) => mandelbrot::run(args, &leave, &show).await?,

@@ -88,8 +88,8 @@ pub(crate) enum Window {
     None,
     /// So many in all, each free again when its value has been received.
     Places(u32),
-    /// So many at once, each free again when its value has been admitted.
-    Unbounded(u32),
+    /// Each is free again when its value has been admitted.
+    Unbounded,
 }
 
 /// Which of the policies here it is.
@@ -121,8 +121,8 @@ impl Kind {
     }
 }
 
-/// How many values may be on their way into an unbounded buffer.
-const UNBOUNDED_WINDOW: u32 = 1024;
+/// How many values may be on their way into a buffer elsewhere: so many places are promised at once, however many the buffer has.
+pub(crate) const ON_THE_WAY_MAX: u32 = 1024;
 
 /// How a channel treats values nobody is waiting for, and how many parties may wait.
 ///
@@ -291,7 +291,7 @@ pub fn fifo(max: usize) -> Policy {
 /// be faster than receivers.
 pub fn unbounded() -> Policy {
     let policy = Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse });
-    Policy { window: Window::Unbounded(UNBOUNDED_WINDOW), kind: Kind::Unbounded, ..policy }
+    Policy { window: Window::Unbounded, kind: Kind::Unbounded, ..policy }
 }
 
 /// A buffer of `max` values that drops the oldest when it is full. Sends never wait.

@@ -116,16 +116,27 @@ type Read = fn(Format, &[u8]) -> (Result<Value, Failure>, usize);
 /// Reads the messages of one channel, whatever their type.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    type_name: &'static str,
     id: TypeId,
+    facts: fn() -> Facts,
     read: Read,
+}
+
+/// What is known of a type of messages.
+struct Facts {
+    type_name: &'static str,
+    size: usize,
+    owns_more: bool,
 }
 
 impl Shape {
     fn of<T: Portable>() -> Self {
         Self {
-            type_name: type_name::<T>(),
             id: TypeId::of::<T>(),
+            facts: || Facts {
+                type_name: type_name::<T>(),
+                size: size_of::<T>(),
+                owns_more: std::mem::needs_drop::<T>(),
+            },
             read: |format, bytes| {
                 let (value, rest) = codec::read_value::<T>(format, bytes);
                 (value.map(Value::new), rest)
@@ -151,15 +162,25 @@ impl Shape {
         (self.read)(format, bytes)
     }
 
+    /// How many bytes a message takes where it is kept, beside what it points to.
+    pub fn size(&self) -> usize {
+        (self.facts)().size
+    }
+
+    /// Whether a message may own memory beside that.
+    pub fn owns_more(&self) -> bool {
+        (self.facts)().owns_more
+    }
+
     /// What Rust calls the type here. Another build may call it otherwise.
     pub fn type_name(&self) -> &'static str {
-        self.type_name
+        (self.facts)().type_name
     }
 }
 
 impl fmt::Debug for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Shape").field(&self.type_name).finish()
+        f.debug_tuple("Shape").field(&self.type_name()).finish()
     }
 }
 
@@ -312,6 +333,11 @@ impl AnyOutlet {
         self.agent.down();
     }
 
+    /// [`Outlet::poll_gone`].
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_gone(cx)
+    }
+
     /// [`Outlet::own_node_leaves`].
     pub fn own_node_leaves(&self) {
         self.agent.own_node_leaves();
@@ -418,6 +444,11 @@ impl AnyInlet {
         self.agent.down();
     }
 
+    /// [`Inlet::poll_gone`].
+    pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_gone(cx)
+    }
+
     /// [`Inlet::own_node_leaves`].
     pub fn own_node_leaves(&self) {
         self.agent.own_node_leaves();
@@ -507,13 +538,13 @@ impl AnyInlet {
 
 impl fmt::Debug for AnyOutlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyOutlet").field(&self.shape.type_name).finish()
+        f.debug_tuple("AnyOutlet").field(&self.shape.type_name()).finish()
     }
 }
 
 impl fmt::Debug for AnyInlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyInlet").field(&self.shape.type_name).finish()
+        f.debug_tuple("AnyInlet").field(&self.shape.type_name()).finish()
     }
 }
 
@@ -527,6 +558,10 @@ trait DynOutlet: Send {
     }
     /// What stands for no end of its own says nothing of that.
     fn own_node_leaves(&self) {}
+    /// Nor when it is gone.
+    fn poll_gone(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
     fn unmatched(&self, _: Option<Reason>) {}
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
@@ -611,6 +646,10 @@ macro_rules! with_values {
 }
 
 impl<T: Portable> DynOutlet for Outlet<T> {
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
+
     fn unsaid(&self) -> usize {
         self.unsaid()
     }
@@ -771,6 +810,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
 }
 
 trait DynInlet: Send {
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()>;
     fn own_node_leaves(&self);
     fn unmatched(&self, text: Option<Reason>);
     fn channel(&self) -> ChannelId;
@@ -798,6 +838,10 @@ trait DynInlet: Send {
 }
 
 impl<T: Portable> DynInlet for Inlet<T> {
+    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_gone(cx)
+    }
+
     fn own_node_leaves(&self) {
         self.own_node_leaves();
     }

@@ -99,9 +99,10 @@ impl Machine {
                 sockets.push(socket);
             }
         }
+        let closed = if matches!(why, Down::Violation(_)) { Closed::Violation(node) } else { Closed::Over };
         for socket in sockets {
             self.sockets.remove(socket);
-            self.act_close(socket, Closed::Over);
+            self.act_close(socket, closed.clone());
         }
         if planted!(DeathTwice) {
             self.actions.push_back(Action::Connection(node, State::Down(why.clone())));

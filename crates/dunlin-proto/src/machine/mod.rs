@@ -77,6 +77,9 @@ pub enum Closed {
     /// Too many sockets are without a handshake.
     #[error("too many sockets are waiting for their handshake")]
     Crowded,
+    /// The node that it carried the connection with did not keep to the protocol, which [`Down::Violation`] tells next.
+    #[error("node {0} did not keep to the protocol")]
+    Violation(NodeId),
     /// The connection is over.
     #[error("the connection is over")]
     Over,

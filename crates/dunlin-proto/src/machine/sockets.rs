@@ -55,6 +55,8 @@ pub(crate) struct Sockets {
     /// whether they have said who they are; in each such group the oldest is the first.
     unproven: BTreeSet<(Source, bool, Time, SocketId)>,
     shares: Shares,
+    /// How many are parting.
+    parting: usize,
 }
 
 impl Sockets {
@@ -79,6 +81,7 @@ impl Sockets {
         self.leaves_the_unproven(id);
         let socket = self.all.remove(&id)?;
         self.shaking.remove(&(socket.until, id));
+        self.parting -= usize::from(matches!(socket.phase, Phase::Parting));
         Some(socket)
     }
 
@@ -102,6 +105,11 @@ impl Sockets {
     /// How many sockets were accepted and have not confirmed a `Welcome`.
     pub(super) fn unproven(&self) -> usize {
         self.shares.taken()
+    }
+
+    /// How many were answered for good, and are still there.
+    pub(super) fn parting(&self) -> usize {
+        self.parting
     }
 
     /// Which of these makes room for a newcomer: the oldest of the source that has most, and rather one that
@@ -128,6 +136,7 @@ impl Sockets {
         let Some(socket) = self.all.get_mut(&id) else { return false };
         self.shaking.remove(&(socket.until, id));
         self.shaking.insert((until, id));
+        self.parting += usize::from(!matches!(socket.phase, Phase::Parting));
         (socket.until, socket.ready, socket.phase) = (until, Some(last), Phase::Parting);
         true
     }
@@ -164,12 +173,18 @@ impl Machine {
     }
 
     /// A socket was accepted. If too many have not shaken hands, one of the source that has most of these is
-    /// [closed](Closed::Crowded) for it.
+    /// [closed](Closed::Crowded) for it; it is told so, if no more than that many are being told, and a
+    /// `Welcome` has not said otherwise.
     pub fn accepted_from(&mut self, now: Time, socket: SocketId, source: Source) {
         self.add_socket(now, socket, Phase::Stranger, None, source);
         if self.sockets.unproven() > self.config.strangers_max {
             let other = self.sockets.least_promising(socket);
-            self.close(now, other, Closed::Crowded);
+            let is_silent = self.sockets.get(other).is_some_and(|other| matches!(other.phase, Phase::Stranger));
+            if is_silent && self.sockets.parting() < self.config.strangers_max {
+                self.part(now, other, Answer::Refused(Refusal::Busy).encode(), Closed::Crowded);
+            } else {
+                self.close(now, other, Closed::Crowded);
+            }
         }
     }
 

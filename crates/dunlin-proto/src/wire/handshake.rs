@@ -128,7 +128,7 @@ pub enum Refusal {
     #[error("it is this node itself")]
     Myself,
     /// The node is leaving, or has no room.
-    #[error("it takes no connections now")]
+    #[error("it is busy: it has no room for another connection, or is leaving")]
     Busy,
     /// The node does not know the connection that is to go on.
     #[error("it has given the connection up, and keeps nothing of it")]

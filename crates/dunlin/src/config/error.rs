@@ -23,6 +23,25 @@ pub enum ConfigError {
         #[source]
         error: io::Error,
     },
+    /// It is a folder, a pipe or a device: to read one may take for ever.
+    #[error(
+        "the configuration {} is not a regular file: name one, or `-` to read it from standard input", path.display()
+    )]
+    NoFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is larger than a configuration may be.
+    #[error(
+        "the configuration {} is larger than {} MiB: shorten it, or spread it over the files of several applications",
+        path.display(), max >> 20
+    )]
+    TooLarge {
+        /// Which file. `-`: standard input.
+        path: PathBuf,
+        /// How many bytes there may be.
+        max: u64,
+    },
     /// What a file or a variable says is not accepted.
     #[error("{origin}: {what}")]
     Invalid {

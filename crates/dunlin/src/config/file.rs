@@ -1,5 +1,8 @@
 //! One file: all that it says, checked.
 
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
@@ -8,18 +11,24 @@ use super::keys::{self, AnyKey, Raw, nearest};
 use super::{ConfigError, Origin};
 
 /// Whom a section is for. `None`: for all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Section {
     pub(super) application: Option<String>,
     pub(super) node: Option<String>,
 }
 
-/// One setting of a file.
-#[derive(Debug)]
-struct Entry {
+/// Where a setting stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct At {
     section: Section,
     channel: Option<String>,
     key: &'static str,
+}
+
+/// One setting of a file.
+#[derive(Debug)]
+struct Entry {
+    at: At,
     raw: Raw,
     line: usize,
 }
@@ -29,14 +38,54 @@ struct Entry {
 pub(super) struct File {
     pub(super) path: PathBuf,
     entries: Vec<Entry>,
+    /// Where each is among them.
+    places: HashMap<At, usize>,
     /// The nodes that have a section, with their applications.
     nodes: Vec<Section>,
+}
+
+/// The path that means standard input.
+const STDIN: &str = "-";
+
+/// So many bytes a configuration may have.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// All that a regular file has, or what comes in. (What is no regular file might not end, or not begin.)
+fn read(path: &Path, is_named: bool) -> Result<Vec<u8>, ConfigError> {
+    let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
+    let mut bytes = Vec::new();
+    let mut read_from = |from: &mut dyn Read| from.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable);
+    if is_named && path == Path::new(STDIN) {
+        read_from(&mut io::stdin().lock())?;
+    } else {
+        let mut file = open(path).map_err(unreadable)?;
+        let kind = file.metadata().map_err(unreadable)?.file_type();
+        if kind.is_dir() {
+            return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+        }
+        if !kind.is_file() {
+            return Err(ConfigError::NoFile { path: path.to_owned() });
+        }
+        read_from(&mut file)?;
+    }
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(ConfigError::TooLarge { path: path.to_owned(), max: BYTES_MAX });
+    }
+    Ok(bytes)
+}
+
+/// Without waiting for whoever writes into a pipe.
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    options.read(true).open(path)
 }
 
 impl File {
     /// `None`: there is none, which is no error unless it was named.
     pub(super) fn open(path: &Path, is_named: bool) -> Result<Option<Self>, ConfigError> {
-        match std::fs::read(path) {
+        match read(path, is_named) {
             Ok(bytes) => match std::str::from_utf8(&bytes) {
                 Ok(text) => Self::parse(path, text).map(Some),
                 Err(error) => {
@@ -45,16 +94,20 @@ impl File {
                     Err(ConfigError::Invalid { origin: Origin::File { path: path.to_owned(), line }, what })
                 }
             },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => Ok(None),
-            Err(error) => Err(ConfigError::Unreadable { path: path.to_owned(), error }),
+            Err(ConfigError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound && !is_named => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let mut file = Self { path: path.to_owned(), entries: Vec::new(), nodes: Vec::new() };
+        let (entries, places, nodes) = (Vec::new(), HashMap::new(), Vec::new());
+        let mut file = Self { path: path.to_owned(), entries, places, nodes };
+        let ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
         let document = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
-            let (at, reading) = (span.start, Reading { file: &mut file, text });
+            let (at, reading) = (span.start, Reading { file: &mut file, text, ends: &ends });
             let more = if error.message() == "duplicate key" {
                 // (It may be right both times.)
                 text.get(span).map(|key| format!(" `{key}`"))
@@ -63,26 +116,26 @@ impl File {
             };
             reading.refuse(at, format!("this is no TOML: {}{}", error.message(), more.unwrap_or_default()))
         })?;
-        Reading { file: &mut file, text }.section(document.get_ref(), &Section::default())?;
+        Reading { file: &mut file, text, ends: &ends }.section(document.get_ref(), &Section::default())?;
         Ok(file)
     }
 
     /// What it says of a setting, in this section.
-    pub(super) fn find(&self, section: &Section, channel: Option<&str>, key: &str) -> Option<(&Raw, Origin)> {
-        let is_it =
-            |entry: &&Entry| entry.section == *section && entry.channel.as_deref() == channel && entry.key == key;
-        let entry = self.entries.iter().find(is_it)?;
+    pub(super) fn find(&self, section: &Section, channel: Option<&str>, key: &'static str) -> Option<(&Raw, Origin)> {
+        let at = At { section: section.clone(), channel: channel.map(str::to_owned), key };
+        let entry = &self.entries[*self.places.get(&at)?];
         Some((&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
     }
 
     /// The channels that this section says something of.
     pub(super) fn channels(&self, section: &Section) -> impl Iterator<Item = &str> {
-        self.entries.iter().filter(move |entry| entry.section == *section).filter_map(|entry| entry.channel.as_deref())
+        let here = self.entries.iter().filter(move |entry| entry.at.section == *section);
+        here.filter_map(|entry| entry.at.channel.as_deref())
     }
 
     /// What it says that nodes run, and where.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&Raw, Origin)> {
-        let runs = self.entries.iter().filter(|entry| entry.key == keys::RUN.name);
+        let runs = self.entries.iter().filter(|entry| entry.at.key == keys::RUN.name);
         runs.map(|entry| (&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
     }
 
@@ -100,11 +153,13 @@ fn line(text: &[u8], at: usize) -> usize {
 struct Reading<'a> {
     file: &'a mut File,
     text: &'a str,
+    /// Where its lines end.
+    ends: &'a [usize],
 }
 
 impl Reading<'_> {
     fn line(&self, at: usize) -> usize {
-        line(self.text.as_bytes(), at)
+        1 + self.ends.partition_point(|end| *end < at)
     }
 
     /// How the key is written that the line there begins with. `None`: not of a string that is to be a
@@ -201,13 +256,10 @@ impl Reading<'_> {
             if !key.accepts(&raw) {
                 return Err(self.refuse(at, refused(name, &raw, key.form())));
             }
-            self.file.entries.push(Entry {
-                section: section.clone(),
-                channel: channel.map(str::to_owned),
-                key: key.name(),
-                raw,
-                line: self.line(at),
-            });
+            let line = self.line(at);
+            let at = At { section: section.clone(), channel: channel.map(str::to_owned), key: key.name() };
+            self.file.places.insert(at.clone(), self.file.entries.len());
+            self.file.entries.push(Entry { at, raw, line });
         }
         Ok(())
     }

@@ -78,8 +78,8 @@ impl<T> AnyKey for Key<T> {
 pub(super) const APP: Key<String> = Key {
     name: "app",
     variable: Some("DUNLIN_APP"),
-    form: r#"app = "weather": the application's name, 1 to 64 bytes"#,
-    read: |raw| text(raw).filter(|name| name.len() <= 64),
+    form: r#"app = "weather": the application's name, 1 to 64 bytes, without control characters"#,
+    read: |raw| text(raw).filter(|name| is_application(name)),
 };
 
 pub(super) const NAMES: Key<String> = Key {
@@ -191,7 +191,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
     variable: None,
     form: concat!(
         r#"policy = "fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(8)", "overwrite_newest(8)" or "#,
-        r#""drop_newest(8)", with a size from 1"#
+        r#""drop_newest(8)", with a size from 1 to 4294967295"#
     ),
     read: |raw| {
         let text = text(raw)?;
@@ -233,6 +233,11 @@ pub(super) fn variables() -> impl Iterator<Item = &'static str> {
 pub(super) static CHANNEL: [&dyn AnyKey; 2] = [&POLICY, &CHANNEL_MESSAGE_MAX_BYTES];
 
 const BYTES_MAX: u64 = 1 << 40;
+
+/// Whether an application can be called so.
+pub(crate) fn is_application(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && !name.contains(char::is_control)
+}
 
 fn text(raw: &Raw) -> Option<String> {
     match raw {
@@ -303,7 +308,8 @@ fn policy(text: &str) -> Option<Policy> {
         _ => return None,
     };
     // 0 is no size: making it would panic.
-    size.trim().parse().ok().filter(|size| *size > 0).map(make)
+    let size: u32 = size.trim().parse().ok().filter(|size| *size > 0)?;
+    usize::try_from(size).ok().map(make)
 }
 
 /// Whether it can be an address: also of a network that only the program knows, by a prefix of letters.

@@ -44,8 +44,8 @@ use ipnet::IpNet;
 
 pub use error::ConfigError;
 use file::{File, Section, refused};
-pub(crate) use keys::default_route;
 use keys::{Key, Raw, nearest, show_time};
+pub(crate) use keys::{default_route, is_application};
 
 use crate::node::Role;
 

@@ -263,7 +263,7 @@ fn an_unknown_key_is_told_with_its_line() {
     );
     assert_eq!(
         refused("[channels]\nreadings = { polcy = 'fifo(1)' }"),
-        r#"dunlin.toml:2: there is no key "polcy" here; "policy" is the nearest. Write policy = "fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(8)", "overwrite_newest(8)" or "drop_newest(8)", with a size from 1"#
+        r#"dunlin.toml:2: there is no key "polcy" here; "policy" is the nearest. Write policy = "fifo(64)", "rendezvous", "unbounded", "overwrite_oldest(8)", "overwrite_newest(8)" or "drop_newest(8)", with a size from 1 to 4294967295"#
     );
     assert_eq!(
         refused("[nodes.a]\nrun = 'x'"),
@@ -377,4 +377,73 @@ fn what_is_no_toml_is_told_with_its_line() {
     assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
     let error = refused("grace = \"20\\s\"\n");
     assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
+}
+
+/// Whatever is no regular file is refused at once: a pipe without a writer would hang, and a device never ends.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_read() {
+    let folder = Folder::new();
+    let pipe = folder.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/dev/null")] {
+        for named in [true, false] {
+            let error = File::open(path, named).unwrap_err().to_string();
+            assert!(error.contains(&path.display().to_string()) && error.contains("regular file"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn files_of_more_than_a_mebibyte_are_refused() {
+    let folder = Folder::new();
+    let path = folder.0.join("large.toml");
+    let text = |len: usize| format!("app = 'weather'\n#{}", "x".repeat(len - 17));
+    std::fs::write(&path, text(1 << 20)).unwrap();
+    assert!(File::open(&path, true).unwrap().is_some());
+    std::fs::write(&path, text((1 << 20) + 1)).unwrap();
+    let error = File::open(&path, true).unwrap_err().to_string();
+    assert!(error.contains("large.toml") && error.contains("1 MiB"), "{error}");
+}
+
+/// As many sections, and settings, as a file can have. (Before, 200,000 sections took 20 s.)
+#[test]
+fn many_sections_take_no_longer_each() {
+    let mut sections = String::new();
+    for n in 0.. {
+        let section = format!("[node.n{n}]\nrun='a'\n");
+        if sections.len() + section.len() > 1 << 20 {
+            break;
+        }
+        sections += &section;
+    }
+    let began = std::time::Instant::now();
+    let sources = search(&[(NODE, "n7")], Some(&sections), None).unwrap();
+    let nodes = sources.nodes("");
+    assert!(nodes.len() > 40_000, "{}", nodes.len());
+    let config = sources.resolve(None, None).unwrap();
+    assert_eq!(config.run.value.as_deref(), Some("a"));
+    assert_eq!(place(&config.run.origin), "here.toml:16");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?} for {} sections", nodes.len());
+}
+
+#[test]
+fn names_with_control_characters_are_refused() {
+    for name in [r"a\u0000b", r"a\nb", r"\u001b[2J", r"a\u007f"] {
+        let error = refused(&format!("app = \"{name}\""));
+        assert!(error.contains("1 to 64 bytes, without control characters"), "{error}");
+    }
+    assert!(File::parse(Path::new("dunlin.toml"), "app = 'Wetter für Köln'").is_ok());
+}
+
+#[test]
+fn sizes_that_no_buffer_has_are_refused() {
+    for policy in ["fifo(18446744073709551615)", "fifo(4294967296)", "drop_newest(0)", "overwrite_oldest(99999999999)"]
+    {
+        let error = refused(&format!("[channels]\nreadings = {{ policy = '{policy}' }}"));
+        assert!(error.contains("with a size from 1 to 4294967295"), "{error}");
+    }
+    let text = "[channels]\nreadings = { policy = 'fifo(4294967295)' }";
+    assert!(File::parse(Path::new("dunlin.toml"), text).is_ok());
 }

@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use dunlin_core::carrier::AnyInlet;
 
-/// So many bytes a value takes at least, whatever its encoding.
-const OVERHEAD: u64 = 64;
-/// As long as nothing has come, values are taken to be as large as this.
-const GUESS: u64 = 64 << 10;
-/// More places than this are as good as any number.
-const MANY: u64 = 1 << 16;
+/// What the heap adds to a value that owns memory, on average: the allocator's header and rounding.
+const HEAP: u64 = 24;
+/// As long as nothing has come, values that may own memory are taken to be as large as this.
+const GUESS: u64 = 1 << 20;
 
 /// The bytes of a channel's values that were sent on credits and have not been received, and for how many values there is room.
 ///
@@ -17,9 +15,13 @@ const MANY: u64 = 1 << 16;
 /// sees to the rest: what is received makes room for as many. What was promised cannot be taken back: if values grow, there may be more for that long.
 pub(super) struct Budget {
     bytes_max: u64,
+    /// What each value costs beside its bytes.
+    beside: u64,
     /// Of the values that were there when the last came.
     sizes: VecDeque<u64>,
     bytes: u64,
+    /// What the first value is taken to be.
+    guess: u64,
     /// What the next value is taken to be; zero if none has come.
     likely: u64,
     places: u32,
@@ -28,13 +30,18 @@ pub(super) struct Budget {
 impl Budget {
     /// Of the channel whose half this is, before places of it are promised.
     pub(super) fn of(inlet: &AnyInlet, bytes_max: u64) -> Self {
-        let budget = Self::new(bytes_max);
+        let shape = inlet.shape();
+        let budget = Self::new(bytes_max, shape.size(), shape.owns_more());
         inlet.lend_at_most(budget.places());
         budget
     }
 
-    fn new(bytes_max: u64) -> Self {
-        let mut budget = Self { bytes_max, sizes: VecDeque::new(), bytes: 0, likely: 0, places: 0 };
+    /// `size`: of a message, beside the memory that it owns, if it owns any.
+    fn new(bytes_max: u64, size: usize, owns_more: bool) -> Self {
+        // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each may be empty.
+        let places = 2 * (size as u64 + size_of::<u64>() as u64);
+        let (beside, guess) = if owns_more { (places + HEAP, GUESS) } else { (places, places) };
+        let mut budget = Self { bytes_max, beside, sizes: VecDeque::new(), bytes: 0, guess, likely: 0, places: 0 };
         budget.places = budget.room(0);
         budget
     }
@@ -46,17 +53,17 @@ impl Budget {
 
     /// The same, if so many are there.
     fn room(&self, buffered: usize) -> u32 {
-        let likely = if self.likely == 0 { GUESS } else { self.likely };
+        let likely = if self.likely == 0 { self.guess } else { self.likely };
         let places = match self.bytes_max.checked_sub(self.bytes) {
             Some(left) => buffered as u64 + left / likely,
             None => self.bytes_max / likely,
         };
-        if places >= MANY { u32::MAX } else { (places as u32).max(1) }
+        u32::try_from(places).unwrap_or(u32::MAX).max(1)
     }
 
     /// A value of this length has come, and so many are there now. Gives how many there may be, if that has changed.
     pub(super) fn arrived(&mut self, bytes: usize, buffered: usize) -> Option<u32> {
-        let size = bytes as u64 + OVERHEAD;
+        let size = bytes as u64 + self.beside;
         self.likely = size.max(self.likely - self.likely.saturating_sub(size) / 16);
         self.sizes.push_back(size);
         self.bytes += size;
@@ -74,25 +81,40 @@ mod tests {
 
     #[test]
     fn as_many_as_there_is_room_for() {
-        let mut budget = Budget::new(1 << 20);
+        let new = |bytes_max| Budget::new(bytes_max, 24, true);
+        let mut budget = new(16 << 20);
         assert_eq!(budget.places(), 16, "nothing is known of them");
-        // Small ones are as many as one likes.
-        assert_eq!(Budget::new(1 << 30).arrived(8, 1), Some(u32::MAX));
         // 64 KiB with what is beside them.
-        let value = (64 << 10) - OVERHEAD as usize;
-        for n in 1..16 {
+        let value = (64 << 10) - budget.beside as usize;
+        assert_eq!(budget.arrived(value, 1), Some(256));
+        for n in 2..=256 {
             assert_eq!(budget.arrived(value, n), None, "{n}");
         }
         // They grow: of those that come there is one at a time, once the others are gone.
-        assert_eq!(budget.arrived(2 << 20, 16), Some(1));
-        assert_eq!(budget.arrived(2 << 20, 1), None);
+        assert_eq!(budget.arrived(32 << 20, 256), Some(1));
+        assert_eq!(budget.arrived(32 << 20, 1), None);
         // They are small again: that is believed in time.
         let mut places = 1;
         for _ in 0..200 {
             places = budget.arrived(0, 1).unwrap_or(places);
         }
-        assert!(places > 8 << 10, "{places}");
+        assert!(places > 64 << 10, "{places}");
         // Nothing is there of what was received.
-        assert_eq!((budget.sizes.len(), budget.bytes), (1, OVERHEAD));
+        assert_eq!((budget.sizes.len(), budget.bytes), (1, budget.beside));
+    }
+
+    #[test]
+    fn small_values_count_their_places() {
+        let mut budget = Budget::new(1 << 20, 24, true);
+        // 2 bytes, twice 24 + 8 for their places, and 24 of the heap.
+        let fit = (1 << 20) / 90;
+        assert_eq!(budget.arrived(2, 1), Some(fit));
+        for n in 2..=fit {
+            assert_eq!(budget.arrived(2, n as usize), None, "{n}");
+        }
+        assert!(budget.bytes <= 1 << 20, "{}", budget.bytes);
+        assert!(budget.bytes > (1 << 20) - 90, "{}", budget.bytes);
+        // Values that own nothing are known before they come.
+        assert_eq!(Budget::new(1 << 20, 4, false).places(), (1 << 20) / 24);
     }
 }

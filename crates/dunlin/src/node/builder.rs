@@ -15,7 +15,7 @@ use super::hub::Hub;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
-use crate::config::{Config, Origin, Sources};
+use crate::config::{Config, Origin, Sources, is_application};
 use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
@@ -50,7 +50,7 @@ enum Source {
 }
 
 impl NodeBuilder {
-    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes.
+    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes, without control characters.
     pub fn app(mut self, application: &str) -> Self {
         self.application = Some(application.to_owned());
         self
@@ -165,12 +165,14 @@ impl NodeBuilder {
         self
     }
 
-    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is: in encoded bytes,
+    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is, in bytes,
     /// for each channel whose sender is at another node. Above that the buffer counts as full, whatever its policy: sends wait until enough was received.
     /// One message there may be in any case. Default: 16 MiB.
     ///
-    /// It is kept to by how large the last messages were: when they become larger, what had been promised to the sender before that still comes (at most as many as the FIFO
-    /// has places, or 1024). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
+    /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and 40 bytes.
+    ///
+    /// The receiver's node promises places by how large the last messages were, and before the first one as if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender before that still comes (at most 1024,
+    /// and as many as the FIFO has places). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
     /// here, of those who wait to send.
     pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
         self.buffered_max = Some(bytes);
@@ -221,6 +223,10 @@ impl NodeBuilder {
             let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
                         app = \"weather\" in dunlin.toml";
             return Err(NodeError::Setting(what.to_owned()));
+        }
+        if !is_application(&config.app.value) {
+            let what = "is not accepted: write 1 to 64 bytes, without control characters";
+            return Err(NodeError::Setting(format!("the application's name {:?} {what}", config.app.value)));
         }
         Ok(config)
     }

@@ -119,6 +119,15 @@ pub(crate) enum DecodeError {
     Panicked(String),
 }
 
+/// The bytes alone: the last message in a buffer that sockets are read into would take that along.
+fn owned(bytes: Bytes) -> Vec<u8> {
+    let mut bytes = Vec::from(bytes);
+    if bytes.capacity() > bytes.len() + bytes.len() / 8 {
+        bytes.shrink_to_fit();
+    }
+    bytes
+}
+
 /// Whether messages of this shape are bytes, which are not encoded. Serde would write a `Vec<u8>` number by number.
 pub(crate) fn is_raw(shape: Shape) -> bool {
     shape.is::<Bytes>() || shape.is::<Vec<u8>>()
@@ -158,7 +167,7 @@ const SHARED_MIN: usize = 2 << 10;
 /// See [`DecodeError`].
 pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<Value, DecodeError> {
     if shape.is::<Vec<u8>>() {
-        return Ok(shape.wrap(Vec::from(bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
+        return Ok(shape.wrap(owned(bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
     }
     if shape.is::<Bytes>() && bytes.len() < SHARED_MIN {
         let copy = Bytes::copy_from_slice(&bytes);

@@ -29,8 +29,8 @@ use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
-use super::events::{Limit, Log, NodeEvent};
-use super::hub::{Heard, Hub};
+use super::events::{Limit, Line, Log, NodeEvent};
+use super::hub::{Heard, Hub, Reclaimed};
 use super::leaving::{Abandoned, Flush, Watchdog};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
@@ -97,7 +97,7 @@ pub(crate) struct State {
     /// Receivers that have come and have not been used, and until when they may go on so.
     resting: VecDeque<(Time, ChannelId)>,
     /// What people are to read: written where nothing is locked, too.
-    pub(crate) lines: Vec<NodeEvent>,
+    pub(crate) lines: Vec<Line>,
 }
 
 /// A socket.
@@ -119,6 +119,10 @@ pub(crate) struct Driver {
     state: Mutex<State>,
     /// Declarations that nobody waits for any more.
     given_up: Mutex<Vec<u64>>,
+    /// Clients that are to be declared anew.
+    reclaimed: Mutex<Vec<Reclaimed>>,
+    /// Clients that wait for a server, and may have been dropped.
+    stirred_clients: Mutex<Vec<u64>>,
     /// No handle of the node is left: what has to be done for it to leave.
     abandoned: Mutex<Option<Abandoned>>,
     /// The runtime ends soon: a node that leaves does not wait for others any more.
@@ -171,6 +175,8 @@ impl Driver {
                 lines: Vec::new(),
             }),
             given_up: Mutex::default(),
+            reclaimed: Mutex::default(),
+            stirred_clients: Mutex::default(),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
             bell: Arc::new(Bell::of_who_looks()),
@@ -221,6 +227,12 @@ impl Driver {
             let given_up = std::mem::take(&mut *lock(&self.given_up));
             if !given_up.is_empty() {
                 self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
+            }
+            for number in std::mem::take(&mut *lock(&self.stirred_clients)) {
+                self.with_hub(state, now, |hub, cx| hub.look_at_client(cx, number));
+            }
+            for mut reclaimed in std::mem::take(&mut *lock(&self.reclaimed)) {
+                self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
             }
             let Some(action) = state.machine.poll() else { break };
             self.do_action(state, now, action);
@@ -283,6 +295,9 @@ impl Driver {
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
+            // That its connection is over follows, and the client of this home is declared anew.
+            Action::Home(channel, _, HomeHears::Lost(_))
+                if self.with_hub(state, now, |hub, _| hub.is_unanswered(channel)) => {}
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
@@ -333,6 +348,10 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
+            (_, Closed::Violation(node)) => {
+                let (node, peer) = (*node, peer.clone());
+                return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
+            }
             (None, Closed::Stranger { node, application }) => {
                 let why = format!("it belongs to the application {application:?}");
                 let (from, node) = (peer.clone(), *node);
@@ -344,11 +363,15 @@ impl Driver {
             },
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
             (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            (None, Closed::Refused(Refusal::Busy)) if !state.machine.is_leaving() => {
+                NodeEvent::Limit(Limit::Connections { from: peer.clone() })
+            }
             _ => return,
         };
+        let peer = peer.clone();
         self.with_hub(state, now, |hub, _| match event {
             NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
-            event => hub.tell(event),
+            event => hub.refuse(event, &peer),
         });
     }
 
@@ -382,6 +405,18 @@ impl Driver {
     /// Nobody waits for this declaration any more. Can be called from anywhere, also by what a message drops.
     pub(crate) fn give_up(&self, number: u64) {
         lock(&self.given_up).push(number);
+        self.bell.ring();
+    }
+
+    /// A client is to be declared anew. Can be called from anywhere, also within the lock.
+    pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
+        lock(&self.reclaimed).push(reclaimed);
+        self.bell.ring();
+    }
+
+    /// An end of this waiting client has something to say. Can be called from anywhere, also within the lock.
+    pub(super) fn client_stirs(&self, number: u64) {
+        lock(&self.stirred_clients).push(number);
         self.bell.ring();
     }
 
@@ -658,6 +693,12 @@ impl State {
             self.resting.pop_front();
             self.machine.use_resting(now, channel);
         }
+    }
+
+    /// Where the connection with this node comes from, as the socket that carries it says it.
+    pub(super) fn peer_at(&self, node: NodeId) -> Option<String> {
+        let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
+        entry.map(|entry| entry.peer.clone())
     }
 
     /// Of the task of the socket that carries the connection to this node.

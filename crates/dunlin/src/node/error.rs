@@ -4,6 +4,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use dunlin_proto::schema::Difference;
+use dunlin_proto::wire::handshake::Refusal;
 
 use super::Peer;
 use super::leaving::Unacknowledged;
@@ -170,6 +171,21 @@ impl fmt::Display for Advice {
             Self::OtherName => "One node serves a name: choose another name, or end that node first",
         })
     }
+}
+
+impl NameError {
+    /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have, or is leaving. To be tried again.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Unreachable { why, .. } | Self::TimedOut { without_names: Some(why), .. } => is_busy(why),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a dial has failed for this.
+pub(super) fn is_busy(why: &str) -> bool {
+    why.contains(&Refusal::Busy.to_string())
 }
 
 /// Why an end could not be declared.

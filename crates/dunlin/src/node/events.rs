@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use dunlin_core::{Receiver, channel_with, overwrite_oldest};
+use dunlin_proto::time::Time;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
@@ -131,11 +133,113 @@ pub enum Limit {
         /// What it did.
         why: String,
     },
-    /// So many sockets were waiting for their handshake that this one was closed.
+    /// So many sockets were waiting for their handshake that this one was refused as busy.
     Handshakes {
         /// Whose, as the socket says it.
         from: String,
     },
+    /// This node has as many connections as it may have, or is replaced by a later one with its id: this socket was refused as busy.
+    Connections {
+        /// Whose, as the socket says it.
+        from: String,
+    },
+}
+
+/// How often a node has refused others, since it joined: see [`Node::refusals`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusals {
+    /// Sockets, since too many were waiting for their handshake ([`Limit::Handshakes`]).
+    pub handshakes: u64,
+    /// Sockets, since there were too many connections ([`Limit::Connections`]).
+    pub connections: u64,
+    /// Sockets of what is no node, speaks another version, or belongs to another application ([`NodeEvent::Stranger`]).
+    pub strangers: u64,
+    /// Connections, since the other node did not keep to the protocol ([`Limit::Peer`]).
+    pub peers: u64,
+    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]).
+    pub guests: u64,
+}
+
+impl Refusals {
+    /// Counts it, if it is one.
+    pub(super) fn count(&mut self, event: &NodeEvent) {
+        let count = match event {
+            NodeEvent::Limit(Limit::Handshakes { .. }) => &mut self.handshakes,
+            NodeEvent::Limit(Limit::Connections { .. }) => &mut self.connections,
+            NodeEvent::Limit(Limit::Peer { .. }) => &mut self.peers,
+            NodeEvent::Limit(Limit::Guests { .. }) => &mut self.guests,
+            NodeEvent::Stranger { .. } => &mut self.strangers,
+            _ => return,
+        };
+        *count += 1;
+    }
+}
+
+/// What people read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Event(NodeEvent),
+    /// So many refusals were not written in the minute that is over.
+    Unwritten(u64),
+}
+
+/// So many refusals are written in a minute, of as many sources.
+const LINES_MAX: usize = 10;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Keeps refusals from being the flood that they refuse: in a minute one is written for each source, and [`LINES_MAX`] in all; the rest are counted.
+#[derive(Debug, Default)]
+pub(super) struct Throttle {
+    /// When the present minute is over. `None`: nothing has been refused lately.
+    until: Option<Time>,
+    /// The sources of which a refusal was written.
+    sources: Vec<String>,
+    unwritten: u64,
+}
+
+impl Throttle {
+    /// Whether a refusal of this source is to be written.
+    pub(super) fn admits(&mut self, now: Time, source: &str) -> bool {
+        self.until.get_or_insert(now + MINUTE);
+        let is_written = self.sources.len() < LINES_MAX && self.sources.iter().all(|known| known != source);
+        if is_written {
+            self.sources.push(source.to_owned());
+        } else {
+            self.unwritten += 1;
+        }
+        is_written
+    }
+
+    /// When to look for what is [over](Self::over).
+    pub(super) fn due(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Once the minute is over: how many refusals were not written in it, if any.
+    pub(super) fn over(&mut self, now: Time) -> Option<u64> {
+        if self.until.is_none_or(|until| now < until) {
+            return None;
+        }
+        let unwritten = std::mem::take(self).unwritten;
+        (unwritten > 0).then_some(unwritten)
+    }
+}
+
+/// Who is behind a socket, as far as it says so: its address without the port, and of an IPv6 address the network.
+pub(super) fn source_of(peer: &str) -> String {
+    match peer.parse() {
+        Ok(SocketAddr::V4(address)) => address.ip().to_string(),
+        Ok(SocketAddr::V6(address)) => match address.ip().to_ipv4_mapped() {
+            Some(address) => address.to_string(),
+            None => {
+                let [a, b, c, d, ..] = address.ip().segments();
+                format!("{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+        },
+        Err(_) => peer.split(['#', '(']).next().unwrap_or_default().trim_end().to_owned(),
+    }
 }
 
 impl fmt::Display for NodeEvent {
@@ -190,7 +294,10 @@ impl fmt::Display for Limit {
             }
             Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
             Self::Handshakes { from } => {
-                write!(f, "a socket from {from} was closed: too many are waiting for their handshake")
+                write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")
+            }
+            Self::Connections { from } => {
+                write!(f, "a socket from {from} was refused as busy: this node has as many connections as it may have")
             }
         }
     }
@@ -201,10 +308,12 @@ impl NodeEvent {
     fn level(&self) -> Level {
         match self {
             Self::Connection(_, ConnectionState::Lost) => Level::WARN,
-            Self::Connection(_, ConnectionState::Down(why)) if !matches!(why, Down::Left | Down::Leaving) => {
+            Self::Connection(_, ConnectionState::Down(why))
+                if !matches!(why, Down::Left | Down::Leaving | Down::Violation(_)) =>
+            {
                 Level::WARN
             }
-            // They are told as joined, and as having left.
+            // They are told as joined, as having left, and as a limit.
             Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
             Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,
             Self::Left { in_order, .. } => {
@@ -287,6 +396,12 @@ impl Node {
         rx
     }
 
+    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events); the log has one line for each source (the address of
+    /// a socket without its port) in a minute, ten in all, and then how many more there were.
+    pub fn refusals(&self) -> Refusals {
+        self.inner.driver.with_hub_now(|hub, _| hub.refusals())
+    }
+
     /// What happens to this node's connections, from now on: of the [events](Self::events) those.
     pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
         let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
@@ -326,7 +441,7 @@ pub(crate) struct Log {
     application: String,
     /// The node is one of a runtime of dunlin's own, which says what nothing else hears of.
     in_own_runtime: bool,
-    lines: Mutex<VecDeque<NodeEvent>>,
+    lines: Mutex<VecDeque<Line>>,
     /// Held by whoever writes: one at a time, so that they stay in order.
     writing: Mutex<()>,
 }
@@ -342,7 +457,7 @@ impl Log {
     }
 
     /// These are to be written, after those that are here.
-    pub(crate) fn keep(&self, lines: Vec<NodeEvent>) {
+    pub(crate) fn keep(&self, lines: Vec<Line>) {
         lock(&self.lines).extend(lines);
     }
 
@@ -353,7 +468,15 @@ impl Log {
             let Ok(_writing) = self.writing.try_lock() else { return };
             loop {
                 let next = lock(&self.lines).pop_front();
-                let Some(event) = next else { break };
+                let event = match next {
+                    None => break,
+                    Some(Line::Event(event)) => event,
+                    Some(Line::Unwritten(count)) => {
+                        let application = &self.application;
+                        tracing::warn!(target: "dunlin::node", application, "{count} more refusals in the last minute");
+                        continue;
+                    }
+                };
                 if self.in_own_runtime && event.is_for_stderr() {
                     // A standard error that is closed is no reason to panic.
                     let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
@@ -378,5 +501,40 @@ fn write(application: &str, event: &NodeEvent) {
         Level::WARN => write_at!(Level::WARN),
         Level::INFO => write_at!(Level::INFO),
         _ => write_at!(Level::DEBUG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_of_a_socket_has_no_port_and_no_number() {
+        let sources = [
+            ("127.0.0.2:40112", "127.0.0.2"),
+            ("[2001:db8:1:2:3:4:5:6]:7400", "2001:db8:1:2::/64"),
+            ("[::ffff:10.0.0.1]:7400", "10.0.0.1"),
+            ("unix:/run/names (process 17)", "unix:/run/names"),
+            ("memory:names#3", "memory:names"),
+        ];
+        for (peer, source) in sources {
+            assert_eq!(source_of(peer), source);
+        }
+    }
+
+    #[test]
+    fn refusals_are_written_once_for_a_source_and_ten_times_in_a_minute() {
+        let mut throttle = Throttle::default();
+        let (begin, second) = (Time(0), Duration::from_secs(1));
+        assert_eq!(throttle.due(), None);
+        let written = (0..100).filter(|n| throttle.admits(begin + second, &format!("10.0.0.{}", n / 4))).count();
+        assert_eq!(written, LINES_MAX);
+        let end = begin + second + MINUTE;
+        assert_eq!((throttle.due(), throttle.over(begin + MINUTE)), (Some(end), None));
+        assert_eq!(throttle.over(end), Some(90));
+        assert_eq!((throttle.due(), throttle.over(end + MINUTE)), (None, None));
+        // A new minute has lines of its own, and no count if all were written.
+        assert!(throttle.admits(end, "10.0.0.1"));
+        assert_eq!(throttle.over(end + MINUTE), None);
     }
 }

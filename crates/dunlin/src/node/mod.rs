@@ -185,7 +185,7 @@ pub use dunlin_proto::schema::Difference;
 pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
 pub use error::{Advice, NameError, NodeError, UnsettledEnd};
-pub use events::{Limit, NodeEvent};
+pub use events::{Limit, NodeEvent, Refusals};
 use hub::{Acceptance, Accepted, Half};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;

@@ -13,6 +13,7 @@ mod choice;
 mod config;
 mod costs;
 mod leaving;
+mod names;
 mod pairs;
 mod relays;
 mod rest;

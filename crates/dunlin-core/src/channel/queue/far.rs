@@ -11,7 +11,7 @@ use std::task::Waker;
 use super::{Ends, Handle, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::agent::Names;
 use crate::channel::after::{After, Wakes};
-use crate::channel::policy::{Admit, Window};
+use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Reason, Why};
 
@@ -417,9 +417,9 @@ impl<T> Queue<T> {
         let free = match window {
             Window::None => 0,
             Window::Places(places) => beside(places),
-            Window::Unbounded(window) => window.saturating_sub(granted),
+            Window::Unbounded => u32::MAX,
         };
-        let lent = free.min(beside(most)).min(max);
+        let lent = free.min(beside(most)).min(ON_THE_WAY_MAX.saturating_sub(granted)).min(max);
         self.lending.granted += lent;
         self.lending.owed += lent;
         if lent > 0 {

@@ -99,12 +99,14 @@ impl Hub {
                 self.open_home(cx, Some(number), channel, options, &declaration, inlet);
                 Role::Receiver
             }
-            Half::Client(agents) => Role::Client(Some(agents)),
+            Half::Client(agents) => Role::Client(Some(agents.into_iter().map(Some).collect())),
             Half::Server(agents) => {
-                Role::Server(Some(self.open_homes(cx, Some(number), channel, options, &declaration, agents, None)))
+                let agents = numbered(channel, agents);
+                Role::Server(Some(self.open_homes(cx, Some(number), options, &declaration, agents, None)))
             }
             Half::Acceptor(accept) => Role::Acceptor(accept),
         };
+        let is_own = is_home && at.is_none();
         let end = DeclaredEnd {
             name: bare.to_owned(),
             options,
@@ -112,27 +114,35 @@ impl Hub {
             role,
             channel,
             answer: Some(told),
-            at: at.clone(),
+            at,
             conflicts: Vec::new(),
             unfit: None,
             over: None,
+            unanswered: false,
         };
-        self.ends.insert(number, end);
-        match &at {
-            None if options.own => {}
-            None => self.directory.declare(cx.now, number, bare, declaration.clone(), channel),
+        self.list(cx, number, end);
+        if is_own {
+            self.own.declare(cx.now, number, bare, declaration, channel);
+        }
+        (number, answer)
+    }
+
+    /// Declares the end under this number where its name is asked.
+    pub(super) fn list(&mut self, cx: &mut Locked<'_>, number: u64, end: DeclaredEnd) {
+        let (declaration, channel) = (end.declaration.clone(), end.channel);
+        match &end.at {
+            None if end.options.own => {}
+            None => self.directory.declare(cx.now, number, &end.name, declaration, channel),
             Some(address) => {
                 let directory = self.others.entry(address.clone()).or_default();
-                directory.declare(cx.now, number, bare, declaration.clone(), channel);
+                directory.declare(cx.now, number, &end.name, declaration, channel);
                 if directory.server().is_none() {
                     cx.state.machine.introduce(address.clone());
                 }
             }
         }
-        if is_home && at.is_none() {
-            self.own.declare(cx.now, number, bare, declaration, channel);
-        }
-        (number, answer)
+        self.ends.insert(number, end);
+        self.look_at_client(cx, number);
     }
 
     /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are nobody's: the acceptor goes on.
@@ -155,7 +165,8 @@ impl Hub {
         let budget = Budget::of(&inlet, cx.state.buffered_max);
         let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
         let value_max = cx.state.machine.value_max().min(limit);
-        let terms = Terms { window: WINDOW, credits: inlet.credits(), value_max };
+        // Anew: a client that is declared again has promised places to a server that is lost.
+        let terms = Terms { window: WINDOW, credits: inlet.credits_anew(0), value_max };
         let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
         debug_assert!(opened.is_ok(), "the schema is short");
         let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
@@ -164,19 +175,17 @@ impl Hub {
 
     /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
     /// homes elsewhere.
-    #[expect(clippy::too_many_arguments, reason = "what the channels of a bundle have in common")]
     pub(super) fn open_homes(
         &mut self,
         cx: &mut Locked<'_>,
         number: Option<u64>,
-        first: ChannelId,
         options: Options,
         declaration: &Declaration,
-        agents: Vec<Agent>,
+        agents: impl Iterator<Item = (ChannelId, Agent)>,
         from: Option<NodeId>,
     ) -> Outlets {
         let mut outlets = Vec::new();
-        for (channel, agent) in numbered(first, agents) {
+        for (channel, agent) in agents {
             match agent {
                 Agent::Inlet(inlet) => {
                     self.open_home(cx, number, channel, options, declaration, inlet);
@@ -226,19 +235,27 @@ impl Hub {
 
     pub(crate) fn undeclare(&mut self, number: u64) {
         self.own.undeclare(number);
-        match self.ends.remove(&number) {
-            Some(DeclaredEnd { at: Some(address), .. }) => {
-                if let Some(directory) = self.others.get_mut(&address) {
-                    directory.undeclare(number);
-                }
-            }
-            _ => self.directory.undeclare(number),
+        let end = self.ends.remove(&number);
+        self.unlist(number, end.and_then(|end| end.at).as_deref());
+    }
+
+    /// Takes the declaration under this number back where the name was asked: at this address, or of the application's name service.
+    pub(super) fn unlist(&mut self, number: u64, at: Option<&str>) {
+        let directory = match at {
+            Some(address) => self.others.get_mut(address),
+            None => Some(&mut self.directory),
+        };
+        if let Some(directory) = directory {
+            directory.undeclare(number);
         }
     }
 
     /// A sending half elsewhere has attached to a home here.
     pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.end_of(channel) {
+            if let Some(end) = self.ends.get_mut(&number) {
+                end.unanswered = false;
+            }
             self.directory.attached(number);
             self.own.attached(number);
             self.others.values_mut().for_each(|directory| directory.attached(number));
@@ -286,7 +303,7 @@ impl Hub {
             // The end has been given out already: its operations fail with this.
             let channel = end.channel;
             match &mut end.role {
-                Role::Client(Some(agents)) => agents.iter().for_each(|agent| poison(agent, &text)),
+                Role::Client(Some(agents)) => agents.iter().flatten().for_each(|agent| poison(agent, &text)),
                 Role::Sender | Role::Receiver | Role::Server(_) => {
                     cx.state.machine.end_home(cx.now, channel, full_poison(&text));
                     let which = if matches!(end.role, Role::Sender) { Which::Sender } else { Which::Receiver };
@@ -427,7 +444,7 @@ impl Hub {
             Role::Sender => tell(end.channel, Which::Sender),
             Role::Receiver => tell(end.channel, Which::Receiver),
             Role::Client(agents) => {
-                agents.iter().flatten().for_each(|agent| set_unmatched(agent, text.as_ref()));
+                agents.iter().flatten().flatten().for_each(|agent| set_unmatched(agent, text.as_ref()));
             }
             Role::Server(outlets) => {
                 self.channels.of(number).for_each(|channel| tell(channel, Which::Receiver));

@@ -158,6 +158,9 @@ impl Hub {
     pub(super) fn guest(&mut self, cx: &mut Locked<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
+            if let Some(end) = self.ends.get_mut(&client.number) {
+                end.unanswered = false;
+            }
             if acceptor == NOT_THERE {
                 return self.turned_away(cx, client.number);
             }
@@ -194,9 +197,12 @@ impl Hub {
                 };
                 if full {
                     let name = end.name.clone();
-                    self.tell(NodeEvent::Limit(Limit::Guests { name, peer: Peer(from), max: GUESTS_MAX }));
+                    let peer = Peer(from);
+                    let at = cx.state.peer_at(from.node).unwrap_or_else(|| from.node.to_string());
+                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), &at);
                 }
-                (None, self.open_homes(cx, None, guest, options, &declaration, agents, Some(from.node)))
+                let agents = numbered(guest, agents);
+                (None, self.open_homes(cx, None, options, &declaration, agents, Some(from.node)))
             }
             Role::Server(outlets) => {
                 let Some(outlets) = outlets.take() else { return };

@@ -55,10 +55,14 @@ impl Hub {
                 }
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
                 let server = partner.node;
+                end.unanswered = true;
                 // It is told of the guest at once.
                 cx.state.machine.introduced(server, addresses.by, &addresses.addresses);
-                let outlets = self.open_homes(cx, Some(number), guest, options, &declaration, agents, Some(server));
-                self.introductions.insert(guest, Introduction { server, number, outlets, options, declaration });
+                let places = agents.len();
+                let agents = numbered(guest, agents).filter_map(|(channel, agent)| Some((channel, agent?)));
+                let outlets = self.open_homes(cx, Some(number), options, &declaration, agents, Some(server));
+                let client = Introduction { server, number, places, outlets, options, declaration };
+                self.introductions.insert(guest, client);
                 let said = Names::Guest { acceptor: channel, guest };
                 let _ = cx.state.machine.say_names(cx.now, server, said);
             }
@@ -116,7 +120,7 @@ impl Hub {
     }
 
     /// Client and server of a bundle are on this node.
-    fn join_bundle_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, client: Vec<Agent>) {
+    fn join_bundle_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, client: Vec<Option<Agent>>) {
         let me = self.me;
         let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
         match &mut server.role {
@@ -127,8 +131,9 @@ impl Hub {
                 let server = accepted.map_or_else(Vec::new, |accepted| accepted.agents);
                 for pair in client.into_iter().zip(server) {
                     match pair {
-                        (Agent::Outlet(outlet), Agent::Inlet(inlet)) | (Agent::Inlet(inlet), Agent::Outlet(outlet)) => {
-                            let credits = inlet.credits();
+                        (Some(Agent::Outlet(outlet)), Agent::Inlet(inlet))
+                        | (Some(Agent::Inlet(inlet)), Agent::Outlet(outlet)) => {
+                            let credits = inlet.credits_anew(0);
                             join(outlet, inlet, credits, &joined);
                         }
                         _ => {}
@@ -140,14 +145,21 @@ impl Hub {
                 let mut outlets = outlets.take().unwrap_or_default();
                 for (channel, agent) in numbered(channel, client) {
                     match agent {
-                        Agent::Outlet(outlet) => self.join_here(cx, channel, outlet, &joined),
-                        Agent::Inlet(inlet) => {
+                        // The end is over: so is the server's.
+                        None => {
+                            outlets.retain(|(other, _)| *other != channel);
+                            cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
+                            cx.state.machine.end_home(cx.now, channel, End::Gone);
+                            self.channels.remove(channel);
+                        }
+                        Some(Agent::Outlet(outlet)) => self.join_here(cx, channel, outlet, &joined),
+                        Some(Agent::Inlet(inlet)) => {
                             if let Some(at) = outlets.iter().position(|(other, _)| *other == channel) {
-                                let credits = inlet.credits();
+                                let credits = inlet.credits_anew(0);
                                 join(outlets.swap_remove(at).1, inlet, credits, &joined);
                             }
                         }
-                        Agent::Several(_) => debug_assert!(false, "`agents_of` refuses it"),
+                        Some(Agent::Several(_)) => debug_assert!(false, "`agents_of` refuses it"),
                     }
                 }
                 // It may have no channel that has its home at the server.

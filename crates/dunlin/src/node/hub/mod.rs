@@ -2,13 +2,14 @@
 //!
 //! The [`Hub`] and what it keeps are here (`channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
 //! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
-//! want to hear of connections and conflicts.
+//! want to hear of connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has answered.
 
 mod channels;
 mod declared;
 mod guests;
 mod inquiries;
 mod joining;
+mod reclaiming;
 mod served;
 mod watchers;
 
@@ -27,13 +28,14 @@ use tokio::sync::{Notify, oneshot};
 use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
-use super::events::{NodeEvent, Watcher};
+use super::events::{NodeEvent, Refusals, Throttle, Watcher};
 use super::inquiry;
 use super::name::word;
 use channels::Channels;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, agents_of};
+pub(crate) use reclaiming::Reclaimed;
 pub use watchers::{ConnectionState, NameConflict, Route};
 
 /// An end of this node that has not found its other end.
@@ -65,8 +67,8 @@ enum Role {
     Sender,
     /// Its home is open.
     Receiver,
-    /// `None`: it has been found.
-    Client(Option<Vec<Agent>>),
+    /// By their places in the bundle; an end that is over has none. `None`: the server has been found.
+    Client(Option<Vec<Option<Agent>>>),
     /// Its homes are open; these are its senders. `None`: its client has come.
     Server(Option<Outlets>),
     Acceptor(Acceptance),
@@ -92,12 +94,16 @@ struct DeclaredEnd {
     unfit: Option<String>,
     /// Dropped with it: who wants to know that it is over.
     over: Option<oneshot::Sender<()>>,
+    /// A client: it has introduced itself to its server, and nothing has come from there yet.
+    unanswered: bool,
 }
 
 /// A client that has introduced itself and waits for the server's word.
 struct Introduction {
     server: NodeId,
     number: u64,
+    /// How many ends its bundle has.
+    places: usize,
     outlets: Outlets,
     options: Options,
     declaration: Declaration,
@@ -107,6 +113,10 @@ struct Introduction {
 struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
+    /// Of a refusal: whose.
+    source: Option<String>,
+    /// People have been told of it by other words.
+    is_said: bool,
 }
 
 pub(crate) struct Hub {
@@ -134,6 +144,10 @@ pub(crate) struct Hub {
     next: u64,
     watchers: Vec<Watcher>,
     news: VecDeque<News>,
+    refusals: Refusals,
+    throttle: Throttle,
+    /// The node whose connection is about to be ended for what it said, and where it is, as its socket says it.
+    violator: Option<(NodeId, String)>,
     /// This node has a role: who is there is told by membership.
     has_role: bool,
     /// Who is there, and how they call themselves.
@@ -181,6 +195,9 @@ impl Hub {
             next: 0,
             watchers: Vec::new(),
             news: VecDeque::new(),
+            refusals: Refusals::default(),
+            throttle: Throttle::default(),
+            violator: None,
             has_role,
             there: BTreeMap::new(),
             closing: None,
@@ -281,8 +298,9 @@ impl Hub {
         }
         self.tell_watchers(now, &mut cx.state.lines);
         let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
+        let due = self.throttle.due();
         if let Some(at) =
-            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).min()
+            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).chain(due).min()
         {
             cx.driver.alarm(cx.state, at);
         }

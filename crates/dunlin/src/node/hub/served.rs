@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Hub;
 use crate::node::driver::Locked;
-use crate::node::error::NameError;
+use crate::node::error::{NameError, is_busy};
 
 /// So long a node waits before it asks again at an address where nobody is.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -88,7 +88,11 @@ impl Hub {
     pub(super) fn introduced(&mut self, cx: &mut Locked<'_>, address: &str, who: Result<NodeId, String>) {
         while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
             let _ = self.asked.swap_remove(at).1.send(who.clone());
-            self.unreached = who.as_ref().err().map(|why| (address.to_owned(), why.clone()));
+            // A node that is there and busy is worth more to know than the ports beside it, where nothing is.
+            let busy_elsewhere = self.unreached.as_ref().is_some_and(|(at, why)| at != address && is_busy(why));
+            if who.is_ok() || !busy_elsewhere {
+                self.unreached = who.as_ref().err().map(|why| (address.to_owned(), why.clone()));
+            }
         }
         if who.is_ok() {
             self.unwelcome.remove(address);

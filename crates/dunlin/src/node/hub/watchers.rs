@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::{Hub, News, Role};
 use crate::node::Peer;
 use crate::node::driver::Locked;
-use crate::node::events::{Limit, NodeEvent, Watcher};
+use crate::node::events::{Limit, Line, NodeEvent, Refusals, Watcher, source_of};
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);
@@ -101,7 +101,22 @@ impl Hub {
 
     /// Those who watch are told, after what they are still to be told.
     pub(crate) fn tell(&mut self, event: NodeEvent) {
-        self.news.push_back(News { event, ended: None });
+        self.news.push_back(News { event, ended: None, source: None, is_said: false });
+    }
+
+    /// Somebody at this place was refused.
+    pub(crate) fn refuse(&mut self, event: NodeEvent, peer: &str) {
+        self.refusals.count(&event);
+        self.news.push_back(News { event, ended: None, source: Some(source_of(peer)), is_said: false });
+    }
+
+    /// The connection with this node will be refused for what it said, over a socket from there.
+    pub(crate) fn came_from(&mut self, node: NodeId, peer: String) {
+        self.violator = Some((node, peer));
+    }
+
+    pub(crate) fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// Whoever listens there will not have this node. It will dial again: that is told once.
@@ -120,7 +135,10 @@ impl Hub {
             self.strangers.clear();
         }
         if self.strangers.insert(node) {
-            self.tell(NodeEvent::Stranger { from, why });
+            let peer = from.clone();
+            self.refuse(NodeEvent::Stranger { from, why }, &peer);
+        } else {
+            self.refusals.strangers += 1;
         }
     }
 
@@ -154,10 +172,10 @@ impl Hub {
     }
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
-    pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<NodeEvent>) {
+    pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<Line>) {
         for end in std::mem::take(&mut self.ends).into_values() {
             match end.role {
-                Role::Client(Some(agents)) => agents.into_iter().for_each(down),
+                Role::Client(Some(agents)) => agents.into_iter().flatten().for_each(down),
                 Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet)),
                 Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
             }
@@ -171,7 +189,8 @@ impl Hub {
         self.tell_watchers(Time(u64::MAX), lines);
     }
 
-    pub(super) fn tell_watchers(&mut self, now: Time, lines: &mut Vec<NodeEvent>) {
+    pub(super) fn tell_watchers(&mut self, now: Time, lines: &mut Vec<Line>) {
+        lines.extend(self.throttle.over(now).map(Line::Unwritten));
         while let Some(next) = self.news.pop_front() {
             let mut next = next;
             if let Some((ended, until)) = &mut next.ended
@@ -180,8 +199,9 @@ impl Hub {
             {
                 return self.news.push_front(next);
             }
-            if next.event.is_of_interest() {
-                lines.push(next.event.clone());
+            let is_of_interest = next.event.is_of_interest() && !next.is_said;
+            if is_of_interest && next.source.is_none_or(|source| self.throttle.admits(now, &source)) {
+                lines.push(Line::Event(next.event.clone()));
             }
             self.watchers.retain_mut(|watcher| watcher(&next.event));
         }
@@ -208,11 +228,7 @@ impl Hub {
             },
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
-                // Their agents are dropped, and with them the clients' ends end. Their homes have heard of it from the machine.
-                let waits = std::mem::take(&mut self.introductions).into_iter();
-                let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == node);
-                self.introductions = stays.into_iter().collect();
-                cx.state.garbage.push(Box::new(lost));
+                self.reclaim(cx, node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
                     if !self.leaving {
@@ -244,14 +260,30 @@ impl Hub {
                 ConnectionState::Down(why) => (false, Some(why.clone())),
                 state => (*state == ConnectionState::Up, None),
             };
-            self.news.push_back(News { event: NodeEvent::Connection(peer, state), ended });
+            self.news.push_back(News {
+                event: NodeEvent::Connection(peer, state),
+                ended,
+                source: None,
+                is_said: false,
+            });
+            let is_violation = matches!(why, Some(Down::Violation(_)));
             if let Some(Down::Violation(why)) = &why {
-                self.tell(NodeEvent::Limit(Limit::Peer { peer, why: why.clone() }));
+                // (No socket: it was relayed.)
+                let from = self.violator.take().filter(|(who, _)| *who == node);
+                let from = from.map_or_else(|| node.to_string(), |(_, from)| from);
+                self.refuse(NodeEvent::Limit(Limit::Peer { peer, why: why.clone() }), &from);
             }
             // With roles, membership tells who is there. And of a node that leaves all connections end.
             match why {
                 _ if self.has_role || self.leaving => {}
-                Some(why) => self.left(peer, why == Down::Left),
+                Some(why) => {
+                    self.left(peer, why == Down::Left);
+                    if is_violation
+                        && let Some(News { event: NodeEvent::Left { .. }, is_said, .. }) = self.news.back_mut()
+                    {
+                        *is_said = true;
+                    }
+                }
                 None if is_up => self.joined(peer, &peer.to_string()),
                 None => {}
             }
@@ -269,7 +301,7 @@ fn own_node_leaves(outlet: AnyOutlet) {
 }
 
 /// Its node has left.
-fn down(agent: Agent) {
+pub(super) fn down(agent: Agent) {
     match agent {
         Agent::Outlet(outlet) => own_node_leaves(outlet),
         Agent::Inlet(inlet) => {

@@ -1,0 +1,121 @@
+//! The byte budget of a channel bounds the memory of the node that buffers its values. The allocator of this
+//! binary counts live bytes; the sender is another process, so that only the receiver's node is counted.
+#![cfg(feature = "net")]
+
+#[path = "support/actor.rs"]
+mod actor;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use actor::{Actor, say};
+use dunlin::prelude::*;
+
+/// What is allocated now, and the most that was since [`measure`].
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn grow(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+// SAFETY: each call goes to the system's allocator as it came; counting touches only the two counters.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size >= layout.size() {
+            grow(size - layout.size());
+        } else {
+            LIVE.fetch_sub(layout.size() - size, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+/// Live bytes now; the peak is counted from here on.
+fn measure() -> usize {
+    let live = LIVE.load(Ordering::Relaxed);
+    PEAK.store(live, Ordering::Relaxed);
+    live
+}
+
+/// A send that takes longer waits for room.
+const STALLED: Duration = Duration::from_secs(1);
+
+#[test]
+#[ignore = "what the process of the other test runs"]
+fn a_role() {
+    let Some((role, knows)) = actor::role() else { return };
+    let [names, size] = &knows[..] else { panic!("it has to know two things") };
+    let size: usize = size.parse().unwrap();
+    assert_eq!(role, "sender");
+    dunlin::block_on(async {
+        let node = Node::builder().app("buffered").names(names).serve_names(false).join().await?;
+        let mut tx = node.sender::<Vec<u8>>("values").await?;
+        let mut sent = 0u64;
+        while tx.send(vec![7; size]).within(STALLED).await.is_ok() {
+            sent += 1;
+        }
+        say(sent);
+        drop(tx);
+        node.leave().await
+    })
+    .unwrap();
+}
+
+/// Fills a buffer with values of one size: gives the peak growth of this node, and how many values it held.
+async fn fill(size: usize, policy: Policy, budget: u64) -> Result<(usize, u64)> {
+    let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let node = Node::builder().app("buffered").names(&names).buffered_max_bytes(budget).join().await?;
+    let mut rx = node.receiver::<Vec<u8>>("values").policy(policy).await?;
+    let before = measure();
+    let sender = Actor::start(&[], "sender", &[&names, &size.to_string()]);
+    let (sent, sender) = blocking(move |_| (sender.hear(), sender)).await?;
+    let sent: u64 = sent.parse().unwrap();
+    let peak = PEAK.load(Ordering::Relaxed) - before;
+    let mut received = 0;
+    while let Some(value) = rx.next().await? {
+        assert_eq!(value.len(), size);
+        received += 1;
+    }
+    assert_eq!(received, sent);
+    assert!(blocking(move |_| sender.end()).await?.success());
+    node.leave().await?;
+    Ok((peak, sent))
+}
+
+#[test]
+fn buffered_values_of_any_size_stay_within_the_byte_budget() {
+    const BUDGET: u64 = 16 << 20;
+    dunlin::block_on(async {
+        for size in [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1] {
+            for policy in [unbounded(), fifo(100_000_000)] {
+                let (peak, held) = fill(size, policy, BUDGET).await?;
+                println!("{size} bytes: {held} values, peak growth {peak}");
+                assert!(peak as u64 <= BUDGET + BUDGET / 5, "{held} values of {size} bytes take {peak}");
+                assert!(peak as u64 >= BUDGET / 3, "only {held} values of {size} bytes, {peak} bytes");
+            }
+        }
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+}
