@@ -15,7 +15,7 @@ const ENDED_MAX: usize = 64;
 
 /// So many answers of which it is not known whether they have arrived are remembered. More than there may be
 /// sockets that shake hands, unless a setting says otherwise.
-const PROMISES_MAX: usize = 1024;
+const PROMISES_MAX: usize = 2048;
 
 /// So many of them are of one node: a hello that was long on its way is answered, too.
 const PROMISES_EACH: usize = 4;
