@@ -307,9 +307,9 @@ impl Machine {
         })
     }
 
-    /// Whether nothing was said on the connection of late, by either side, but large values of one channel ([`Config::company`]): these may be written, and read, in
-    /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`], values are cut into larger pieces, and more
-    /// may be on its way ([`Config::queueing_alone`]).
+    /// Whether nothing was said on the connection of late, by either side, but large values of one channel ([`Config::company`](crate::Config::company)): these may be written, and read, in
+    /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`](crate::Config::chunk_alone), values are cut into larger pieces, and more
+    /// may be on its way ([`Config::queueing_alone`](crate::Config::queueing_alone)).
     pub fn is_alone(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(socket) else { return false };
         self.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
