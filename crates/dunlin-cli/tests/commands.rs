@@ -149,7 +149,8 @@ fn application_with_a_control_character_is_refused() {
 #[test]
 fn too_few_files_are_an_error_that_names_the_limit() {
     let stage = Stage::new(&FILE.replace("unix:DIR/names", "127.0.0.1:1"));
-    for files in (6..40).step_by(2) {
+    // With as many as the last have, there are enough: then nobody answers, which takes its time.
+    for files in (6..=18).step_by(2) {
         let mut command = through(&stage, &["names", "list"], &format!(r#"ulimit -n {files}; exec "$0" "$@""#));
         let told = ended(command.output().unwrap());
         assert_eq!(told.code, Some(1), "with {files}: {}", told.err);

@@ -384,10 +384,16 @@ fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool
         if speaks {
             machine.received(NOW, SocketId(socket), hello(life(1000 + u128::from(socket), 1), 1).encode());
         }
-        gone.extend(closed(machine).into_iter().map(|(socket, why)| {
+        for (socket, why) in closed(machine) {
             assert_eq!(why, Closed::Crowded);
-            socket.0
-        }));
+            let mut last = Vec::new();
+            machine.fill(NOW, socket, 1, &mut last);
+            let busy = Answer::Refused(Refusal::Busy).encode();
+            // One that a `Welcome` has told otherwise is not told anything more.
+            assert!(last.is_empty() || last.concat() == busy, "{last:?}");
+            machine.closed(NOW, socket);
+            gone.push(socket.0);
+        }
     }
     gone
 }

@@ -32,6 +32,8 @@ struct Ended {
     met: Option<Incarnation>,
     before: Option<Before>,
     traffic: Traffic,
+    /// Where it could be dialled: for errors about what was lost with it.
+    addresses: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,7 +54,7 @@ impl Former {
     pub(crate) fn ended(&mut self, now: Time, node: NodeId, connection: &Connection, keeps_ids: bool) {
         let Connection { met, before, traffic, .. } = *connection;
         if before.is_some() || met.is_some() {
-            self.ended.push_back(Ended { node, met, before, traffic });
+            self.ended.push_back(Ended { node, met, before, traffic, addresses: connection.addresses.clone() });
             if self.ended.len() > ENDED_MAX {
                 self.ended.pop_front();
             }
@@ -89,6 +91,11 @@ impl Former {
     /// How that life of a connection has ended, if it is known.
     pub(crate) fn before(&self, node: NodeId) -> Option<Before> {
         self.ended.iter().rfind(|ended| ended.node == node).and_then(|ended| ended.before)
+    }
+
+    /// Where that node could be dialled.
+    pub(crate) fn addresses(&self, node: NodeId) -> &[String] {
+        self.ended.iter().rfind(|ended| ended.node == node).map_or(&[], |ended| &ended.addresses)
     }
 
     /// What they carried.

@@ -343,6 +343,14 @@ impl Machine {
         self.connections.get(node).map_or(&[], |connection| &connection.addresses)
     }
 
+    /// The same, or, if the connection with that node is one of the last that have ended, where it could be dialled.
+    pub fn last_addresses_of(&self, node: NodeId) -> &[String] {
+        match self.addresses_of(node) {
+            [] => self.former.addresses(node),
+            known => known,
+        }
+    }
+
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
         if self.leaving {

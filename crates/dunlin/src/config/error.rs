@@ -31,6 +31,19 @@ pub enum ConfigError {
         /// Which.
         path: PathBuf,
     },
+    /// It lies in the working directory, and another user may have written it (unix).
+    #[error(
+        "the configuration {} was found in the working directory and is not read, because of {}: {why}. Name it if it is meant: \
+         `--config {}` or DUNLIN_CONFIG; or let only its owner write it: `chmod go-w`", path.display(), which.display(), path.display()
+    )]
+    Untrusted {
+        /// Which file.
+        path: PathBuf,
+        /// The file, or its folder.
+        which: PathBuf,
+        /// What is wrong with that.
+        why: &'static str,
+    },
     /// It is larger than a configuration may be.
     #[error(
         "the configuration {} is larger than {} MiB: shorten it, or spread it over the files of several applications",

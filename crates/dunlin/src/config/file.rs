@@ -44,21 +44,64 @@ pub(super) struct File {
     nodes: Vec<Section>,
 }
 
+/// How a file came to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chosen {
+    /// The program, the command or a variable names it: it has to be there.
+    Named,
+    /// It is in the folder of the user's configuration.
+    Users,
+    /// It is in the working directory, which may be a folder that others write into: see [`distrust`].
+    Here,
+}
+
 /// The path that means standard input.
 const STDIN: &str = "-";
 
 /// So many bytes a configuration may have.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// Why a configuration that lies in the working directory is not to be read: another user has put it there, or
+/// could have. It says which names this node believes and where it listens.
+#[cfg(unix)]
+pub(super) fn distrust(what: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt;
+
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if what.uid() != user && what.uid() != 0 {
+        return Some("it belongs to another user");
+    }
+    // Many systems give each user a group, and let it write what the user makes.
+    let is_shared = what.mode() & 0o002 != 0 || what.mode() & 0o020 != 0 && what.gid() != group && what.gid() != 0;
+    is_shared.then_some("other users can write it")
+}
+
+/// The same of the file and of the folder that it lies in.
+#[cfg(unix)]
+fn distrust_found(path: &Path, file: &std::fs::File) -> Result<(), ConfigError> {
+    let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for (which, metadata) in [(path, file.metadata()), (folder, std::fs::metadata(folder))] {
+        if let Some(why) = distrust(&metadata.map_err(unreadable)?) {
+            return Err(ConfigError::Untrusted { path: path.to_owned(), which: which.to_owned(), why });
+        }
+    }
+    Ok(())
+}
+
 /// All that a regular file has, or what comes in. (What is no regular file might not end, or not begin.)
-fn read(path: &Path, is_named: bool) -> Result<Vec<u8>, ConfigError> {
+fn read(path: &Path, chosen: Chosen) -> Result<Vec<u8>, ConfigError> {
     let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
     let mut read_from = |from: &mut dyn Read| from.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable);
-    if is_named && path == Path::new(STDIN) {
+    if chosen == Chosen::Named && path == Path::new(STDIN) {
         read_from(&mut io::stdin().lock())?;
     } else {
         let mut file = open(path).map_err(unreadable)?;
+        #[cfg(unix)]
+        if chosen == Chosen::Here {
+            distrust_found(path, &file)?;
+        }
         let kind = file.metadata().map_err(unreadable)?.file_type();
         if kind.is_dir() {
             return Err(unreadable(io::ErrorKind::IsADirectory.into()));
@@ -84,8 +127,8 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
 
 impl File {
     /// `None`: there is none, which is no error unless it was named.
-    pub(super) fn open(path: &Path, is_named: bool) -> Result<Option<Self>, ConfigError> {
-        match read(path, is_named) {
+    pub(super) fn open(path: &Path, chosen: Chosen) -> Result<Option<Self>, ConfigError> {
+        match read(path, chosen) {
             Ok(bytes) => match std::str::from_utf8(&bytes) {
                 Ok(text) => Self::parse(path, text).map(Some),
                 Err(error) => {
@@ -94,7 +137,9 @@ impl File {
                     Err(ConfigError::Invalid { origin: Origin::File { path: path.to_owned(), line }, what })
                 }
             },
-            Err(ConfigError::Unreadable { error, .. }) if error.kind() == io::ErrorKind::NotFound && !is_named => {
+            Err(ConfigError::Unreadable { error, .. })
+                if error.kind() == io::ErrorKind::NotFound && chosen != Chosen::Named =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -43,7 +43,7 @@ use dunlin_core::Policy;
 use ipnet::IpNet;
 
 pub use error::ConfigError;
-use file::{File, Section, refused};
+use file::{Chosen, File, Section, refused};
 use keys::{Key, Raw, nearest, show_time};
 pub(crate) use keys::{default_route, is_application};
 
@@ -333,7 +333,8 @@ impl Sources {
     /// directory and in the user's folder.
     ///
     /// # Errors
-    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there.
+    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there. On unix, one in the working directory is refused if another user but root owns it or
+    /// its folder, or can write them.
     pub fn search() -> Result<Self, ConfigError> {
         Self::search_in(&surroundings())
     }
@@ -343,7 +344,7 @@ impl Sources {
     /// # Errors
     /// [`ConfigError`]: also if there is no such file.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
-        let files = File::open(path.as_ref(), true)?.into_iter().collect();
+        let files = File::open(path.as_ref(), Chosen::Named)?.into_iter().collect();
         Ok(Self { files, variables: variables(&surroundings())? })
     }
 
@@ -351,10 +352,11 @@ impl Sources {
         let variables = variables(places)?;
         let mut files = Vec::new();
         match (places.variable)(CONFIG).filter(|path| !path.is_empty()) {
-            Some(path) => files.extend(File::open(Path::new(&path), true)?),
+            Some(path) => files.extend(File::open(Path::new(&path), Chosen::Named)?),
             None => {
-                for path in std::iter::once(&places.here).chain(&places.user) {
-                    files.extend(File::open(path, false)?);
+                files.extend(File::open(&places.here, Chosen::Here)?);
+                if let Some(path) = &places.user {
+                    files.extend(File::open(path, Chosen::Users)?);
                 }
             }
         }

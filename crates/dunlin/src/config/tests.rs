@@ -387,10 +387,44 @@ fn only_regular_files_are_read() {
     let pipe = folder.0.join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     for path in [pipe.as_path(), Path::new("/dev/zero"), Path::new("/dev/null")] {
-        for named in [true, false] {
-            let error = File::open(path, named).unwrap_err().to_string();
+        for chosen in [Chosen::Named, Chosen::Users] {
+            let error = File::open(path, chosen).unwrap_err().to_string();
             assert!(error.contains(&path.display().to_string()) && error.contains("regular file"), "{error}");
         }
+    }
+}
+
+/// What lies in the working directory may be another user's: /tmp, or a folder that was unpacked.
+#[cfg(unix)]
+#[test]
+fn a_found_configuration_that_others_can_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new();
+    let path = folder.0.join("dunlin.toml");
+    std::fs::write(&path, "app = 'weather'\n").unwrap();
+    let allow = |path: &Path, mode| std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    let refused = |chosen| File::open(&path, chosen).err().map(|error| error.to_string());
+    for (of_folder, of_file, culprit) in [
+        (0o755, 0o644, None),
+        (0o775, 0o664, None),
+        (0o777, 0o644, Some(&folder.0)),
+        (0o1777, 0o644, Some(&folder.0)),
+        (0o755, 0o646, Some(&path)),
+    ] {
+        allow(&folder.0, of_folder);
+        allow(&path, of_file);
+        let error = refused(Chosen::Here);
+        assert_eq!(error.is_some(), culprit.is_some(), "{of_folder:o} {of_file:o}: {error:?}");
+        if let (Some(error), Some(culprit)) = (error, culprit) {
+            assert!(
+                error.contains("--config") && error.contains(&format!("because of {}", culprit.display())),
+                "{error}"
+            );
+        }
+        // A file that is named is read, whoever may write it.
+        assert_eq!(refused(Chosen::Named), None);
+        assert_eq!(refused(Chosen::Users), None);
     }
 }
 
@@ -400,9 +434,9 @@ fn files_of_more_than_a_mebibyte_are_refused() {
     let path = folder.0.join("large.toml");
     let text = |len: usize| format!("app = 'weather'\n#{}", "x".repeat(len - 17));
     std::fs::write(&path, text(1 << 20)).unwrap();
-    assert!(File::open(&path, true).unwrap().is_some());
+    assert!(File::open(&path, Chosen::Named).unwrap().is_some());
     std::fs::write(&path, text((1 << 20) + 1)).unwrap();
-    let error = File::open(&path, true).unwrap_err().to_string();
+    let error = File::open(&path, Chosen::Named).unwrap_err().to_string();
     assert!(error.contains("large.toml") && error.contains("1 MiB"), "{error}");
 }
 

@@ -152,7 +152,7 @@ impl State {
     }
 
     fn has_not_acknowledged(&self, life: Life, values: u64) -> Unacknowledged {
-        Unacknowledged { peer: Peer(life), addresses: self.machine.addresses_of(life.node).to_vec(), values }
+        Unacknowledged { peer: Peer(life), addresses: self.machine.last_addresses_of(life.node).to_vec(), values }
     }
 
     fn life_of(&self, node: NodeId) -> Life {
