@@ -1335,30 +1335,16 @@ impl<T> Chan<T> {
 
     /// Calls `f` on the queue, under the lock. For agents, which always have one.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
-        let mut pass = Pass { g: self.state.lock(), after: After::new() };
-        let ends = ends(&pass.g);
-        let result = f(queue(&mut pass.g), ends, &mut pass.after);
-        pass.end();
-        result
-    }
-}
-
-/// One pass through a queue, under the channel's lock. Apart from what is done in it, which is compiled for each use of
-/// [`Chan::with_queue`] and each type.
-struct Pass<'a, T> {
-    // Dropped before `after`, whose drop is where no lock is held.
-    g: Guard<'a, Inner<T>>,
-    after: After<T>,
-}
-
-impl<T> Pass<'_, T> {
-    #[inline]
-    fn end(self) {
-        let Self { mut g, mut after } = self;
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let queue = queue(&mut g);
+        let result = f(queue, ends, &mut after);
         // Once the sender has gone, only agents settle what it has left.
-        queue(&mut g).sender_leaves(false, &mut after.wakes);
+        queue.sender_leaves(false, &mut after.wakes);
         publish(&mut g);
         drop(g);
         after.done();
+        result
     }
 }

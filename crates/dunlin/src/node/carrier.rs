@@ -28,6 +28,8 @@ const READ_AT_ONCE: usize = 64 << 10;
 const READ_AT_ONCE_ALONE: usize = READ;
 /// ... or so much, if most of what comes says nothing: see [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
 const READ_CHATTER: usize = 4 << 10;
+/// The machine is asked about that once for so many arrivals.
+const CHATTER_EACH: u32 = 16;
 /// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
 /// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
@@ -93,6 +95,8 @@ pub(super) struct Carrier {
     carried: usize,
     /// What is large waits for what the ends that were told something may say.
     waits: bool,
+    /// How often something has arrived.
+    arrivals: u32,
     /// So much has come that says nothing: less is read...
     chatters: bool,
     /// ... and nothing before then.
@@ -127,6 +131,7 @@ impl Carrier {
             told_receiver: false,
             carried: 0,
             waits: false,
+            arrivals: 0,
             chatters: false,
             pause: None,
             linger: None,
@@ -206,9 +211,7 @@ impl Carrier {
             if arrived > 0 {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.quieten(arrived, locked.now);
-                let pause = locked.state.machine.paused_until(locked.now, self.id);
-                self.chatters = pause.is_some();
-                self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
+                self.rest_from_chatter(arrived, locked);
                 self.told |= locked.state.machine.tells();
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
@@ -240,6 +243,17 @@ impl Carrier {
                 self.more = bytes >= room;
                 self.meet(bytes, locked);
             }
+        }
+    }
+
+    /// So much has arrived: nothing more is read for a while if there is too much of it that says nothing. The machine is asked about much that arrives at
+    /// once, and about each [`CHATTER_EACH`]th of what is little.
+    fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
+        self.arrivals = self.arrivals.wrapping_add(1);
+        if arrived >= READ_CHATTER || self.chatters || self.arrivals % CHATTER_EACH == 0 {
+            let pause = locked.state.machine.paused_until(locked.now, self.id);
+            self.chatters = pause.is_some();
+            self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
         }
     }
 

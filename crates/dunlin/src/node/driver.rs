@@ -110,6 +110,16 @@ struct Entry {
     dialled: Option<String>,
 }
 
+/// What the hub is to do about a declaration.
+enum Errand {
+    /// Nothing waits for it any more.
+    Undeclare(u64),
+    /// It is a client that waits for a server, and its ends may have been dropped.
+    LookAtClient(u64),
+    /// It is a client whose server was lost: it waits for the next.
+    DeclareAnew(Reclaimed),
+}
+
 pub(crate) struct Driver {
     /// Which node of this program it is: no two have one number.
     pub(super) number: u64,
@@ -117,12 +127,8 @@ pub(crate) struct Driver {
     /// When the clock was last read.
     read: AtomicU64,
     state: Mutex<State>,
-    /// Declarations that nobody waits for any more.
-    given_up: Mutex<Vec<u64>>,
-    /// Clients that are to be declared anew.
-    reclaimed: Mutex<Vec<Reclaimed>>,
-    /// Clients that wait for a server, and may have been dropped.
-    stirred_clients: Mutex<Vec<u64>>,
+    /// What the hub is to do, said where it may be locked.
+    errands: Mutex<Vec<Errand>>,
     /// No handle of the node is left: what has to be done for it to leave.
     abandoned: Mutex<Option<Abandoned>>,
     /// The runtime ends soon: a node that leaves does not wait for others any more.
@@ -174,9 +180,7 @@ impl Driver {
                 resting: VecDeque::new(),
                 lines: Vec::new(),
             }),
-            given_up: Mutex::default(),
-            reclaimed: Mutex::default(),
-            stirred_clients: Mutex::default(),
+            errands: Mutex::default(),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
             bell: Arc::new(Bell::of_who_looks()),
@@ -224,15 +228,11 @@ impl Driver {
     /// Does what the machine says, until it is quiet.
     pub(super) fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         loop {
-            let given_up = std::mem::take(&mut *lock(&self.given_up));
-            if !given_up.is_empty() {
-                self.with_hub(state, now, |hub, _| given_up.into_iter().for_each(|number| hub.undeclare(number)));
-            }
-            for number in std::mem::take(&mut *lock(&self.stirred_clients)) {
-                self.with_hub(state, now, |hub, cx| hub.look_at_client(cx, number));
-            }
-            for mut reclaimed in std::mem::take(&mut *lock(&self.reclaimed)) {
-                self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
+            let errands = std::mem::take(&mut *lock(&self.errands));
+            if !errands.is_empty() {
+                for errand in errands {
+                    self.run_errand(state, now, errand);
+                }
             }
             let Some(action) = state.machine.poll() else { break };
             self.do_action(state, now, action);
@@ -404,20 +404,31 @@ impl Driver {
 
     /// Nobody waits for this declaration any more. Can be called from anywhere, also by what a message drops.
     pub(crate) fn give_up(&self, number: u64) {
-        lock(&self.given_up).push(number);
+        lock(&self.errands).push(Errand::Undeclare(number));
         self.bell.ring();
     }
 
     /// A client is to be declared anew. Can be called from anywhere, also within the lock.
     pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
-        lock(&self.reclaimed).push(reclaimed);
+        lock(&self.errands).push(Errand::DeclareAnew(reclaimed));
         self.bell.ring();
     }
 
     /// An end of this waiting client has something to say. Can be called from anywhere, also within the lock.
     pub(super) fn client_stirs(&self, number: u64) {
-        lock(&self.stirred_clients).push(number);
+        lock(&self.errands).push(Errand::LookAtClient(number));
         self.bell.ring();
+    }
+
+    #[cold]
+    fn run_errand(self: &Arc<Self>, state: &mut State, now: Time, errand: Errand) {
+        match errand {
+            Errand::Undeclare(number) => self.with_hub(state, now, |hub, _| hub.undeclare(number)),
+            Errand::LookAtClient(number) => self.with_hub(state, now, |hub, cx| hub.look_at_client(cx, number)),
+            Errand::DeclareAnew(mut reclaimed) => {
+                self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
+            }
+        }
     }
 
     /// No handle of the node is left: it leaves, in a task of its own. Can be called from anywhere.
