@@ -250,7 +250,7 @@ impl Carrier {
     /// once, and about each [`CHATTER_EACH`]th of what is little.
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
         self.arrivals = self.arrivals.wrapping_add(1);
-        if arrived >= READ_CHATTER || self.chatters || self.arrivals % CHATTER_EACH == 0 {
+        if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
             let pause = locked.state.machine.paused_until(locked.now, self.id);
             self.chatters = pause.is_some();
             self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
