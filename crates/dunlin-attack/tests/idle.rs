@@ -1,4 +1,4 @@
-//! Connections on which nothing is said but heartbeats: what each costs in memory, and that it is given back.
+//! Connections on which nothing is said but heartbeats: what each costs in memory.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn idles(mut peer: Peer, beats: u32) -> Peer {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_idle_connection_costs_little_and_gives_it_back() {
+fn an_idle_connection_costs_little() {
     run(async {
         let names = "memory:names-of-idle";
         let node = Node::builder().app("idle").names(names).listen("127.0.0.1:0").join().await.unwrap();
@@ -48,6 +48,8 @@ fn an_idle_connection_costs_little_and_gives_it_back() {
         let peers = all.join_all().await;
         let each = (resident() - before) / PEERS as i64;
         println!("{each} bytes for each connection, with the peer's socket");
+        // 12,750 were measured, and 21,012 when each kept a buffer for large reads.
+        assert!(each < 17 << 10, "{each} bytes");
         drop(peers);
     });
 }
