@@ -12,21 +12,20 @@
 //! ```
 //!
 //! - [`programs`]: what is counted;
-//! - [`counting`]: the allocator;
 //! - [`measure`]: runs this binary under callgrind;
 //! - [`bounds`]: the file, and what is above it.
 
 mod bounds;
-mod counting;
 mod measure;
 mod programs;
 
 use std::process::ExitCode;
 
 use bounds::Bounds;
+use dunlin_heap::{Counting, Thread};
 
 #[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+static HEAP: Counting<Thread> = Counting(Thread);
 
 const USAGE: &str = "dunlin-counts [--check | --record | --json] [PROGRAM...]\ndunlin-counts run PROGRAM UNITS";
 

@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin::prelude::*;
+use dunlin_heap::Allocated;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::counting::{Allocated, allocated, held};
+use crate::HEAP;
 
 /// A program, and what is counted of it.
 pub(crate) struct Program {
@@ -77,10 +78,11 @@ pub(crate) fn find(name: &str) -> Result<&'static Program, String> {
 impl Program {
     /// What a run of `n` has allocated; of parked processes, what they hold.
     pub(crate) fn run(&self, n: u64) -> Allocated {
-        let before = allocated();
+        let before = HEAP.0.allocated();
         (self.run)(n);
-        let all = allocated();
-        let bytes = if self.name.starts_with("parked") { PARKED.get() } else { all.bytes - before.bytes };
+        let all = HEAP.0.allocated();
+        let bytes =
+            if self.name.starts_with("parked") { PARKED.get().cast_unsigned() } else { all.bytes - before.bytes };
         Allocated { calls: all.calls - before.calls, bytes }
     }
 }
@@ -320,7 +322,7 @@ async fn crowd_par(receivers: u64, n: u64) {
 
 thread_local! {
     /// The bytes that parked processes held when all of them had been parked.
-    static PARKED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static PARKED: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
 /// Places for the other ends of `n` channels. They are no part of a parked process.
@@ -330,7 +332,7 @@ fn places(n: u64) -> Vec<Option<Sender<u64>>> {
 
 fn parked_par(n: u64) {
     let mut ends = places(n);
-    let before = held();
+    let before = HEAP.0.held();
     let processes = ends.iter_mut().map(|end| {
         let (tx, mut rx) = channel::<u64>();
         *end = Some(tx);
@@ -338,7 +340,7 @@ fn parked_par(n: u64) {
     });
     let mut all = pin!(processes.collect::<Par<_>>());
     poll_all(all.as_mut(), n);
-    PARKED.set(held() - before);
+    PARKED.set(HEAP.0.held() - before);
     // Alive until here: else the processes would have ended instead of waiting.
     drop(ends);
 }
@@ -355,7 +357,7 @@ fn parked_spawned(n: u64) {
     let runtime = runtime();
     runtime.block_on(async {
         let mut ends = places(n);
-        let before = held();
+        let before = HEAP.0.held();
         for end in &mut ends {
             let (tx, mut rx) = channel::<u64>();
             *end = Some(tx);
@@ -364,7 +366,7 @@ fn parked_spawned(n: u64) {
             // grow.
             tokio::task::yield_now().await;
         }
-        PARKED.set(held() - before);
+        PARKED.set(HEAP.0.held() - before);
     });
 }
 

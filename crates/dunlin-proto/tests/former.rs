@@ -1,44 +1,15 @@
 //! What a node keeps of nodes that have been there, and what they cost it.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use bytes::{Bytes, BytesMut};
+use dunlin_heap::{Counting, Thread};
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Machine};
 
-thread_local! {
-    static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, which counts what each thread has taken and not given back.
-struct Counting;
-
-fn count(bytes: isize) {
-    // While a thread ends nothing is counted.
-    let _ = LIVE_BYTES.try_with(|live| live.set(live.get() + bytes));
-}
-
-// SAFETY: all is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: Counting<Thread> = Counting(Thread);
 
 const ME: Life = Life { node: NodeId(u128::MAX), incarnation: Incarnation(1) };
 
@@ -160,7 +131,7 @@ fn assert_flat(mut server: Server, mut round: impl FnMut(&mut Server, u128)) {
         let visited = server.visited();
         round(&mut server, at as u128);
         let census = server.machine.census();
-        *after = (census.nodes, census.visited - visited, LIVE_BYTES.get());
+        *after = (census.nodes, census.visited - visited, HEAP.0.held());
     }
     let [(0, visited, live), others @ ..] = after else { panic!("{after:?}") };
     for (nodes, more_visited, more_live) in others {

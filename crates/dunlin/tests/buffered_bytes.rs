@@ -5,58 +5,14 @@
 #[path = "support/actor.rs"]
 mod actor;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actor::{Actor, say};
 use dunlin::prelude::*;
-
-/// What is allocated now, and the most that was since [`measure`].
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
+use dunlin_heap::{Counting, Program};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn grow(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-}
-
-// SAFETY: each call goes to the system's allocator as it came; counting touches only the two counters.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if size >= layout.size() {
-            grow(size - layout.size());
-        } else {
-            LIVE.fetch_sub(layout.size() - size, Ordering::Relaxed);
-        }
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-/// Live bytes now; the peak is counted from here on.
-fn measure() -> usize {
-    let live = LIVE.load(Ordering::Relaxed);
-    PEAK.store(live, Ordering::Relaxed);
-    live
-}
+static HEAP: Counting<Program> = Counting(Program::new());
 
 /// A send that takes longer waits for room.
 const STALLED: Duration = Duration::from_secs(1);
@@ -87,11 +43,11 @@ async fn fill(size: usize, policy: Policy, budget: u64) -> Result<(usize, u64)> 
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let node = Node::builder().app("buffered").names(&names).buffered_max_bytes(budget).join().await?;
     let mut rx = node.receiver::<Vec<u8>>("values").policy(policy).await?;
-    let before = measure();
+    let before = HEAP.0.forget_peak();
     let sender = Actor::start(&[], "sender", &[&names, &size.to_string()]);
     let (sent, sender) = blocking(move |_| (sender.hear(), sender)).await?;
     let sent: u64 = sent.parse().unwrap();
-    let peak = PEAK.load(Ordering::Relaxed) - before;
+    let peak = HEAP.0.peak() - before;
     let mut received = 0;
     while let Some(value) = rx.next().await? {
         assert_eq!(value.len(), size);

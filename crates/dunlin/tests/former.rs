@@ -1,41 +1,20 @@
 //! A name service that is used for years: what nodes leave behind that have joined, called and left.
 #![cfg(feature = "net")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use dunlin::prelude::*;
+use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
-
-/// The system's allocator, which counts what has been taken and not given back.
-struct Counting;
-
-// SAFETY: all is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: Counting<Program> = Counting(Program::new());
 
 /// One test at a time: all allocations are counted.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -62,20 +41,20 @@ async fn joins_calls_and_leaves(n: u32) -> Result {
 }
 
 /// What is live once the nodes that have left are gone: the least of what is seen for a while.
-async fn live_bytes(clients: impl Fn() -> usize) -> isize {
+async fn live_bytes(clients: impl Fn() -> usize) -> usize {
     while clients() > 0 {
         sleep(Duration::from_millis(1)).await;
     }
-    let mut least = isize::MAX;
+    let mut least = usize::MAX;
     for _ in 0..20 {
         sleep(Duration::from_millis(10)).await;
-        least = least.min(LIVE_BYTES.load(Ordering::Relaxed));
+        least = least.min(HEAP.0.live());
     }
     least
 }
 
 /// `cycles` clients in ten rounds. Returns what is live after the second and after the last.
-async fn rounds(cycles: u32) -> Result<(isize, isize)> {
+async fn rounds(cycles: u32) -> Result<(usize, usize)> {
     let names = builder().listen("memory:").join().await?;
     let mut guests = names.acceptor::<Till>("till").await?;
     let serving = spawn(async move {
@@ -111,7 +90,7 @@ async fn rounds(cycles: u32) -> Result<(isize, isize)> {
 fn run(cycles: u32) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (early, late) = dunlin::block_on(rounds(cycles)).unwrap();
-    assert!(late - early < 32 << 10, "{} bytes more are live after {cycles} clients", late - early);
+    assert!(late < early + (32 << 10), "{early} and then {late} bytes are live after {cycles} clients");
 }
 
 #[test]
@@ -169,7 +148,7 @@ async fn comes_and_goes(me: u128, node: Life, address: &str) -> Result {
     Ok(())
 }
 
-async fn goodbyes(cycles: u128) -> Result<(isize, isize)> {
+async fn goodbyes(cycles: u128) -> Result<(usize, usize)> {
     let node = builder().names("127.0.0.1:0").listen("127.0.0.1:0").join().await?;
     let address = node.addresses()[0].clone();
     let address = address.strip_prefix("tcp://").unwrap_or(&address).to_owned();
@@ -198,7 +177,7 @@ async fn goodbyes(cycles: u128) -> Result<(isize, isize)> {
 fn run_goodbyes(cycles: u128) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (early, late) = dunlin::block_on(goodbyes(cycles)).unwrap();
-    assert!(late - early < 32 << 10, "{} bytes more are live after {cycles} nodes", late - early);
+    assert!(late < early + (32 << 10), "{early} and then {late} bytes are live after {cycles} nodes");
 }
 
 #[test]
